@@ -1,0 +1,6 @@
+DROP TABLE events;
+DROP TABLE messages;
+DROP TABLE turns;
+DROP TABLE sessions;
+DROP TABLE agents;
+DROP TABLE workspaces;

@@ -1,0 +1,134 @@
+//! What a line is: a request, a notification, an answer, or noise. Everything is borrowed from the line; parameters and
+//! results stay raw until somebody wants them.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+#[derive(Debug)]
+pub enum Envelope<'a> {
+    Request {
+        id: &'a RawValue,
+        method: Cow<'a, str>,
+        params: Option<&'a RawValue>,
+    },
+    Notification {
+        method: Cow<'a, str>,
+        params: Option<&'a RawValue>,
+    },
+    Answer {
+        id: u64,
+        outcome: Result<&'a RawValue, RpcError>,
+    },
+    /// Not JSON-RPC. Counted and logged, never answered.
+    Noise,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub struct RpcError {
+    pub code: i64,
+    #[serde(default)]
+    pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<serde_json::Value>,
+}
+
+impl RpcError {
+    pub const METHOD_NOT_FOUND: i64 = -32601;
+    pub const INVALID_PARAMS: i64 = -32602;
+    pub const AUTH_REQUIRED: i64 = -32000;
+    /// Agents hand on the status of the model's own interface.
+    pub const TOO_MANY_REQUESTS: i64 = 429;
+}
+
+#[derive(Deserialize)]
+struct Fields<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    error: Option<RpcError>,
+}
+
+impl<'a> Envelope<'a> {
+    /// Reads a line. Logging or terminal codes before the object are skipped: they are common, and the object is good.
+    pub fn parse(line: &'a str) -> Self {
+        if let Ok(fields) = serde_json::from_str::<Fields<'a>>(line) {
+            return Self::from_fields(fields);
+        }
+        match line.find('{') {
+            Some(start) if start > 0 => match serde_json::from_str::<Fields<'a>>(&line[start..]) {
+                Ok(fields) => Self::from_fields(fields),
+                Err(_) => Self::Noise,
+            },
+            Some(_) | None => Self::Noise,
+        }
+    }
+
+    fn from_fields(fields: Fields<'a>) -> Self {
+        match fields {
+            Fields { id: Some(id), method: Some(method), params, .. } => Self::Request { id, method, params },
+            Fields { id: None, method: Some(method), params, .. } => Self::Notification { method, params },
+            // We number our requests; an answer with any other id is nobody's.
+            Fields { id: Some(id), method: None, result, error, .. } => match (id.get().parse(), result, error) {
+                (Ok(id), _, Some(error)) => Self::Answer { id, outcome: Err(error) },
+                (Ok(id), Some(result), None) => Self::Answer { id, outcome: Ok(result) },
+                // `"result": null` reads as absent; it is an answer all the same.
+                (Ok(id), None, None) => Self::Answer { id, outcome: Ok(RawValue::NULL) },
+                (Err(_), _, _) => Self::Noise,
+            },
+            Fields { id: None, method: None, .. } => Self::Noise,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(line: &str) -> String {
+        match Envelope::parse(line) {
+            Envelope::Request { id, method, .. } => format!("request {} {method}", id.get()),
+            Envelope::Notification { method, params } => format!("notification {method} {}", params.is_some()),
+            Envelope::Answer { id, outcome: Ok(result) } => format!("answer {id} {}", result.get()),
+            Envelope::Answer { id, outcome: Err(error) } => format!("error {id} {} {}", error.code, error.message),
+            Envelope::Noise => "noise".to_owned(),
+        }
+    }
+
+    #[test]
+    fn lines_are_routed_by_their_fields() {
+        assert_eq!(kind(r#"{"jsonrpc":"2.0","id":"a","method":"fs/read","params":{}}"#), "request \"a\" fs/read");
+        assert_eq!(kind(r#"{"method":"session/update","params":{"x":1}}"#), "notification session/update true");
+        assert_eq!(kind(r#"{"id":3,"result":{"a":1}}"#), "answer 3 {\"a\":1}");
+        assert_eq!(kind(r#"{"id":3,"result":null}"#), "answer 3 null");
+        assert_eq!(kind(r#"{"id":4,"error":{"code":-32000,"message":"sign in"}}"#), "error 4 -32000 sign in");
+        assert_eq!(kind(r#"{"id":4,"error":{"code":429}}"#), "error 4 429 ");
+        assert_eq!(kind(r#"{"id":"not ours","result":1}"#), "noise");
+    }
+
+    #[test]
+    fn noise_before_the_object_is_skipped_and_other_noise_is_noise() {
+        assert_eq!(kind("\u{1b}[2K[info] {\"id\":1,\"result\":1}"), "answer 1 1");
+        for noise in ["Loading…", "{", "{}", "[1]", "42", "warn {broken", "\"{\""] {
+            assert_eq!(kind(noise), "noise", "{noise}");
+        }
+    }
+
+    #[test]
+    fn escaped_methods_are_read_too() {
+        assert_eq!(kind(r#"{"method":"session\/update"}"#), "notification session/update false");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_line_is_a_panic(line in "\\PC*") {
+            let _ = Envelope::parse(&line);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What we understand of an agent's answers and requests, read best effort.
+
+use agent_client_protocol_schema::v1 as schema;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::update::{self, ToolCall};
+
+/// The answer to `initialize`.
+#[derive(Debug)]
+pub struct Initialized {
+    pub protocol_version: u16,
+    /// The agent's name and version, as it tells them.
+    pub agent_info: Option<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct InitializeAnswer {
+    protocol_version: u16,
+    agent_info: Option<Box<RawValue>>,
+}
+
+/// Reads the answer to `initialize`, or says what is wrong with it.
+pub fn initialized(result: &RawValue) -> Result<Initialized, String> {
+    let answer: InitializeAnswer = serde_json::from_str(result.get()).map_err(|error| error.to_string())?;
+    Ok(Initialized { protocol_version: answer.protocol_version, agent_info: answer.agent_info })
+}
+
+/// The agent's own id for the session, from the answer to `session/new`.
+pub fn session_id(result: &RawValue) -> Result<String, String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Answer {
+        session_id: String,
+    }
+    serde_json::from_str::<Answer>(result.get()).map(|answer| answer.session_id).map_err(|error| error.to_string())
+}
+
+/// The stop reason, from the answer to `session/prompt`. The set is open: an unknown reason is kept as it is.
+pub fn stop_reason(result: &RawValue) -> Result<String, String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Answer {
+        stop_reason: String,
+    }
+    serde_json::from_str::<Answer>(result.get()).map(|answer| answer.stop_reason).map_err(|error| error.to_string())
+}
+
+/// A question of the agent's.
+#[derive(Debug)]
+pub struct PermissionRequest {
+    pub tool_call: ToolCall,
+    pub allow_once: Option<String>,
+    pub reject_once: Option<String>,
+}
+
+/// Reads `session/request_permission`. Only "once" is ever answered: "always" would be the agent's memory, not ours.
+pub fn permission_request(params: &RawValue) -> Result<PermissionRequest, String> {
+    let request: schema::RequestPermissionRequest =
+        serde_json::from_str(params.get()).map_err(|error| error.to_string())?;
+    let option = |kind: schema::PermissionOptionKind| {
+        request.options.iter().find(|option| option.kind == kind).map(|option| option.option_id.0.to_string())
+    };
+    Ok(PermissionRequest {
+        tool_call: update::from_schema(&request.tool_call),
+        allow_once: option(schema::PermissionOptionKind::AllowOnce),
+        reject_once: option(schema::PermissionOptionKind::RejectOnce),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(json: &str) -> Box<RawValue> {
+        RawValue::from_string(json.to_owned()).unwrap()
+    }
+
+    #[test]
+    fn answers_are_read_by_what_we_need_of_them() {
+        let answer =
+            initialized(&raw(r#"{"protocolVersion":1,"agentInfo":{"name":"x"},"agentCapabilities":7}"#)).unwrap();
+        assert_eq!(answer.protocol_version, 1);
+        assert_eq!(answer.agent_info.unwrap().get(), r#"{"name":"x"}"#);
+        assert!(initialized(&raw("{}")).unwrap_err().contains("protocolVersion"));
+        assert_eq!(session_id(&raw(r#"{"sessionId":"s","modes":null}"#)).unwrap(), "s");
+        assert_eq!(stop_reason(&raw(r#"{"stopReason":"brand_new"}"#)).unwrap(), "brand_new");
+    }
+
+    #[test]
+    fn a_permission_request_of_geminis_is_understood() {
+        let request = raw(r#"{"sessionId":"s","options":[
+                {"optionId":"proceed_always","name":"Allow for this session","kind":"allow_always"},
+                {"optionId":"proceed_once","name":"Allow","kind":"allow_once"},
+                {"optionId":"cancel","name":"Reject","kind":"reject_once"}],
+                "toolCall":{"toolCallId":"t","status":"pending","title":"rm x","content":[],"locations":[],"kind":"execute"}}"#);
+        let request = permission_request(&request).unwrap();
+        assert_eq!(request.allow_once.as_deref(), Some("proceed_once"));
+        assert_eq!(request.reject_once.as_deref(), Some("cancel"));
+        assert_eq!(request.tool_call.kind.as_deref(), Some("execute"));
+    }
+}

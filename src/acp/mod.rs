@@ -1,0 +1,21 @@
+//! The wire: ACP as JSON-RPC 2.0, one object a line.
+//!
+//! Framing ([`codec`]), routing on a borrowed envelope ([`envelope`]), request correlation with deadlines
+//! ([`requests`]), the lines we write ([`outgoing`]) and what we understand of those we read ([`update`],
+//! [`incoming`]). Nothing here knows of processes, and nothing an agent sends is an error of ours: what cannot be
+//! understood is kept as it is.
+
+pub mod codec;
+pub mod envelope;
+pub mod incoming;
+pub mod outgoing;
+pub mod requests;
+pub mod update;
+
+pub use codec::{Line, LineCodec};
+pub use envelope::{Envelope, RpcError};
+pub use requests::Requests;
+pub use update::Update;
+
+/// The protocol version that we speak.
+pub const PROTOCOL_VERSION: u16 = 1;

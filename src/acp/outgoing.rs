@@ -1,0 +1,116 @@
+//! The lines that we write. Each is one JSON object and its newline.
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::PROTOCOL_VERSION;
+use super::envelope::RpcError;
+
+#[derive(Serialize)]
+struct Request<'a, P> {
+    jsonrpc: &'static str,
+    id: u64,
+    method: &'a str,
+    params: P,
+}
+
+#[derive(Serialize)]
+struct Notification<'a, P> {
+    jsonrpc: &'static str,
+    method: &'a str,
+    params: P,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    jsonrpc: &'static str,
+    id: &'a RawValue,
+    result: Value,
+}
+
+#[derive(Serialize)]
+struct Failure<'a> {
+    jsonrpc: &'static str,
+    id: &'a RawValue,
+    error: RpcError,
+}
+
+const JSONRPC: &str = "2.0";
+
+/// Which of our own abilities the agent may use: none yet of files and terminals.
+pub fn initialize(id: u64) -> Bytes {
+    let params = serde_json::json!({
+        "protocolVersion": PROTOCOL_VERSION,
+        "clientCapabilities": { "fs": { "readTextFile": false, "writeTextFile": false }, "terminal": false },
+        "clientInfo": { "name": "acpd", "title": "acpd", "version": env!("CARGO_PKG_VERSION") },
+    });
+    request(id, "initialize", &params)
+}
+
+pub fn new_session(id: u64, workspace: &str) -> Bytes {
+    request(id, "session/new", &serde_json::json!({ "cwd": workspace, "mcpServers": [] }))
+}
+
+pub fn prompt(id: u64, agent_session: &str, blocks: &[Value]) -> Bytes {
+    request(id, "session/prompt", &serde_json::json!({ "sessionId": agent_session, "prompt": blocks }))
+}
+
+pub fn cancel(agent_session: &str) -> Bytes {
+    let params = serde_json::json!({ "sessionId": agent_session });
+    line(&Notification { jsonrpc: JSONRPC, method: "session/cancel", params })
+}
+
+/// The answer to `session/request_permission`: the chosen option, or that nothing was chosen.
+pub fn permission(id: &RawValue, option: Option<&str>) -> Bytes {
+    let outcome = match option {
+        Some(option) => serde_json::json!({ "outcome": { "outcome": "selected", "optionId": option } }),
+        None => serde_json::json!({ "outcome": { "outcome": "cancelled" } }),
+    };
+    line(&Answer { jsonrpc: JSONRPC, id, result: outcome })
+}
+
+pub fn failure(id: &RawValue, code: i64, message: impl Into<String>) -> Bytes {
+    let error = RpcError { code, message: message.into(), data: None };
+    line(&Failure { jsonrpc: JSONRPC, id, error })
+}
+
+fn request(id: u64, method: &str, params: &Value) -> Bytes {
+    line(&Request { jsonrpc: JSONRPC, id, method, params })
+}
+
+fn line<T: Serialize>(message: &T) -> Bytes {
+    // Values, texts and numbers always have a JSON form; an empty line, which agents skip, stands for the impossible.
+    let mut text = serde_json::to_vec(message).unwrap_or_default();
+    text.push(b'\n');
+    Bytes::from(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_we_write_is_one_line_each() {
+        let id = RawValue::from_string("\"q-1\"".to_owned()).unwrap();
+        let lines = [
+            initialize(0),
+            new_session(1, "/home/me/a \"b\"\nc"),
+            prompt(2, "s", &[serde_json::json!({"type": "text", "text": "two\nlines"})]),
+            cancel("s"),
+            permission(&id, Some("once")),
+            permission(&id, None),
+            failure(&id, RpcError::METHOD_NOT_FOUND, "no such method"),
+        ];
+        let mut shown = String::new();
+        for line in &lines {
+            let text = std::str::from_utf8(line).unwrap();
+            assert_eq!(text.lines().count(), 1, "{text}");
+            shown.push_str(text);
+        }
+        insta::with_settings!({filters => vec![(env!("CARGO_PKG_VERSION"), "[version]")]}, {
+            insta::assert_snapshot!(shown);
+        });
+    }
+}

@@ -1,0 +1,156 @@
+//! What is started: the program found once, the arguments with their placeholders filled in, and a clean environment.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::config::SELF_COMMAND;
+use crate::model::AgentProfile;
+use crate::model::agent::FrozenProfile;
+
+/// Names that every agent gets from the daemon's environment. Everything else must be named by the profile.
+const ENVIRONMENT_ALLOWED: [&str; 22] = [
+    "HOME",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "LANG",
+    "LANGUAGE",
+    "LOGNAME",
+    "NODE_EXTRA_CA_CERTS",
+    "NO_PROXY",
+    "PATH",
+    "SHELL",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "TMPDIR",
+    "TZ",
+    "USER",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+];
+const ENVIRONMENT_ALLOWED_PREFIX: &str = "LC_";
+
+/// Where programs are looked for when the daemon has no PATH.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// A command line ready to run. Its environment may hold secrets: it is never logged, stored or shown.
+pub struct Command {
+    pub program: PathBuf,
+    pub args: Vec<String>,
+    pub environment: BTreeMap<String, String>,
+    pub workspace: PathBuf,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    #[error("the agent's command {command:?} was not found")]
+    NotFound { command: String },
+}
+
+impl Command {
+    /// Puts a session's frozen profile and today's values together. A profile that is gone leaves the names without
+    /// values, which is what a session that outlives its profile can have.
+    pub fn new(
+        frozen: &FrozenProfile,
+        current: Option<&AgentProfile>,
+        workspace: &Path,
+        environment: &BTreeMap<String, String>,
+    ) -> Result<Self, CommandError> {
+        let path = environment.get("PATH").map_or(DEFAULT_PATH, String::as_str);
+        let program = find_program(&frozen.command, path)
+            .ok_or_else(|| CommandError::NotFound { command: frozen.command.clone() })?;
+        let workspace_text = workspace.to_string_lossy();
+        let args = frozen.args.iter().map(|argument| argument.replace("{workspace}", &workspace_text)).collect();
+
+        let mut clean: BTreeMap<String, String> = environment
+            .iter()
+            .filter(|(name, _)| {
+                ENVIRONMENT_ALLOWED.contains(&name.as_str())
+                    || name.starts_with(ENVIRONMENT_ALLOWED_PREFIX)
+                    || frozen.env_pass.contains(name)
+            })
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        if let Some(current) = current {
+            let named = current.env.iter().filter(|(name, _)| frozen.env_names.contains(name));
+            clean.extend(named.map(|(name, value)| (name.clone(), value.clone())));
+        }
+        clean.entry("PATH".to_owned()).or_insert_with(|| DEFAULT_PATH.to_owned());
+        Ok(Self { program, args, environment: clean, workspace: workspace.to_owned() })
+    }
+}
+
+/// The file that a command stands for: this program itself, a path, or the first match on PATH.
+pub fn find_program(command: &str, path: &str) -> Option<PathBuf> {
+    if command == SELF_COMMAND {
+        return std::env::current_exe().ok();
+    }
+    if command.contains('/') {
+        let program = PathBuf::from(command);
+        return (program.is_absolute() && is_executable(&program)).then_some(program);
+    }
+    path.split(':')
+        .filter(|directory| directory.starts_with('/'))
+        .map(|directory| Path::new(directory).join(command))
+        .find(|program| is_executable(program))
+}
+
+fn is_executable(program: &Path) -> bool {
+    program.is_file() && rustix::fs::access(program, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile() -> AgentProfile {
+        AgentProfile {
+            slug: "x".into(),
+            name: "X".into(),
+            description: String::new(),
+            command: "sh".into(),
+            args: vec!["--dir={workspace}".into(), "plain".into()],
+            env: BTreeMap::from([("KEY".to_owned(), "value".to_owned())]),
+            env_pass: vec!["PASSED".into()],
+            permissions: crate::model::PermissionMode::Ask,
+            tags: vec![],
+            install_hint: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_environment_is_an_allowlist_and_the_profile() {
+        let daemon = [
+            ("PATH", "/usr/bin:/bin"),
+            ("HOME", "/home/me"),
+            ("LC_ALL", "C"),
+            ("SECRET", "s"),
+            ("PASSED", "p"),
+            ("ACPD_SOCKET", "x"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+        let profile = profile();
+        let command = Command::new(&profile.freeze(), Some(&profile), Path::new("/work space"), &daemon).unwrap();
+        let names: Vec<&str> = command.environment.keys().map(String::as_str).collect();
+        assert_eq!(names, ["HOME", "KEY", "LC_ALL", "PASSED", "PATH"]);
+        assert_eq!(command.args, ["--dir=/work space", "plain"]);
+
+        let orphan = Command::new(&profile.freeze(), None, Path::new("/"), &daemon).unwrap();
+        assert!(!orphan.environment.contains_key("KEY"), "values come from the profile as it is now");
+    }
+
+    #[test]
+    fn a_program_is_found_on_the_path_or_by_its_absolute_path_only() {
+        assert!(find_program("sh", "/nonexistent:/usr/bin:/bin").is_some());
+        assert!(find_program("/bin/sh", "").is_some());
+        for missing in ["sh/../sh", "./sh", "no-such-program", "/etc/passwd", "/etc"] {
+            assert_eq!(find_program(missing, "/usr/bin:/bin"), None, "{missing}");
+        }
+        assert_eq!(find_program("sh", "bin:."), None, "relative entries of PATH are not trusted");
+    }
+}

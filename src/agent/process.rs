@@ -1,0 +1,318 @@
+//! The process and its supervisor: spawn, wait, and the ladder of stopping.
+//!
+//! ```text
+//! running ──stop──▶ stdin closed ──eof_grace──▶ SIGTERM to the group ──term_grace──▶ SIGKILL to the group
+//!    └────────────────────┴──────────── exit ────────────┴───────────────────────────────┴──▶ drained ──▶ Exited
+//! ```
+//!
+//! The clock of the ladder starts with the first request to stop, and no later one can reset it; `kill` goes straight
+//! to its end.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use bytes::Bytes;
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use rustix::fs::Mode;
+use tokio::process::Child;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument;
+
+use super::command::{Command, CommandError};
+use super::pipes::{self, Drain, Stdin, Tail};
+use super::shim;
+use crate::acp::Line;
+
+/// Lines that wait to be read by the actor; their bytes are bounded besides.
+const OUTPUT_LINES_MAX: usize = 256;
+/// Lines that wait to be written to the agent. More means that it does not read.
+const INPUT_LINES_MAX: usize = 64;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    pub line_bytes_max: usize,
+    pub stderr_tail_bytes: usize,
+    pub stdin_timeout: Duration,
+    pub eof_grace: Duration,
+    pub term_grace: Duration,
+    pub drain_grace: Duration,
+    /// The umask that agents get, which is the one the daemon was started with.
+    pub umask: Mode,
+}
+
+/// What comes from a process, in order.
+#[derive(Debug)]
+pub enum Output {
+    /// The permit is the line's share of the memory for lines that wait; it goes with the line.
+    Line { line: Line, permit: OwnedSemaphorePermit },
+    /// The agent is alive and takes nothing in.
+    NotReading { message: String },
+    /// The last one.
+    Exited(Exit),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exit {
+    pub code: Option<i32>,
+    pub signal: Option<i32>,
+    pub stderr: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    #[error("cannot find this program itself, which starts the agent")]
+    NoShim(#[source] std::io::Error),
+    #[error("cannot start {program:?} in {workspace:?}")]
+    Spawn {
+        program: PathBuf,
+        workspace: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the process {program:?} was started without its pipes")]
+    NoPipes { program: PathBuf },
+}
+
+/// The agent does not take what it is sent.
+#[derive(Debug, thiserror::Error)]
+#[error("the agent does not read its standard input: {INPUT_LINES_MAX} messages wait for it")]
+pub struct InputFull;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+enum Stop {
+    No,
+    Ladder,
+    Kill,
+}
+
+/// A running agent, for the one who owns it.
+#[derive(Debug)]
+pub struct Process {
+    pid: u32,
+    input: mpsc::Sender<Bytes>,
+    output: mpsc::Receiver<Output>,
+    stop: watch::Sender<Stop>,
+    stderr: Tail,
+}
+
+impl Process {
+    /// Starts the agent. Its tasks belong to `tasks`, and outlive the handle until the process is reaped.
+    pub fn spawn(command: &Command, bounds: Bounds, tasks: &TaskTracker) -> Result<Self, SpawnError> {
+        let shim = std::env::current_exe().map_err(SpawnError::NoShim)?;
+        let mut child = tokio::process::Command::new(shim)
+            .args(shim::arguments(bounds.umask))
+            .arg(&command.program)
+            .args(&command.args)
+            .env_clear()
+            .envs(&command.environment)
+            .current_dir(&command.workspace)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|source| SpawnError::Spawn {
+                program: command.program.clone(),
+                workspace: command.workspace.clone(),
+                source,
+            })?;
+        let (Some(pid), Some(stdin), Some(stdout), Some(stderr)) =
+            (child.id(), child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(SpawnError::NoPipes { program: command.program.clone() });
+        };
+
+        let (output_sender, output) = mpsc::channel(OUTPUT_LINES_MAX);
+        let (input, input_lines) = mpsc::channel(INPUT_LINES_MAX);
+        let (stop, stop_requests) = watch::channel(Stop::No);
+        let stdin_state = Stdin::default();
+        let tail = Tail::new(bounds.stderr_tail_bytes);
+        let stderr_tail = tail.clone();
+        let span = tracing::Span::current();
+        let drain = Drain { exited: CancellationToken::new(), grace: bounds.drain_grace };
+        let writing =
+            pipes::write_lines(stdin, input_lines, bounds.stdin_timeout, stdin_state.clone(), output_sender.clone());
+        tasks.spawn(writing.instrument(span.clone()));
+        let reading = pipes::read_lines(stdout, bounds.line_bytes_max, output_sender.clone(), drain.clone());
+        let reader = tasks.spawn(reading.instrument(span.clone()));
+        let stderr_reader = tasks.spawn(pipes::keep_tail(stderr, tail.clone(), drain.clone()).instrument(span.clone()));
+        let supervisor = Supervisor { child, pid, bounds, stop: stop_requests, stdin: stdin_state };
+        tasks.spawn(
+            async move {
+                let status = supervisor.run().await;
+                // Whoever is left of the group goes with its leader, and then the pipes end.
+                kill_group(pid, Signal::SIGKILL);
+                drain.exited.cancel();
+                for ended in [reader.await, stderr_reader.await] {
+                    if let Err(error) = ended {
+                        tracing::error!(pid, %error, "a reader of the agent's pipes did not end well");
+                    }
+                }
+                let exit = Exit { code: status.code(), signal: status.signal(), stderr: tail.text() };
+                tracing::info!(pid, code = exit.code, signal = exit.signal, "the agent's process ended");
+                // An owner that dropped its handle does not wait for the end.
+                drop(output_sender.send(Output::Exited(exit)).await);
+            }
+            .instrument(span),
+        );
+        Ok(Self { pid, input, output, stop, stderr: stderr_tail })
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// The end of what it has written to standard error so far.
+    pub fn stderr_tail(&self) -> String {
+        self.stderr.text()
+    }
+
+    /// Queues a line; never waits.
+    pub fn send(&self, line: Bytes) -> Result<(), InputFull> {
+        match self.input.try_send(line) {
+            // A closed pipe is told by `StdinFailed` or `Exited`, which are on their way.
+            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
+            Err(mpsc::error::TrySendError::Full(_)) => Err(InputFull),
+        }
+    }
+
+    /// The next thing from the process; nothing after `Exited`. Safe to cancel.
+    pub async fn next(&mut self) -> Option<Output> {
+        self.output.recv().await
+    }
+
+    /// Starts down the ladder. Asking again changes nothing.
+    pub fn stop(&self) {
+        self.raise(Stop::Ladder);
+    }
+
+    /// Goes to the end of the ladder at once.
+    pub fn kill(&self) {
+        self.raise(Stop::Kill);
+    }
+
+    fn raise(&self, to: Stop) {
+        self.stop.send_if_modified(|level| {
+            let raised = *level < to;
+            if raised {
+                *level = to;
+            }
+            raised
+        });
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+struct Supervisor {
+    child: Child,
+    pid: u32,
+    bounds: Bounds,
+    stop: watch::Receiver<Stop>,
+    stdin: Stdin,
+}
+
+/// The rungs of the ladder, each with the time at which the next one is taken.
+#[derive(Clone, Copy, Debug)]
+enum Rung {
+    Running,
+    StdinClosed(Instant),
+    Terminated(Instant),
+    Killed,
+}
+
+impl Supervisor {
+    /// Waits for the end, helping it along when asked to.
+    async fn run(mut self) -> ExitStatus {
+        let mut rung = Rung::Running;
+        loop {
+            let deadline = match rung {
+                Rung::StdinClosed(at) | Rung::Terminated(at) => Some(at),
+                Rung::Running | Rung::Killed => None,
+            };
+            tokio::select! {
+                biased;
+                status = self.child.wait() => match status {
+                    Ok(status) => return status,
+                    Err(error) => {
+                        tracing::error!(pid = self.pid, %error, "cannot wait for the agent's process");
+                        kill_group(self.pid, Signal::SIGKILL);
+                        return ExitStatus::from_raw(0);
+                    }
+                },
+                level = stop_requested(&mut self.stop, rung) => rung = self.climb(rung, level),
+                // An agent that takes nothing in any more is of no use: it has the grace to end by itself.
+                () = self.stdin.broken.cancelled(), if matches!(rung, Rung::Running) => {
+                    rung = self.climb(rung, Stop::Ladder);
+                }
+                () = until(deadline) => rung = self.climb(rung, Stop::Ladder),
+            }
+        }
+    }
+
+    fn climb(&self, rung: Rung, level: Stop) -> Rung {
+        let now = Instant::now();
+        match (rung, level) {
+            (_, Stop::Kill) | (Rung::Terminated(_) | Rung::Killed, Stop::Ladder) => {
+                self.stdin.close.cancel();
+                kill_group(self.pid, Signal::SIGKILL);
+                Rung::Killed
+            }
+            (Rung::Running, Stop::Ladder) => {
+                self.stdin.close.cancel();
+                Rung::StdinClosed(now + self.bounds.eof_grace)
+            }
+            (Rung::StdinClosed(_), Stop::Ladder) => {
+                kill_group(self.pid, Signal::SIGTERM);
+                Rung::Terminated(now + self.bounds.term_grace)
+            }
+            (rung, Stop::No) => rung,
+        }
+    }
+}
+
+/// Resolves when the owner asks for more than the present rung has granted.
+async fn stop_requested(stop: &mut watch::Receiver<Stop>, rung: Rung) -> Stop {
+    let granted = match rung {
+        Rung::Running => Stop::No,
+        Rung::StdinClosed(_) | Rung::Terminated(_) => Stop::Ladder,
+        Rung::Killed => Stop::Kill,
+    };
+    let requested = stop.wait_for(|level| *level > granted).await.map(|level| *level);
+    match requested {
+        Ok(level) => level,
+        // The handle is gone; its Drop has asked for the kill, which `wait_for` has seen, or it is granted already.
+        Err(_) => std::future::pending().await,
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Signals everybody in the agent's group. The group outlives its leader while anybody is in it, so its number cannot
+/// have been given to another one.
+fn kill_group(pid: u32, signal: Signal) {
+    let Ok(group) = i32::try_from(pid) else { return };
+    match killpg(Pid::from_raw(group), signal) {
+        Ok(()) | Err(Errno::ESRCH) => {}
+        Err(error) => tracing::warn!(pid, %signal, %error, "cannot signal the agent's process group"),
+    }
+}

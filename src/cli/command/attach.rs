@@ -1,0 +1,31 @@
+//! `acpd attach`: looks on while a session works.
+
+use clap::Args;
+
+use crate::cli::context::Context;
+use crate::cli::error::ClientError;
+use crate::cli::exit::Exit;
+use crate::cli::{follow, lookup};
+
+/// Show what a session did, and follow what it does
+///
+/// Any number of terminals can be attached. Ctrl-C leaves and changes nothing.
+#[derive(Args, Debug)]
+pub struct Attach {
+    /// An id or a part of it, a title, or - for the newest session here
+    pub session: String,
+    /// Begin after this event instead of at the start
+    #[arg(long, value_name = "SEQUENCE", value_parser = clap::value_parser!(i64).range(0..))]
+    pub after: Option<i64>,
+    /// Stop where the log ends
+    #[arg(long)]
+    pub no_follow: bool,
+}
+
+impl Attach {
+    pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
+        let daemon = context.daemon().await?;
+        let session = lookup::session(&daemon, &self.session).await?;
+        follow::session(context, &daemon, session, self.after, !self.no_follow).await
+    }
+}

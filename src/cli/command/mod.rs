@@ -1,0 +1,18 @@
+//! The client commands, one file each: what it takes, what it asks of the daemon, what it prints.
+
+pub mod agents;
+pub mod archive;
+pub mod attach;
+pub mod cancel;
+pub mod ls;
+pub mod messages;
+pub mod new;
+pub mod prompt;
+pub mod resume;
+pub mod rm;
+pub mod run;
+pub mod show;
+pub mod socket;
+pub mod status;
+pub mod turns;
+pub mod workspaces;

@@ -1,0 +1,78 @@
+//! `acpd new`: makes a session and prints its id.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::value::RawValue;
+
+use crate::cli::context::Context;
+use crate::cli::error::ClientError;
+use crate::cli::exit::Exit;
+use crate::control::wire::{CreateSession, PermissionPolicy, Session, Start};
+use crate::model::PermissionMode;
+
+/// Make a session without a prompt, and print its id
+#[derive(Args, Debug)]
+pub struct New {
+    #[command(flatten)]
+    pub options: SessionOptions,
+    /// Start the agent's process with the first prompt, not now
+    #[arg(long)]
+    pub lazy: bool,
+}
+
+/// What a new session is made of.
+#[derive(Args, Debug)]
+pub struct SessionOptions {
+    /// The agent to talk to; `acpd agents` lists them
+    #[arg(long, short, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// The directory to work in [default: the current one]
+    #[arg(long, short = 'C', value_name = "DIR")]
+    pub workspace: Option<PathBuf>,
+    /// What to call the session
+    #[arg(long, short, value_name = "TEXT")]
+    pub title: Option<String>,
+    /// A tag to find the session by; may be given several times
+    #[arg(long = "tag", value_name = "TAG")]
+    pub tags: Vec<String>,
+    /// How the agent's requests for permission are answered: ask, allow or deny
+    #[arg(long, value_name = "MODE")]
+    pub permissions: Option<PermissionMode>,
+}
+
+impl New {
+    pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
+        let start = if self.lazy { Start::Lazy } else { Start::Eager };
+        let request = self.options.request(start)?;
+        let daemon = context.daemon().await?;
+        let session: Box<RawValue> = daemon.post("/v1/sessions", &request).await?;
+        context.show(&session, |session: Session| session.id.to_string())
+    }
+}
+
+impl SessionOptions {
+    pub fn request(&self, start: Start) -> Result<CreateSession, ClientError> {
+        let workspace = real_directory(self.workspace.as_deref())?;
+        let workspace = workspace.into_os_string().into_string().map_err(|path| {
+            ClientError::local(format!("the path {} is not UTF-8", path.display()), "the interface is JSON; rename it")
+        })?;
+        Ok(CreateSession {
+            workspace: Some(workspace),
+            agent: self.agent.clone(),
+            title: self.title.clone(),
+            tags: self.tags.clone(),
+            permissions: self.permissions.map(|mode| PermissionPolicy { mode }),
+            start,
+            ..CreateSession::default()
+        })
+    }
+}
+
+/// The real path of the directory; of the current one when none is named.
+pub fn real_directory(directory: Option<&Path>) -> Result<PathBuf, ClientError> {
+    let directory = directory.unwrap_or(Path::new("."));
+    let failed = |source| ClientError::io(format!("use {} as a workspace", directory.display()), source);
+    let path = std::fs::canonicalize(directory).map_err(failed)?;
+    if path.is_dir() { Ok(path) } else { Err(failed(std::io::ErrorKind::NotADirectory.into())) }
+}

@@ -1,0 +1,32 @@
+//! `acpd prompt`: goes on with a session.
+
+use clap::Args;
+
+use crate::cli::context::Context;
+use crate::cli::error::ClientError;
+use crate::cli::exit::Exit;
+use crate::cli::interrupts::Interrupts;
+use crate::cli::{follow, lookup, prompt_text};
+
+/// Send a prompt to a session and stream the answer
+///
+/// A suspended session is resumed first. What is piped into the command follows the words of the prompt, or is the
+/// prompt when there are none. Ctrl-C cancels the turn, and a second one leaves while the session goes on.
+#[derive(Args, Debug)]
+pub struct Prompt {
+    /// An id or a part of it, a title, or - for the newest session here
+    pub session: String,
+    /// The prompt; several words are joined
+    pub text: Vec<String>,
+}
+
+impl Prompt {
+    pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
+        let text = prompt_text::gather(&self.text, context.output)?;
+        let daemon = context.daemon().await?;
+        let session = lookup::session(&daemon, &self.session).await?;
+        let mut interrupts = Interrupts::listen()?;
+        let accepted = interrupts.unless(follow::send_prompt(context, &daemon, session, text)).await?;
+        follow::turn(context, &daemon, session, &accepted, &mut interrupts).await
+    }
+}

@@ -1,0 +1,57 @@
+//! `acpd run`: the whole product in one line.
+
+use clap::Args;
+
+use crate::cli::context::Context;
+use crate::cli::error::ClientError;
+use crate::cli::exit::Exit;
+use crate::cli::interrupts::Interrupts;
+use crate::cli::text::short_id;
+use crate::cli::{follow, prompt_text};
+use crate::control::wire::{Session, Start};
+
+use super::new::{SessionOptions, real_directory};
+
+const LONG_HELP: &str = "\
+Start a session, send it a prompt and stream the answer.
+
+The answer goes to stdout; what the agent plans and does goes to stderr. The session stays when the command ends: \
+`acpd prompt -` goes on with it. Ctrl-C cancels the turn, and a second one leaves while the session goes on. What is \
+piped into the command follows the words of the prompt, or is the prompt when there are none. A daemon is started when \
+none runs; it takes nothing but the basics from this shell's environment.";
+
+const EXAMPLES: &str = "\
+Examples:
+  acpd run \"fix the failing test\"
+  acpd run --agent demo hello               without any key or model
+  cargo test 2>&1 | acpd run \"explain this\"
+  acpd run -C ~/src/app --title changelog \"write the changelog\"";
+
+/// Start a session, send it a prompt and stream the answer
+#[derive(Args, Debug)]
+#[command(long_about = LONG_HELP, after_long_help = EXAMPLES)]
+pub struct Run {
+    /// The prompt; several words are joined
+    pub prompt: Vec<String>,
+    #[command(flatten)]
+    pub options: SessionOptions,
+}
+
+impl Run {
+    pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
+        let request = self.options.request(Start::Eager)?;
+        let text = prompt_text::gather(&self.prompt, context.output)?;
+        let daemon = context.daemon().await?;
+        let mut interrupts = Interrupts::listen()?;
+        let session: Session = interrupts.unless(daemon.post("/v1/sessions", &request)).await?;
+        let accepted = interrupts.unless(follow::send_prompt(context, &daemon, session.id, text)).await?;
+        let exit = follow::turn(context, &daemon, session.id, &accepted, &mut interrupts).await?;
+        if exit != Exit::Left {
+            // A dash means the newest session of the current directory, which need not be where this one works.
+            let is_here = real_directory(None).is_ok_and(|here| here.to_str() == Some(session.workspace.as_str()));
+            let name = if is_here { "-".to_owned() } else { short_id(session.id) };
+            context.output.aside(&format!("session {} · acpd prompt {name} \"…\" to go on", session.id));
+        }
+        Ok(exit)
+    }
+}

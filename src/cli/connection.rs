@@ -1,0 +1,231 @@
+//! Requests to the daemon: HTTP/1.1 over its Unix socket, one connection a request.
+//!
+//! A connection to a local socket costs next to nothing, and without a pool there is no connection that may have gone
+//! stale meanwhile: what fails to connect has not been sent.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::net::UnixStream;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::control::wire::ErrorBody;
+
+use super::error::ClientError;
+
+/// Longer than the stop ladder of an agent, because archiving answers when the process is reaped.
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
+const ANSWER_BYTES_MAX: usize = 256 << 20;
+/// A full listen queue is a moment's matter.
+const CONNECT_ATTEMPTS_MAX: u32 = 40;
+const CONNECT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The daemon behind a socket.
+#[derive(Debug)]
+pub struct Daemon {
+    socket: PathBuf,
+}
+
+/// The body of a stream, and the connection it comes from.
+pub struct StreamBody {
+    body: Incoming,
+    _driver: Driver,
+}
+
+/// The task that moves the connection's bytes. It ends with its owner.
+type Driver = JoinSet<()>;
+
+impl Daemon {
+    pub fn new(socket: PathBuf) -> Self {
+        Self { socket }
+    }
+
+    /// Connects once, to see whether anyone is there.
+    pub async fn probe(&self) -> Result<(), ClientError> {
+        self.connect().await.map(drop)
+    }
+
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.call(Method::GET, path, Bytes::new()).await
+    }
+
+    pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
+        let operation = operation(&Method::POST, path);
+        let body = serde_json::to_vec(body).map_err(|source| ClientError::Answer { operation, source })?;
+        self.call(Method::POST, path, body.into()).await
+    }
+
+    pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.call(Method::DELETE, path, Bytes::new()).await
+    }
+
+    /// Opens a stream of events. Only its beginning has a deadline: how long it is silent is its reader's affair.
+    pub async fn stream(&self, path: &str, last_event_id: Option<i64>) -> Result<StreamBody, ClientError> {
+        let operation = operation(&Method::GET, path);
+        let mut request = Request::get(path).header(ACCEPT, "text/event-stream");
+        if let Some(id) = last_event_id {
+            request = request.header("last-event-id", id);
+        }
+        let opening = async {
+            let (response, driver) = self.send(request, Bytes::new(), &operation).await?;
+            if response.status().is_success() {
+                return Ok(StreamBody { body: response.into_body(), _driver: driver });
+            }
+            let status = response.status();
+            let body = read_body(response.into_body(), &operation).await?;
+            Err(api_error(status, &body))
+        };
+        timeout(ANSWER_TIMEOUT, opening).await.map_err(|_| too_slow(&operation))?
+    }
+
+    async fn call<T: DeserializeOwned>(&self, method: Method, path: &str, body: Bytes) -> Result<T, ClientError> {
+        let operation = operation(&method, path);
+        let mut request = Request::builder().method(method).uri(path).header(ACCEPT, "application/json");
+        if !body.is_empty() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        let exchange = async {
+            // The driver must live until the body is read.
+            let (response, _driver) = self.send(request, body, &operation).await?;
+            let status = response.status();
+            Ok((status, read_body(response.into_body(), &operation).await?))
+        };
+        let (status, body) = timeout(ANSWER_TIMEOUT, exchange).await.map_err(|_| too_slow(&operation))??;
+        if !status.is_success() {
+            return Err(api_error(status, &body));
+        }
+        serde_json::from_slice(&body).map_err(|source| ClientError::Answer { operation, source })
+    }
+
+    async fn send(
+        &self,
+        request: hyper::http::request::Builder,
+        body: Bytes,
+        operation: &str,
+    ) -> Result<(Response<Incoming>, Driver), ClientError> {
+        let request = request.header(HOST, "acpd").body(Full::new(body)).map_err(|error| {
+            ClientError::local(format!("cannot make the request {operation}: {error}"), String::new())
+        })?;
+        let stream = self.connect().await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken(operation))?;
+        let mut driver = JoinSet::new();
+        // Its error, if there is one, reaches the request that waits for the answer.
+        driver.spawn(async move { drop(connection.await) });
+        let response = sender.send_request(request).await.map_err(broken(operation))?;
+        Ok((response, driver))
+    }
+
+    async fn connect(&self) -> Result<UnixStream, ClientError> {
+        let mut attempts = 1;
+        loop {
+            match UnixStream::connect(&self.socket).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && attempts < CONNECT_ATTEMPTS_MAX => {
+                    attempts += 1;
+                    sleep_until(Instant::now() + CONNECT_PAUSE).await;
+                }
+                Err(source) => {
+                    return Err(ClientError::Unreachable { socket: self.socket.clone(), source });
+                }
+            }
+        }
+    }
+
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+}
+
+impl StreamBody {
+    /// The next piece; nothing when the stream has ended as it should. Safe to be dropped while it waits.
+    pub async fn piece(&mut self) -> Result<Option<Bytes>, hyper::Error> {
+        loop {
+            match self.body.frame().await.transpose()? {
+                None => return Ok(None),
+                Some(frame) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Ok(Some(data));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `path?name=value&…`, with the values encoded; without parameters, the path alone.
+pub fn with_query(path: &str, parameters: &[(&str, String)]) -> String {
+    let query: String = serde_urlencoded::to_string(parameters).unwrap_or_default();
+    if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
+}
+
+async fn read_body(body: Incoming, operation: &str) -> Result<Bytes, ClientError> {
+    let collected = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+    let collected = collected.map_err(|source| ClientError::Broken { operation: operation.to_owned(), source })?;
+    Ok(collected.to_bytes())
+}
+
+/// The one shape of errors; and whatever can be said about an answer that does not have it.
+fn api_error(status: StatusCode, body: &[u8]) -> ClientError {
+    let body = serde_json::from_slice::<ErrorBody>(body).unwrap_or_else(|_| {
+        let said = String::from_utf8_lossy(body).trim().to_owned();
+        ErrorBody {
+            error: "unknown".to_owned(),
+            message: if said.is_empty() {
+                format!("the daemon answered {status}")
+            } else {
+                format!("{status}: {said}")
+            },
+            hint: String::new(),
+            details: Value::Null,
+        }
+    });
+    ClientError::Api { status, body: Box::new(body) }
+}
+
+fn operation(method: &Method, path: &str) -> String {
+    // The query may hold what a person wrote; the path says enough.
+    format!("{method} {}", path.split('?').next().unwrap_or(path))
+}
+
+fn broken(operation: &str) -> impl Fn(hyper::Error) -> ClientError {
+    let operation = operation.to_owned();
+    move |source| ClientError::Broken { operation: operation.clone(), source: Box::new(source) }
+}
+
+fn too_slow(operation: &str) -> ClientError {
+    ClientError::TooSlow { operation: operation.to_owned(), seconds: ANSWER_TIMEOUT.as_secs() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn query_values_are_encoded() {
+        let path = with_query("/v1/sessions", &[("tag", "a&b=c d/é".to_owned()), ("limit", "1".to_owned())]);
+        assert_eq!(path, "/v1/sessions?tag=a%26b%3Dc+d%2F%C3%A9&limit=1");
+        assert_eq!(with_query("/v1/agents", &[]), "/v1/agents");
+    }
+
+    #[test]
+    fn an_error_of_any_shape_says_something() {
+        let json = br#"{"error":"agent_not_installed","message":"no gemini","hint":"install it","details":{}}"#;
+        let error = api_error(StatusCode::UNPROCESSABLE_ENTITY, json);
+        assert!(error.is_api("agent_not_installed"));
+        assert_eq!((error.to_string().as_str(), error.hint()), ("no gemini", "install it"));
+        assert_eq!(api_error(StatusCode::BAD_GATEWAY, b"").to_string(), "the daemon answered 502 Bad Gateway");
+        assert_eq!(api_error(StatusCode::NOT_FOUND, b"nope\n").to_string(), "404 Not Found: nope");
+    }
+}

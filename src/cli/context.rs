@@ -1,0 +1,76 @@
+//! What every client command has at hand: where the daemon is, how to reach it, and where output goes.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::config::{Overrides, Paths};
+
+use super::autostart;
+use super::connection::Daemon;
+use super::error::ClientError;
+use super::exit::Exit;
+use super::output::Output;
+
+/// Where a daemon that systemd manages for the whole machine listens.
+const SYSTEM_SOCKET: &str = "/run/acpd/acpd.sock";
+
+pub struct Context {
+    pub output: Output,
+    pub socket: PathBuf,
+    paths: Paths,
+    /// A system daemon is systemd's to start.
+    may_start: bool,
+}
+
+impl Context {
+    pub fn new(overrides: &Overrides, output: Output) -> Result<Self, ClientError> {
+        let environment: BTreeMap<String, String> = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        let paths = Paths::resolve(overrides, &environment)
+            .map_err(|error| ClientError::local(error.to_string(), "set HOME, or give --state-dir"))?;
+        let is_chosen = overrides.socket.is_some() || overrides.state_dir.is_some();
+        let is_system = !is_chosen && !paths.socket.exists() && Path::new(SYSTEM_SOCKET).exists();
+        let socket = if is_system { PathBuf::from(SYSTEM_SOCKET) } else { paths.socket.clone() };
+        Ok(Self { output, socket, paths, may_start: !is_system })
+    }
+
+    /// The daemon, started when none runs. Sessions are kept on disk, so even a list is worth starting it.
+    pub async fn daemon(&self) -> Result<Daemon, ClientError> {
+        let daemon = Daemon::new(self.socket.clone());
+        if self.may_start {
+            autostart::ensure(&daemon, &self.paths, self.output).await?;
+        }
+        Ok(daemon)
+    }
+
+    /// The daemon, if one runs.
+    pub async fn running_daemon(&self) -> Result<Daemon, ClientError> {
+        let daemon = Daemon::new(self.socket.clone());
+        daemon.probe().await?;
+        Ok(daemon)
+    }
+
+    /// Prints an answer: as it came, or as text for people.
+    pub fn show<T: DeserializeOwned>(
+        &self,
+        answer: &RawValue,
+        people: impl FnOnce(T) -> String,
+    ) -> Result<Exit, ClientError> {
+        if self.output.json {
+            self.output.print_json(answer)?;
+        } else {
+            self.output.print(&people(read(answer)?))?;
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+/// An answer, understood.
+pub fn read<T: DeserializeOwned>(answer: &RawValue) -> Result<T, ClientError> {
+    serde_json::from_str(answer.get())
+        .map_err(|source| ClientError::Answer { operation: "the request".to_owned(), source })
+}

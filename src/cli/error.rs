@@ -1,0 +1,86 @@
+//! What can go wrong for a client, and what a person can do about it.
+
+use std::error::Error;
+use std::io;
+use std::path::PathBuf;
+
+use hyper::StatusCode;
+
+use crate::control::wire::ErrorBody;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The daemon answered, and the answer is no.
+    #[error("{}", body.message)]
+    Api { status: StatusCode, body: Box<ErrorBody> },
+    #[error("cannot reach the daemon at {}", socket.display())]
+    Unreachable {
+        socket: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// The connection was there and then was not.
+    #[error("the connection to the daemon broke during {operation}")]
+    Broken {
+        operation: String,
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+    #[error("the daemon did not answer {operation} within {seconds} seconds")]
+    TooSlow { operation: String, seconds: u64 },
+    #[error("cannot understand the daemon's answer to {operation}")]
+    Answer {
+        operation: String,
+        #[source]
+        source: serde_json::Error,
+    },
+    /// No daemon runs, and the one that was started did not get ready.
+    #[error("{message}")]
+    NotStarted { message: String, hint: String },
+    /// Something is wrong on this side, before or beside the daemon.
+    #[error("{message}")]
+    Local { message: String, hint: String },
+    #[error("cannot {operation}")]
+    Io {
+        operation: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cannot write to stdout")]
+    Output(#[source] io::Error),
+    /// Ctrl-C, before there was a turn to cancel.
+    #[error("interrupted")]
+    Left,
+}
+
+impl ClientError {
+    pub fn local(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Local { message: message.into(), hint: hint.into() }
+    }
+
+    pub fn io(operation: impl Into<String>, source: io::Error) -> Self {
+        Self::Io { operation: operation.into(), source }
+    }
+
+    /// Whether it is the named error of the interface.
+    pub fn is_api(&self, name: &str) -> bool {
+        matches!(self, Self::Api { body, .. } if body.error == name)
+    }
+
+    /// What a person can do about it; empty when there is nothing to say.
+    pub fn hint(&self) -> &str {
+        match self {
+            Self::Api { body, .. } => &body.hint,
+            Self::Unreachable { source, .. } => match source.kind() {
+                io::ErrorKind::PermissionDenied => {
+                    "the socket belongs to another user; name your own daemon's with --socket or ACPD_SOCKET"
+                }
+                _ => "start the daemon with `acpd serve`, or name its socket with --socket or ACPD_SOCKET",
+            },
+            Self::Broken { .. } | Self::TooSlow { .. } => "`acpd status` tells how the daemon is; its log tells why",
+            Self::Answer { .. } => "the client and the daemon may be of different versions; compare with `acpd status`",
+            Self::NotStarted { hint, .. } | Self::Local { hint, .. } => hint,
+            Self::Io { .. } | Self::Output(_) | Self::Left => "",
+        }
+    }
+}

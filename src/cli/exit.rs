@@ -1,0 +1,102 @@
+//! The exit codes: one enum, one mapping from errors, one mapping from turns, one text for the help.
+
+use hyper::StatusCode;
+
+use crate::model::TurnStatus;
+
+use super::error::ClientError;
+
+/// How a client command ends. 2 is not here: it is clap's, for a command line that makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    Ok,
+    Error,
+    Unreachable,
+    TurnFailed,
+    TurnCancelled,
+    TurnInterrupted,
+    Limit,
+    Left,
+}
+
+const HELP: &str = "\
+Exit codes:
+  0    it went well
+  1    the daemon refused, or something is wrong on this side
+  2    the command line makes no sense
+  3    the daemon cannot be reached
+  4    the turn failed
+  5    the turn was cancelled
+  6    the turn was interrupted: the daemon stopped in the middle of it
+  7    a limit is reached or the daemon is overloaded; try again later
+  130  left with Ctrl-C; the session goes on";
+
+/// `text`, and the exit codes after it.
+pub fn long_help(text: &str) -> String {
+    format!("{text}\n\n{HELP}")
+}
+
+impl Exit {
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Ok => 0,
+            Self::Error => 1,
+            Self::Unreachable => 3,
+            Self::TurnFailed => 4,
+            Self::TurnCancelled => 5,
+            Self::TurnInterrupted => 6,
+            Self::Limit => 7,
+            Self::Left => 130,
+        }
+    }
+
+    pub fn of(error: &ClientError) -> Self {
+        match error {
+            ClientError::Api { status: StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE, .. } => {
+                Self::Limit
+            }
+            ClientError::Api { .. } => Self::Error,
+            ClientError::Unreachable { .. } | ClientError::Broken { .. } | ClientError::TooSlow { .. } => {
+                Self::Unreachable
+            }
+            ClientError::NotStarted { .. } => Self::Unreachable,
+            ClientError::Answer { .. } | ClientError::Local { .. } | ClientError::Io { .. } => Self::Error,
+            // Whoever read our output has seen enough: `acpd ls | head -1` is not a failure.
+            ClientError::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Self::Ok,
+            ClientError::Output(_) => Self::Error,
+            ClientError::Left => Self::Left,
+        }
+    }
+
+    /// What the end of the followed turn means. A turn that has not ended does not end a command.
+    pub const fn of_turn(status: TurnStatus) -> Self {
+        match status {
+            TurnStatus::Completed | TurnStatus::Queued | TurnStatus::Running => Self::Ok,
+            TurnStatus::Failed => Self::TurnFailed,
+            TurnStatus::Cancelled => Self::TurnCancelled,
+            TurnStatus::Interrupted => Self::TurnInterrupted,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_is_in_the_help() {
+        let all = [
+            Exit::Ok,
+            Exit::Error,
+            Exit::Unreachable,
+            Exit::TurnFailed,
+            Exit::TurnCancelled,
+            Exit::TurnInterrupted,
+            Exit::Limit,
+            Exit::Left,
+        ];
+        for exit in all {
+            assert!(HELP.contains(&format!("\n  {:<5}", exit.code())), "{exit:?} is not in the help");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Following a stream until it is over: one turn for whoever wrote the prompt, or a session for whoever looks on.
+
+use std::io::{Stderr, Stdout};
+
+use serde_json::value::RawValue;
+
+use crate::control::wire::{Accepted, Cancel, CancelAccepted};
+use crate::model::{SessionId, TurnId};
+
+use super::connection::Daemon;
+use super::context::Context;
+use super::error::ClientError;
+use super::exit::Exit;
+use super::interrupts::Interrupts;
+use super::output::Output;
+use super::render::{Outcome, Renderer, Scope};
+use super::stream::{Event, EventStream};
+use super::text::{clean_json, short_id};
+
+/// How events are shown: as they came, or to people.
+enum View {
+    Json(Output),
+    People(Box<Renderer<Stdout, Stderr>>),
+}
+
+impl View {
+    fn new(output: Output, scope: Scope) -> Self {
+        if output.json {
+            return Self::Json(output);
+        }
+        let is_shared = output.stdout_is_terminal && output.stderr_is_terminal;
+        Self::People(Box::new(Renderer::new(std::io::stdout(), std::io::stderr(), is_shared, output.note_style, scope)))
+    }
+
+    fn event(&mut self, event: &Event) -> Result<(), ClientError> {
+        match self {
+            Self::Json(output) => output.print(&clean_json(&event.json)),
+            Self::People(renderer) => renderer.event(event).map_err(ClientError::Output),
+        }
+    }
+
+    fn close(&mut self) -> Result<(), ClientError> {
+        match self {
+            Self::Json(_) => Ok(()),
+            Self::People(renderer) => renderer.close().map_err(ClientError::Output),
+        }
+    }
+}
+
+/// Follows one turn to its end. The first Ctrl-C cancels it, the second leaves.
+pub async fn turn(
+    context: &Context,
+    daemon: &Daemon,
+    session: SessionId,
+    accepted: &Accepted,
+    interrupts: &mut Interrupts,
+) -> Result<Exit, ClientError> {
+    match accepted.position {
+        0 => {}
+        1 => context.output.note("queued behind one turn"),
+        turns => context.output.note(&format!("queued behind {turns} turns")),
+    }
+    let mut view = View::new(context.output, Scope::Turn);
+    let mut stream = EventStream::new(daemon, session, Some(accepted.after), true);
+    let mut is_cancelling = false;
+    loop {
+        let event = tokio::select! {
+            biased;
+            () = interrupts.next() => {
+                view.close()?;
+                if is_cancelling {
+                    return Ok(leave(context, session));
+                }
+                is_cancelling = true;
+                context.output.note("cancelling the turn; Ctrl-C again leaves without waiting for its end");
+                match interrupts.unless(cancel(daemon, session, accepted.turn_id)).await {
+                    Ok(()) => {}
+                    Err(ClientError::Left) => return Ok(leave(context, session)),
+                    Err(error) => context.output.error(&error),
+                }
+                continue;
+            }
+            event = stream.next() => event,
+        };
+        let event = match event {
+            Ok(Some(event)) => event,
+            // A stream that follows has no end; one that ends all the same must not be asked for ever.
+            Ok(None) => return Err(ClientError::local("the stream ended before the turn did", "")),
+            Err(error) => {
+                view.close()?;
+                return Err(error);
+            }
+        };
+        if event.turn_id != Some(accepted.turn_id) {
+            continue;
+        }
+        view.event(&event)?;
+        if event.kind == "turn.completed" {
+            view.close()?;
+            return outcome(&event).map(|outcome| Exit::of_turn(outcome.status));
+        }
+    }
+}
+
+/// Follows a session until it has an end, or to the tail of its log. Ctrl-C leaves.
+pub async fn session(
+    context: &Context,
+    daemon: &Daemon,
+    session: SessionId,
+    after: Option<i64>,
+    follow: bool,
+) -> Result<Exit, ClientError> {
+    let mut interrupts = Interrupts::listen()?;
+    let mut view = View::new(context.output, Scope::Session);
+    let mut stream = EventStream::new(daemon, session, after, follow);
+    loop {
+        match interrupts.unless(stream.next()).await {
+            Ok(Some(event)) => {
+                view.event(&event)?;
+                // Nothing can follow but what was committed with it.
+                if event.kind == "session.status" && (event.data["to"] == "archived" || event.data["to"] == "error") {
+                    stream.end_at_tail();
+                }
+            }
+            Ok(None) => {
+                view.close()?;
+                return Ok(Exit::Ok);
+            }
+            Err(ClientError::Left) => {
+                view.close()?;
+                return Ok(leave(context, session));
+            }
+            Err(error) => {
+                view.close()?;
+                return Err(error);
+            }
+        }
+    }
+}
+
+fn leave(context: &Context, session: SessionId) -> Exit {
+    context.output.note(&format!("left; the session goes on: `acpd attach {}` comes back to it", short_id(session)));
+    Exit::Left
+}
+
+async fn cancel(daemon: &Daemon, session: SessionId, turn: TurnId) -> Result<(), ClientError> {
+    let body = Cancel { turn_id: Some(turn), queued: false };
+    match daemon.post::<CancelAccepted>(&format!("/v1/sessions/{session}/cancel"), &body).await {
+        Ok(_) => Ok(()),
+        // It has ended meanwhile; the stream tells how.
+        Err(ClientError::Api { status: hyper::StatusCode::CONFLICT, .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn outcome(event: &Event) -> Result<Outcome, ClientError> {
+    serde_json::from_value(event.data.clone())
+        .map_err(|source| ClientError::Answer { operation: "turn.completed".to_owned(), source })
+}
+
+/// Sends a prompt. A suspended session is resumed first: who writes to it wants to go on with it.
+pub async fn send_prompt(
+    context: &Context,
+    daemon: &Daemon,
+    session: SessionId,
+    text: String,
+) -> Result<Accepted, ClientError> {
+    let body = crate::control::wire::Prompt { text: Some(text), content: None };
+    let path = format!("/v1/sessions/{session}/prompt");
+    match daemon.post(&path, &body).await {
+        Err(error) if error.is_api("session_suspended") => {
+            let resume = format!("/v1/sessions/{session}/resume");
+            let _: Box<RawValue> = daemon.post(&resume, &serde_json::json!({})).await?;
+            context.output.note("the session was suspended; resumed it");
+            daemon.post(&path, &body).await
+        }
+        answer => answer,
+    }
+}

@@ -1,0 +1,208 @@
+//! The command line: what a person types, and the client commands that talk to the daemon's socket.
+//!
+//! `serve`, `migrate` and the hidden agent mode are only declared here; `main` hands them to their own modules. Every
+//! other command is a client: it reaches the daemon (starting one when none runs), speaks HTTP over its socket, writes
+//! data to stdout and everything for people to stderr, and ends with a code of [`exit`].
+
+mod exit;
+mod error;
+mod style;
+mod text;
+mod table;
+mod output;
+mod connection;
+mod sse;
+mod stream;
+mod autostart;
+mod context;
+mod lookup;
+mod interrupts;
+mod prompt_text;
+mod transcript;
+mod render;
+mod follow;
+mod command;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::Overrides;
+
+use self::context::Context;
+use self::error::ClientError;
+use self::exit::Exit;
+use self::output::Output;
+
+const EXAMPLES: &str = "\
+Examples:
+  acpd run \"fix the failing test\"      start a session here and stream the answer
+  acpd prompt - \"and now document it\"  go on with the newest session of this directory
+  acpd attach -                        watch it from another terminal
+  acpd ls                              what is running
+
+A SESSION is a whole id; the beginning or the end of one, if no other session has it
+(4 digits or more); an exact title; or - for the newest session of the current directory.";
+
+const EVERYWHERE: &str = "Options of every command";
+
+/// Keeps coding agents running: sessions that survive the terminal, the editor and the restart.
+#[derive(Debug, Parser)]
+#[command(name = "acpd", version, after_help = EXAMPLES, after_long_help = exit::long_help(EXAMPLES))]
+#[command(max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(flatten)]
+    pub globals: Globals,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The flags that every command takes.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Globals {
+    /// The configuration file
+    #[arg(long, global = true, env = "ACPD_CONFIG", hide_env_values = true, help_heading = EVERYWHERE, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The daemon's socket
+    #[arg(long, global = true, env = "ACPD_SOCKET", hide_env_values = true, help_heading = EVERYWHERE, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// The directory the daemon keeps its state in
+    #[arg(long, global = true, env = "ACPD_STATE_DIR", hide_env_values = true, help_heading = EVERYWHERE, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+    /// Print the daemon's JSON instead of text (streams: one event a line)
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the daemon
+    Serve(Serve),
+    /// Bring the database to this version's schema, without starting the daemon
+    Migrate(Migrate),
+    /// The built-in agent that needs no model
+    #[command(name = "demo-agent", hide = true)]
+    DemoAgent,
+    #[command(flatten)]
+    Client(ClientCommand),
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Serve {
+    /// Leave the terminal that started it. Given by the clients that start a daemon themselves.
+    #[arg(long, hide = true)]
+    pub detached: bool,
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Migrate {
+    /// Go back to this schema version instead
+    #[arg(long, value_name = "VERSION")]
+    pub down: Option<i64>,
+}
+
+/// The commands that are clients of the daemon's socket.
+#[derive(Debug, Subcommand)]
+pub enum ClientCommand {
+    Run(command::run::Run),
+    New(command::new::New),
+    Prompt(command::prompt::Prompt),
+    Attach(command::attach::Attach),
+    Ls(command::ls::Ls),
+    Show(command::show::Show),
+    Messages(command::messages::Messages),
+    Turns(command::turns::Turns),
+    Cancel(command::cancel::Cancel),
+    Resume(command::resume::Resume),
+    Archive(command::archive::Archive),
+    Rm(command::rm::Rm),
+    Agents(command::agents::Agents),
+    Workspaces(command::workspaces::Workspaces),
+    Status(command::status::Status),
+    Socket(command::socket::Socket),
+}
+
+impl Globals {
+    /// What the flags and their variables say, made absolute: a daemon that is started for them runs in `/`.
+    pub fn overrides(&self) -> Overrides {
+        let absolute = |path: &Option<PathBuf>| {
+            path.as_deref().map(|path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
+        };
+        Overrides {
+            config: absolute(&self.config),
+            socket: absolute(&self.socket),
+            state_dir: absolute(&self.state_dir),
+        }
+    }
+}
+
+/// Runs a client command. Whatever goes wrong is told on stderr, and the code says what kind of thing it was.
+pub async fn run(client: ClientCommand, globals: &Globals) -> ExitCode {
+    let output = Output::new(globals.json);
+    let outcome = match Context::new(&globals.overrides(), output) {
+        Ok(context) => execute(client, &context).await,
+        Err(error) => Err(error),
+    };
+    let exit = outcome.unwrap_or_else(|error| {
+        output.error(&error);
+        Exit::of(&error)
+    });
+    ExitCode::from(exit.code())
+}
+
+async fn execute(client: ClientCommand, context: &Context) -> Result<Exit, ClientError> {
+    match client {
+        ClientCommand::Run(arguments) => arguments.execute(context).await,
+        ClientCommand::New(arguments) => arguments.execute(context).await,
+        ClientCommand::Prompt(arguments) => arguments.execute(context).await,
+        ClientCommand::Attach(arguments) => arguments.execute(context).await,
+        ClientCommand::Ls(arguments) => arguments.execute(context).await,
+        ClientCommand::Show(arguments) => arguments.execute(context).await,
+        ClientCommand::Messages(arguments) => arguments.execute(context).await,
+        ClientCommand::Turns(arguments) => arguments.execute(context).await,
+        ClientCommand::Cancel(arguments) => arguments.execute(context).await,
+        ClientCommand::Resume(arguments) => arguments.execute(context).await,
+        ClientCommand::Archive(arguments) => arguments.execute(context).await,
+        ClientCommand::Rm(arguments) => arguments.execute(context).await,
+        ClientCommand::Agents(arguments) => arguments.execute(context).await,
+        ClientCommand::Workspaces(arguments) => arguments.execute(context).await,
+        ClientCommand::Status(arguments) => arguments.execute(context).await,
+        ClientCommand::Socket(_) => command::socket::Socket::execute(context),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn prompt_words_may_stand_around_the_flags() {
+        let cli = Cli::try_parse_from(["acpd", "run", "fix", "--agent", "demo", "the", "test", "--json"]).unwrap();
+        assert!(cli.globals.json);
+        let Command::Client(ClientCommand::Run(run)) = cli.command else { panic!("not a run: {:?}", cli.command) };
+        assert_eq!(run.prompt, ["fix", "the", "test"]);
+        assert_eq!(run.options.agent.as_deref(), Some("demo"));
+    }
+
+    #[test]
+    fn a_dash_names_a_session() {
+        let cli = Cli::try_parse_from(["acpd", "prompt", "-", "go", "on"]).unwrap();
+        let Command::Client(ClientCommand::Prompt(prompt)) = cli.command else { panic!("not a prompt") };
+        assert_eq!((prompt.session.as_str(), prompt.text.join(" ").as_str()), ("-", "go on"));
+    }
+
+    #[test]
+    fn relative_paths_are_made_absolute() {
+        let cli = Cli::try_parse_from(["acpd", "--socket", "x.sock", "serve", "--detached"]).unwrap();
+        assert!(cli.globals.overrides().socket.unwrap().is_absolute());
+        assert!(matches!(cli.command, Command::Serve(Serve { detached: true })));
+    }
+}

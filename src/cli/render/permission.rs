@@ -1,0 +1,101 @@
+//! What the agent asked to be allowed, and what it was told.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::super::text::one_line;
+
+/// Questions without an answer. More than that are forgotten, and their answers told without a title.
+const OPEN_QUESTIONS_MAX: usize = 64;
+/// A session may only narrow what its agent's profile grants, so the flag alone may not be enough.
+const HINT: &str = "`acpd run --permissions allow` lets an agent act without being asked, where its profile grants that: \
+                    permissions = \"allow\" in [agents.NAME] of config.toml";
+
+#[derive(Debug, Default)]
+pub struct Permissions {
+    questions: HashMap<String, Question>,
+    /// The hint is worth saying once.
+    has_hinted: bool,
+}
+
+#[derive(Debug, Default)]
+struct Question {
+    title: String,
+    /// The kind of each option, by its id.
+    kinds: HashMap<String, String>,
+}
+
+pub struct Resolved {
+    pub line: String,
+    pub hint: Option<&'static str>,
+}
+
+impl Permissions {
+    pub fn requested(&mut self, data: &Value) {
+        let Some(id) = data["toolCallId"].as_str() else { return };
+        if self.questions.len() >= OPEN_QUESTIONS_MAX {
+            self.questions.clear();
+        }
+        let request = &data["request"];
+        let options = request["options"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let kinds = options
+            .iter()
+            .filter_map(|option| Some((option["optionId"].as_str()?.to_owned(), option["kind"].as_str()?.to_owned())))
+            .collect();
+        let title = one_line(request["toolCall"]["title"].as_str().unwrap_or_default());
+        self.questions.insert(id.to_owned(), Question { title, kinds });
+    }
+
+    pub fn resolved(&mut self, data: &Value) -> Resolved {
+        let question = data["toolCallId"].as_str().and_then(|id| self.questions.remove(id)).unwrap_or_default();
+        let kind = data["optionId"].as_str().and_then(|id| question.kinds.get(id));
+        let verdict = match (data["outcome"].as_str(), kind) {
+            (Some("selected"), Some(kind)) if kind.starts_with("allow") => "allowed",
+            (Some("selected"), Some(_)) => "rejected",
+            // The question was not seen, so its answer cannot be understood either.
+            (Some("selected"), None) => "answered",
+            // A policy that finds no option to reject with can only cancel the question.
+            _ if data["decidedBy"].as_str().is_some_and(|decided_by| decided_by.starts_with("policy")) => "rejected",
+            _ => "cancelled",
+        };
+        let title = if question.title.is_empty() { "what the agent asked for" } else { &question.title };
+        let decided_by = one_line(data["decidedBy"].as_str().unwrap_or_default());
+        let by = if decided_by.is_empty() { String::new() } else { format!(" ({decided_by})") };
+        let hint = (verdict == "rejected" && !self.has_hinted).then_some(HINT);
+        self.has_hinted |= hint.is_some();
+        Resolved { line: format!("permission {verdict}: {title}{by}"), hint }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn ask(permissions: &mut Permissions) {
+        permissions.requested(&json!({"toolCallId": "c", "request": {
+            "toolCall": {"title": "rm -rf\x1b[2J build"},
+            "options": [{"optionId": "1", "name": "Yes", "kind": "allow_once"}, {"optionId": "2", "name": "No", "kind": "reject_once"}],
+        }}));
+    }
+
+    #[test]
+    fn an_answer_is_told_with_its_question_and_the_hint_once() {
+        let mut permissions = Permissions::default();
+        let answer =
+            |option| json!({"toolCallId": "c", "outcome": "selected", "optionId": option, "decidedBy": "policy ask"});
+        for (option, line, has_hint) in [
+            ("1", "permission allowed: rm -rf[2J build (policy ask)", false),
+            ("2", "permission rejected: rm -rf[2J build (policy ask)", true),
+            ("2", "permission rejected: rm -rf[2J build (policy ask)", false),
+        ] {
+            ask(&mut permissions);
+            let resolved = permissions.resolved(&answer(option));
+            assert_eq!((resolved.line.as_str(), resolved.hint.is_some()), (line, has_hint));
+        }
+        let unseen = permissions.resolved(&answer("1"));
+        assert_eq!(unseen.line, "permission answered: what the agent asked for (policy ask)");
+    }
+}

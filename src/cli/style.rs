@@ -1,0 +1,45 @@
+//! The few terminal codes that are used, and when: on a terminal, unless `NO_COLOR` or a dumb terminal says otherwise.
+
+const RESET: &str = "\x1b[0m";
+
+#[derive(Clone, Copy, Debug)]
+pub struct Style {
+    enabled: bool,
+}
+
+impl Style {
+    pub fn for_stream(is_terminal: bool) -> Self {
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let is_dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        Self { enabled: is_terminal && !refused && !is_dumb }
+    }
+
+    #[cfg(test)]
+    pub const fn plain() -> Self {
+        Self { enabled: false }
+    }
+
+    pub fn dim(self, text: &str) -> String {
+        self.wrap("\x1b[2m", text)
+    }
+
+    pub fn bold(self, text: &str) -> String {
+        self.wrap("\x1b[1m", text)
+    }
+
+    pub fn red(self, text: &str) -> String {
+        self.wrap("\x1b[31m", text)
+    }
+
+    pub fn green(self, text: &str) -> String {
+        self.wrap("\x1b[32m", text)
+    }
+
+    pub fn yellow(self, text: &str) -> String {
+        self.wrap("\x1b[33m", text)
+    }
+
+    fn wrap(self, code: &str, text: &str) -> String {
+        if self.enabled && !text.is_empty() { format!("{code}{text}{RESET}") } else { text.to_owned() }
+    }
+}

@@ -1,0 +1,250 @@
+//! Configuration: built-in defaults < file < environment < flags, validated as a whole.
+//!
+//! Every problem is told at once, each with its key path and a hint. The file `config.toml` at the root of the
+//! repository holds every key with its default and its reason; a test asserts that it equals [`Config::default`].
+
+mod paths;
+mod read;
+mod sections;
+mod value;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::model::{AgentProfile, PermissionMode};
+
+pub use paths::{Overrides, Paths};
+pub use value::ByteSize;
+
+/// `{acpd}` as an agent's command stands for this program itself.
+pub const SELF_COMMAND: &str = "{acpd}";
+
+/// The whole configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    pub control: Control,
+    pub store: Store,
+    pub workspace: Workspace,
+    pub sessions: Sessions,
+    pub processes: Processes,
+    pub limits: Limits,
+    pub permissions: Permissions,
+    pub log: Log,
+    pub agents: BTreeMap<String, AgentProfile>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Control {
+    pub connections: usize,
+    pub body_max: ByteSize,
+    pub requests_per_second: u32,
+    pub prompts_per_minute: u32,
+    pub header_timeout: Duration,
+    pub heartbeat: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Store {
+    pub read_connections: u32,
+    pub batch_rows: usize,
+    pub batch_bytes: ByteSize,
+    pub queue: usize,
+    pub busy_timeout: Duration,
+    pub backups: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workspace {
+    /// Empty means: the home of the user the daemon runs as.
+    pub roots: Vec<PathBuf>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sessions {
+    pub agent: String,
+    pub queue: usize,
+    pub resume_on_start: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Processes {
+    pub initialize_timeout: Duration,
+    pub session_timeout: Duration,
+    pub stdin_timeout: Duration,
+    pub cancel_grace: Duration,
+    pub eof_grace: Duration,
+    pub term_grace: Duration,
+    pub drain_grace: Duration,
+    pub shutdown_timeout: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub processes: usize,
+    pub line_max: ByteSize,
+    pub prompt_max: ByteSize,
+    pub payload_max: ByteSize,
+    pub stderr_tail: ByteSize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Permissions {
+    pub mode: PermissionMode,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    pub level: LogLevel,
+    pub files: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+/// One thing that is wrong with the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    pub key: String,
+    pub message: String,
+    pub hint: String,
+}
+
+/// Everything that is wrong with the configuration.
+#[derive(Debug, thiserror::Error)]
+pub struct ConfigError {
+    pub source_name: String,
+    pub problems: Vec<Problem>,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.problems.len();
+        let plural = if count == 1 { "problem" } else { "problems" };
+        write!(formatter, "the configuration in {} has {count} {plural}", self.source_name)?;
+        for Problem { key, message, hint } in &self.problems {
+            write!(formatter, "\n  {key}: {message}\n    hint: {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Config {
+    /// Reads the file, if there is one, and the environment.
+    pub fn load(file: Option<&Path>, environment: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
+        let Some(path) = file else {
+            return read::config("", "the environment", environment);
+        };
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| ConfigError {
+            source_name: name.clone(),
+            problems: vec![Problem {
+                key: name.clone(),
+                message: format!("cannot be read: {error}"),
+                hint: "check the path given with --config or ACPD_CONFIG".to_owned(),
+            }],
+        })?;
+        read::config(&text, &name, environment)
+    }
+
+    /// The roots that workspaces must lie in.
+    pub fn workspace_roots(&self, home: &Path) -> Vec<PathBuf> {
+        if self.workspace.roots.is_empty() { vec![home.to_owned()] } else { self.workspace.roots.clone() }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let agents = [builtin_gemini(), builtin_demo()];
+        Self {
+            control: Control {
+                connections: 256,
+                body_max: ByteSize::mib(32),
+                requests_per_second: 500,
+                prompts_per_minute: 600,
+                header_timeout: Duration::from_secs(10),
+                heartbeat: Duration::from_secs(15),
+            },
+            store: Store {
+                read_connections: 2,
+                batch_rows: 512,
+                batch_bytes: ByteSize::mib(1),
+                queue: 1024,
+                busy_timeout: Duration::from_secs(5),
+                backups: 5,
+            },
+            workspace: Workspace { roots: Vec::new() },
+            sessions: Sessions { agent: "gemini".to_owned(), queue: 16, resume_on_start: false },
+            processes: Processes {
+                initialize_timeout: Duration::from_mins(1),
+                session_timeout: Duration::from_mins(2),
+                stdin_timeout: Duration::from_secs(30),
+                cancel_grace: Duration::from_secs(10),
+                eof_grace: Duration::from_secs(2),
+                term_grace: Duration::from_secs(2),
+                drain_grace: Duration::from_millis(500),
+                shutdown_timeout: Duration::from_secs(10),
+            },
+            limits: Limits {
+                processes: 5,
+                line_max: ByteSize::mib(32),
+                prompt_max: ByteSize::mib(1),
+                payload_max: ByteSize::mib(1),
+                stderr_tail: ByteSize::kib(8),
+            },
+            permissions: Permissions { mode: PermissionMode::Ask },
+            log: Log { level: LogLevel::Info, files: 7 },
+            agents: agents.into_iter().map(|agent| (agent.slug.clone(), agent)).collect(),
+        }
+    }
+}
+
+fn builtin_gemini() -> AgentProfile {
+    let passed = [
+        "GEMINI_API_KEY",
+        "GOOGLE_API_KEY",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "GOOGLE_CLOUD_LOCATION",
+        "GOOGLE_CLOUD_PROJECT",
+        "GOOGLE_GEMINI_BASE_URL",
+        "GOOGLE_GENAI_USE_VERTEXAI",
+    ];
+    AgentProfile {
+        slug: "gemini".to_owned(),
+        name: "Gemini CLI".to_owned(),
+        description: "Google's Gemini CLI".to_owned(),
+        command: "gemini".to_owned(),
+        args: vec!["--acp".to_owned()],
+        env: [("GEMINI_CLI_NO_RELAUNCH", "true"), ("GEMINI_CLI_TRUST_WORKSPACE", "true")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into(),
+        env_pass: passed.map(str::to_owned).into(),
+        permissions: PermissionMode::Ask,
+        tags: Vec::new(),
+        install_hint: "install it with `npm install -g @google/gemini-cli` and run `gemini` once to sign in, \
+                       or try acpd without any key: --agent demo"
+            .to_owned(),
+    }
+}
+
+fn builtin_demo() -> AgentProfile {
+    AgentProfile {
+        slug: "demo".to_owned(),
+        name: "Demo agent".to_owned(),
+        description: "Built in; needs no key and no network".to_owned(),
+        command: SELF_COMMAND.to_owned(),
+        args: vec!["demo-agent".to_owned()],
+        env: BTreeMap::new(),
+        env_pass: vec!["ACPD_DEMO_PAUSE_MS".to_owned()],
+        permissions: PermissionMode::Ask,
+        tags: Vec::new(),
+        install_hint: String::new(),
+    }
+}

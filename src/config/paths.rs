@@ -1,0 +1,105 @@
+//! Where things are: the state directory, the socket and the configuration file.
+//!
+//! Flags and `ACPD_*` come first, then the directories that systemd gives a service, then the XDG base directories of
+//! the user. Everything a daemon writes stays below its state directory and its socket's directory.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// What the flags (or `ACPD_CONFIG`, `ACPD_SOCKET`, `ACPD_STATE_DIR`) say.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    pub config: Option<PathBuf>,
+    pub socket: Option<PathBuf>,
+    pub state_dir: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paths {
+    /// The configuration file, when there is one.
+    pub config: Option<PathBuf>,
+    pub socket: PathBuf,
+    pub state_dir: PathBuf,
+    pub home: PathBuf,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot tell where to keep state: neither --state-dir, STATE_DIRECTORY, XDG_STATE_HOME nor HOME is an absolute path"
+)]
+pub struct NoHome;
+
+impl Paths {
+    pub fn resolve(overrides: &Overrides, environment: &BTreeMap<String, String>) -> Result<Self, NoHome> {
+        let directory = |name: &str| environment.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let home = directory("HOME");
+        let below_home = |name: &str, fallback: &str| {
+            directory(name).or_else(|| home.as_ref().map(|home| home.join(fallback))).map(|base| base.join("acpd"))
+        };
+        let state_dir = overrides
+            .state_dir
+            .clone()
+            .or_else(|| directory("STATE_DIRECTORY"))
+            .or_else(|| below_home("XDG_STATE_HOME", ".local/state"))
+            .ok_or(NoHome)?;
+        let socket = overrides.socket.clone().unwrap_or_else(|| {
+            directory("RUNTIME_DIRECTORY")
+                .or_else(|| directory("XDG_RUNTIME_DIR").map(|base| base.join("acpd")))
+                .unwrap_or_else(|| state_dir.join("run"))
+                .join("acpd.sock")
+        });
+        let config = overrides.config.clone().or_else(|| {
+            directory("CONFIGURATION_DIRECTORY")
+                .or_else(|| below_home("XDG_CONFIG_HOME", ".config"))
+                .map(|base| base.join("config.toml"))
+                .filter(|path| path.exists())
+        });
+        let home = home.unwrap_or_else(|| PathBuf::from("/"));
+        Ok(Self { config, socket, state_dir, home })
+    }
+
+    pub fn database(&self) -> PathBuf {
+        self.state_dir.join("acpd.db")
+    }
+
+    pub fn backups(&self) -> PathBuf {
+        self.state_dir.join("backups")
+    }
+
+    pub fn logs(&self) -> PathBuf {
+        self.state_dir.join("logs")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn resolve(environment: &[(&str, &str)]) -> Result<Paths, NoHome> {
+        let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Paths::resolve(&Overrides::default(), &environment)
+    }
+
+    #[test]
+    fn a_users_daemon_lives_in_the_xdg_directories() {
+        let paths = resolve(&[("HOME", "/home/me"), ("XDG_RUNTIME_DIR", "/run/user/1000")]).unwrap();
+        assert_eq!(paths.state_dir, Path::new("/home/me/.local/state/acpd"));
+        assert_eq!(paths.socket, Path::new("/run/user/1000/acpd/acpd.sock"));
+        let paths = resolve(&[("HOME", "/home/me"), ("XDG_STATE_HOME", "/data")]).unwrap();
+        assert_eq!(paths.socket, Path::new("/data/acpd/run/acpd.sock"));
+    }
+
+    #[test]
+    fn a_service_lives_in_systemds_directories() {
+        let paths = resolve(&[("STATE_DIRECTORY", "/var/lib/acpd"), ("RUNTIME_DIRECTORY", "/run/acpd")]).unwrap();
+        assert_eq!(paths.state_dir, Path::new("/var/lib/acpd"));
+        assert_eq!(paths.socket, Path::new("/run/acpd/acpd.sock"));
+    }
+
+    #[test]
+    fn without_a_home_it_says_so() {
+        assert!(resolve(&[("HOME", "relative")]).is_err());
+    }
+}

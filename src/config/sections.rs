@@ -1,0 +1,134 @@
+//! Which keys there are, section by section, and what must hold between them.
+
+use super::read::Section;
+use super::{Config, Problem};
+use crate::model::AgentProfile;
+
+/// The sections; a name in the environment that begins with one of them is a setting.
+pub const NAMES: [&str; 9] =
+    ["control", "store", "workspace", "sessions", "processes", "limits", "permissions", "log", "agents"];
+
+const SLUG_LENGTH_MAX: usize = 64;
+
+pub fn read(root: &mut Section<'_>, config: &mut Config) {
+    root.section("control", |section| {
+        let control = &mut config.control;
+        section.read("connections", &mut control.connections);
+        section.read("body_max", &mut control.body_max);
+        section.read("requests_per_second", &mut control.requests_per_second);
+        section.read("prompts_per_minute", &mut control.prompts_per_minute);
+        section.read("header_timeout", &mut control.header_timeout);
+        section.read("heartbeat", &mut control.heartbeat);
+    });
+    root.section("store", |section| {
+        let store = &mut config.store;
+        section.read("read_connections", &mut store.read_connections);
+        section.read("batch_rows", &mut store.batch_rows);
+        section.read("batch_bytes", &mut store.batch_bytes);
+        section.read("queue", &mut store.queue);
+        section.read("busy_timeout", &mut store.busy_timeout);
+        section.read("backups", &mut store.backups);
+    });
+    root.section("workspace", |section| section.read("roots", &mut config.workspace.roots));
+    root.section("sessions", |section| {
+        let sessions = &mut config.sessions;
+        section.read("agent", &mut sessions.agent);
+        section.read("queue", &mut sessions.queue);
+        section.read("resume_on_start", &mut sessions.resume_on_start);
+    });
+    root.section("processes", |section| {
+        let processes = &mut config.processes;
+        section.read("initialize_timeout", &mut processes.initialize_timeout);
+        section.read("session_timeout", &mut processes.session_timeout);
+        section.read("stdin_timeout", &mut processes.stdin_timeout);
+        section.read("cancel_grace", &mut processes.cancel_grace);
+        section.read("eof_grace", &mut processes.eof_grace);
+        section.read("term_grace", &mut processes.term_grace);
+        section.read("drain_grace", &mut processes.drain_grace);
+        section.read("shutdown_timeout", &mut processes.shutdown_timeout);
+    });
+    root.section("limits", |section| {
+        let limits = &mut config.limits;
+        section.read("processes", &mut limits.processes);
+        section.read("line_max", &mut limits.line_max);
+        section.read("prompt_max", &mut limits.prompt_max);
+        section.read("payload_max", &mut limits.payload_max);
+        section.read("stderr_tail", &mut limits.stderr_tail);
+    });
+    root.section("permissions", |section| section.read("mode", &mut config.permissions.mode));
+    root.section("log", |section| {
+        section.read("level", &mut config.log.level);
+        section.read("files", &mut config.log.files);
+    });
+    read_agents(root, config);
+}
+
+/// Profiles have the general permission mode unless they set their own.
+fn read_agents(root: &mut Section<'_>, config: &mut Config) {
+    let granted = config.permissions.mode;
+    for profile in config.agents.values_mut() {
+        profile.permissions = granted;
+    }
+    root.section("agents", |section| {
+        section.named_sections(|slug, section| {
+            let mut profile = config.agents.get(slug).cloned().unwrap_or_else(|| AgentProfile {
+                slug: slug.to_owned(),
+                name: slug.to_owned(),
+                description: String::new(),
+                command: String::new(),
+                args: Vec::new(),
+                env: std::collections::BTreeMap::new(),
+                env_pass: Vec::new(),
+                permissions: granted,
+                tags: Vec::new(),
+                install_hint: String::new(),
+            });
+            read_agent(section, &mut profile);
+            config.agents.insert(slug.to_owned(), profile);
+        });
+    });
+}
+
+fn read_agent(section: &mut Section<'_>, profile: &mut AgentProfile) {
+    section.read("name", &mut profile.name);
+    section.read("description", &mut profile.description);
+    section.read("command", &mut profile.command);
+    section.read("args", &mut profile.args);
+    section.read("env", &mut profile.env);
+    section.read("env_pass", &mut profile.env_pass);
+    section.read("permissions", &mut profile.permissions);
+    section.read("tags", &mut profile.tags);
+    section.read("install_hint", &mut profile.install_hint);
+}
+
+/// What no single key can say.
+pub fn check(config: &Config, problems: &mut Vec<Problem>) {
+    let mut problem = |key: String, message: String, hint: &str| {
+        problems.push(Problem { key, message, hint: hint.to_owned() });
+    };
+    for profile in config.agents.values() {
+        let key = format!("agents.{}", profile.slug);
+        if profile.command.is_empty() {
+            let hint = "give the program that speaks ACP on its standard input and output";
+            problem(format!("{key}.command"), "is missing".to_owned(), hint);
+        }
+        if !is_slug(&profile.slug) {
+            let hint = "use lower-case letters, digits, '-' and '_', beginning with a letter";
+            problem(key, "is not a name for an agent".to_owned(), hint);
+        }
+    }
+    if !config.agents.contains_key(&config.sessions.agent) {
+        let message = format!("names the agent {:?}, which is not configured", config.sessions.agent);
+        problem("sessions.agent".to_owned(), message, "name one of the [agents.SLUG] sections");
+    }
+    if config.limits.line_max < config.limits.payload_max {
+        let hint = "a payload comes in one line: make line_max the larger one";
+        problem("limits.line_max".to_owned(), "is below limits.payload_max".to_owned(), hint);
+    }
+}
+
+fn is_slug(text: &str) -> bool {
+    text.len() <= SLUG_LENGTH_MAX
+        && text.starts_with(|first: char| first.is_ascii_lowercase())
+        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_')
+}

@@ -1,0 +1,189 @@
+//! How a TOML value becomes a typed one: durations `"30m"`, sizes `"32MiB"`, and plain numbers, texts and lists.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use toml::Value;
+
+use super::LogLevel;
+use crate::model::PermissionMode;
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ByteSize(pub usize);
+
+impl ByteSize {
+    pub const fn kib(count: usize) -> Self {
+        Self(count << 10)
+    }
+
+    pub const fn mib(count: usize) -> Self {
+        Self(count << 20)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let digits = text.find(|character: char| !character.is_ascii_digit())?;
+        let (count, unit) = text.split_at(digits);
+        let factor: usize = match unit {
+            "B" => 1,
+            "KiB" => 1 << 10,
+            "MiB" => 1 << 20,
+            "GiB" => 1 << 30,
+            _ => return None,
+        };
+        count.parse::<usize>().ok()?.checked_mul(factor).map(Self)
+    }
+}
+
+impl fmt::Display for ByteSize {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            bytes if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) => write!(formatter, "{}MiB", bytes >> 20),
+            bytes if bytes >= 1 << 10 && bytes.is_multiple_of(1 << 10) => write!(formatter, "{}KiB", bytes >> 10),
+            bytes => write!(formatter, "{bytes}B"),
+        }
+    }
+}
+
+/// A type that a configuration key can have.
+pub trait FromValue: Sized {
+    /// What to write instead, for the hint.
+    const EXPECTED: &'static str;
+
+    fn from_value(value: Value) -> Option<Self>;
+}
+
+impl FromValue for bool {
+    const EXPECTED: &'static str = "write true or false";
+
+    fn from_value(value: Value) -> Option<Self> {
+        value.as_bool()
+    }
+}
+
+impl FromValue for usize {
+    const EXPECTED: &'static str = "write a whole number of at least 1, without quotes";
+
+    fn from_value(value: Value) -> Option<Self> {
+        value.as_integer().and_then(|number| number.try_into().ok()).filter(|number| *number > 0)
+    }
+}
+
+impl FromValue for u32 {
+    const EXPECTED: &'static str = usize::EXPECTED;
+
+    fn from_value(value: Value) -> Option<Self> {
+        usize::from_value(value)?.try_into().ok()
+    }
+}
+
+impl FromValue for String {
+    const EXPECTED: &'static str = "write a text in quotes";
+
+    fn from_value(value: Value) -> Option<Self> {
+        match value {
+            Value::String(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+impl FromValue for Vec<String> {
+    const EXPECTED: &'static str = "write a list of texts, such as [\"a\", \"b\"]";
+
+    fn from_value(value: Value) -> Option<Self> {
+        match value {
+            Value::Array(items) => items.into_iter().map(String::from_value).collect(),
+            _ => None,
+        }
+    }
+}
+
+impl FromValue for Vec<PathBuf> {
+    const EXPECTED: &'static str = "write a list of absolute paths, such as [\"/home/me\"]";
+
+    fn from_value(value: Value) -> Option<Self> {
+        let paths: Vec<PathBuf> = Vec::<String>::from_value(value)?.into_iter().map(PathBuf::from).collect();
+        paths.iter().all(|path| path.is_absolute()).then_some(paths)
+    }
+}
+
+impl FromValue for BTreeMap<String, String> {
+    const EXPECTED: &'static str = "write a table of texts, such as { NAME = \"value\" }";
+
+    fn from_value(value: Value) -> Option<Self> {
+        match value {
+            Value::Table(entries) => {
+                entries.into_iter().map(|(name, value)| Some((name, String::from_value(value)?))).collect()
+            }
+            _ => None,
+        }
+    }
+}
+
+impl FromValue for Duration {
+    const EXPECTED: &'static str = "write a duration above zero, such as \"500ms\", \"30s\", \"30m\" or \"2h\"";
+
+    fn from_value(value: Value) -> Option<Self> {
+        let duration = value.as_str()?.parse::<jiff::SignedDuration>().ok()?;
+        Self::try_from(duration).ok().filter(|duration| !duration.is_zero())
+    }
+}
+
+impl FromValue for ByteSize {
+    const EXPECTED: &'static str = "write a size above zero, such as \"64KiB\" or \"32MiB\"";
+
+    fn from_value(value: Value) -> Option<Self> {
+        Self::parse(value.as_str()?).filter(|size| size.0 > 0)
+    }
+}
+
+impl FromValue for PermissionMode {
+    const EXPECTED: &'static str = "write \"ask\", \"allow\" or \"deny\"";
+
+    fn from_value(value: Value) -> Option<Self> {
+        value.as_str()?.parse().ok()
+    }
+}
+
+impl FromValue for LogLevel {
+    const EXPECTED: &'static str = "write \"error\", \"warn\", \"info\", \"debug\" or \"trace\"";
+
+    fn from_value(value: Value) -> Option<Self> {
+        match value.as_str()? {
+            "error" => Some(Self::Error),
+            "warn" => Some(Self::Warn),
+            "info" => Some(Self::Info),
+            "debug" => Some(Self::Debug),
+            "trace" => Some(Self::Trace),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_back_what_they_print() {
+        for size in [ByteSize(1), ByteSize::kib(8), ByteSize::mib(32), ByteSize(1500)] {
+            assert_eq!(ByteSize::parse(&size.to_string()), Some(size));
+        }
+        for bad in ["", "32", "MiB", "32 MiB", "32MB", "-1KiB", "99999999999999999999GiB"] {
+            assert_eq!(ByteSize::parse(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn durations_are_positive_and_have_units() {
+        let read = |text: &str| Duration::from_value(Value::String(text.to_owned()));
+        assert_eq!(read("500ms"), Some(Duration::from_millis(500)));
+        assert_eq!(read("30m"), Some(Duration::from_mins(30)));
+        for bad in ["0s", "-5s", "30", "soon"] {
+            assert_eq!(read(bad), None, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Agents: the configured profiles.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use serde::Deserialize;
+
+use super::Api;
+use super::error::ApiError;
+use super::extract::{Json, LIMIT_MAX, Query, page};
+use super::wire::{Agent, AgentList};
+use crate::model::AgentProfile;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListQuery {
+    limit: Option<i64>,
+    offset: Option<i64>,
+}
+
+pub async fn list(State(api): State<Arc<Api>>, Query(query): Query<ListQuery>) -> Result<Json<AgentList>, ApiError> {
+    let (limit, offset) = page(query.limit.or(Some(LIMIT_MAX)), query.offset)?;
+    let profiles = &api.registry.shared().config.agents;
+    let (first, count) = (usize::try_from(offset).unwrap_or(0), usize::try_from(limit).unwrap_or(0));
+    let agents = profiles.values().skip(first).take(count).map(|profile| agent(&api, profile)).collect();
+    let total = i64::try_from(profiles.len()).unwrap_or(i64::MAX);
+    Ok(Json(AgentList { agents, total, limit, offset }))
+}
+
+pub async fn show(State(api): State<Arc<Api>>, Path(slug): Path<String>) -> Result<Json<Agent>, ApiError> {
+    let profiles = &api.registry.shared().config.agents;
+    match profiles.get(&slug) {
+        Some(profile) => Ok(Json(agent(&api, profile))),
+        None => Err(ApiError::NoSuchAgent { slug, known: profiles.keys().cloned().collect() }),
+    }
+}
+
+fn agent(api: &Api, profile: &AgentProfile) -> Agent {
+    let default = api.registry.shared().config.sessions.agent == profile.slug;
+    Agent::new(profile, api.registry.is_installed(profile), default)
+}

@@ -1,0 +1,312 @@
+//! Errors: one shape, made by one total match.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+use super::wire::ErrorBody;
+use crate::agent::WorkspaceError;
+use crate::model::error::chain;
+use crate::model::status::Denied;
+use crate::model::{SessionStatus, TurnId};
+use crate::registry::RegistryError;
+use crate::session::Refusal;
+use crate::store::StoreError;
+
+/// Everything that a request can be answered with instead of what it asked for.
+#[derive(Debug)]
+pub enum ApiError {
+    /// What was sent cannot be understood: the field and what is wrong with it.
+    Invalid {
+        field: String,
+        problem: String,
+    },
+    UnsupportedMediaType {
+        found: String,
+    },
+    BodyTooLarge {
+        max: usize,
+    },
+    BodyTimeout,
+    NoRoute {
+        path: String,
+    },
+    MethodNotAllowed {
+        method: String,
+        path: String,
+    },
+    NoSuchSession(String),
+    NoSuchTurn(String),
+    NoSuchWorkspace(String),
+    NoSuchAgent {
+        slug: String,
+        known: Vec<String>,
+    },
+    TooManyRequests {
+        wait: Duration,
+    },
+    TooManyPrompts {
+        wait: Duration,
+    },
+    Registry(RegistryError),
+}
+
+impl From<RegistryError> for ApiError {
+    fn from(error: RegistryError) -> Self {
+        Self::Registry(error)
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        Self::Registry(RegistryError::Store(error))
+    }
+}
+
+/// What an error becomes on the wire.
+struct Answer {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+    hint: String,
+    details: Value,
+    retry_after: Option<u64>,
+}
+
+impl Answer {
+    fn new(status: StatusCode, code: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { status, code, message: message.into(), hint: hint.into(), details: json!({}), retry_after: None }
+    }
+
+    fn details(mut self, details: Value) -> Self {
+        self.details = details;
+        self
+    }
+
+    fn retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait.as_secs().max(1));
+        self
+    }
+}
+
+/// How long to wait when every process is busy.
+const PROCESS_LIMIT_WAIT: Duration = Duration::from_mins(1);
+const QUEUE_WAIT: Duration = Duration::from_secs(10);
+const OVERLOAD_WAIT: Duration = Duration::from_secs(1);
+
+const SESSIONS_HINT: &str = "list the sessions with `acpd ls --all` or GET /v1/sessions";
+const LOG_HINT: &str = "see the daemon's log in its state directory";
+
+impl ApiError {
+    pub fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::Invalid { field: field.into(), problem: problem.into() }
+    }
+
+    fn answer(self) -> Answer {
+        use StatusCode as S;
+        match self {
+            Self::Invalid { field, problem } => {
+                let message = if field.is_empty() { problem } else { format!("{field}: {problem}") };
+                let hint = "see docs/api.md for what this request may say";
+                Answer::new(S::BAD_REQUEST, "invalid_request", message, hint).details(json!({ "field": field }))
+            }
+            Self::UnsupportedMediaType { found } => {
+                let message = format!("the body is {found:?}, not JSON");
+                Answer::new(
+                    S::UNSUPPORTED_MEDIA_TYPE,
+                    "unsupported_media_type",
+                    message,
+                    "send Content-Type: application/json",
+                )
+            }
+            Self::BodyTooLarge { max } => {
+                let message = format!("the body is larger than {max} bytes");
+                let hint = "send less, or raise control.body_max";
+                Answer::new(S::PAYLOAD_TOO_LARGE, "body_too_large", message, hint).details(json!({ "max": max }))
+            }
+            Self::BodyTimeout => Answer::new(
+                S::REQUEST_TIMEOUT,
+                "body_timeout",
+                "the body did not come in time",
+                "send it without pauses",
+            ),
+            Self::NoRoute { path } => Answer::new(
+                S::NOT_FOUND,
+                "route_not_found",
+                format!("there is no {path}"),
+                "the routes are in docs/api.md",
+            ),
+            Self::MethodNotAllowed { method, path } => {
+                let message = format!("{path} does not take {method}");
+                Answer::new(
+                    S::METHOD_NOT_ALLOWED,
+                    "method_not_allowed",
+                    message,
+                    "the Allow header names what it takes",
+                )
+            }
+            Self::NoSuchSession(id) => {
+                Answer::new(S::NOT_FOUND, "session_not_found", format!("there is no session {id}"), SESSIONS_HINT)
+            }
+            Self::NoSuchTurn(id) => {
+                let hint = "list the session's turns with GET /v1/sessions/{id}/turns";
+                Answer::new(S::NOT_FOUND, "turn_not_found", format!("the session has no turn {id}"), hint)
+            }
+            Self::NoSuchWorkspace(id) => {
+                let hint = "list the workspaces with GET /v1/workspaces";
+                Answer::new(S::NOT_FOUND, "workspace_not_found", format!("there is no workspace {id}"), hint)
+            }
+            Self::NoSuchAgent { slug, known } => {
+                let hint = format!("the agents are {}; add others as [agents.SLUG] in config.toml", known.join(", "));
+                Answer::new(S::NOT_FOUND, "agent_not_found", format!("there is no agent {slug:?}"), hint)
+            }
+            Self::TooManyRequests { wait } => {
+                let hint = "ask less often, or raise control.requests_per_second";
+                Answer::new(S::TOO_MANY_REQUESTS, "rate_limited", "too many requests", hint).retry_after(wait)
+            }
+            Self::TooManyPrompts { wait } => {
+                let hint = "prompt less often, or raise control.prompts_per_minute";
+                Answer::new(S::TOO_MANY_REQUESTS, "rate_limited", "too many prompts to this session", hint)
+                    .retry_after(wait)
+            }
+            Self::Registry(error) => registry_answer(error),
+        }
+    }
+}
+
+fn registry_answer(error: RegistryError) -> Answer {
+    use StatusCode as S;
+    let message = error.to_string();
+    match error {
+        RegistryError::NotFound(_) => Answer::new(S::NOT_FOUND, "session_not_found", message, SESSIONS_HINT),
+        RegistryError::Refused(refusal) => refusal_answer(refusal),
+        RegistryError::ProcessLimit { max } => {
+            let hint = "wait for a turn to end, archive a session, or raise limits.processes";
+            Answer::new(S::TOO_MANY_REQUESTS, "process_limit", message, hint)
+                .details(json!({ "max": max }))
+                .retry_after(PROCESS_LIMIT_WAIT)
+        }
+        RegistryError::UnknownAgent(slug) => {
+            let hint = "list the agents with `acpd agents`; add others as [agents.SLUG] in config.toml";
+            Answer::new(S::NOT_FOUND, "agent_not_found", message, hint).details(json!({ "agent": slug }))
+        }
+        RegistryError::AgentNotInstalled { agent, command, hint } => {
+            Answer::new(S::UNPROCESSABLE_ENTITY, "agent_not_installed", message, hint)
+                .details(json!({ "agent": agent, "command": command }))
+        }
+        RegistryError::WiderPermissions { agent, granted, .. } => {
+            let hint = format!("a session may only narrow its profile: raise agents.{agent}.permissions to allow this");
+            Answer::new(S::FORBIDDEN, "wider_permissions", message, hint).details(json!({ "granted": granted }))
+        }
+        RegistryError::Workspace(error) => workspace_answer(error),
+        RegistryError::UnknownWorkspace(_) => {
+            Answer::new(S::NOT_FOUND, "workspace_not_found", message, "list the workspaces with GET /v1/workspaces")
+        }
+        RegistryError::WorkspaceInUse { sessions, .. } => {
+            let hint = "delete its sessions first, with ?purge=true";
+            Answer::new(S::CONFLICT, "workspace_in_use", message, hint).details(json!({ "sessions": sessions }))
+        }
+        RegistryError::Store(error) => internal(&error),
+        RegistryError::ActorFailed => Answer::new(S::INTERNAL_SERVER_ERROR, "internal", message, LOG_HINT),
+    }
+}
+
+fn refusal_answer(refusal: Refusal) -> Answer {
+    use StatusCode as S;
+    let message = refusal.to_string();
+    match refusal {
+        Refusal::NotActive(status) => not_active(status),
+        Refusal::Denied(denied) => match denied {
+            Denied::ArchivedIsFinal => not_active(SessionStatus::Archived),
+            Denied::ErrorIsFinal => not_active(SessionStatus::Error),
+        },
+        Refusal::QueueFull { waiting } => {
+            let hint = "wait for a turn to end, cancel with {\"queued\":true}, or raise sessions.queue";
+            Answer::new(S::TOO_MANY_REQUESTS, "queue_full", message, hint)
+                .details(json!({ "waiting": waiting }))
+                .retry_after(QUEUE_WAIT)
+        }
+        Refusal::NoTurn => Answer::new(S::CONFLICT, "no_turn", message, "nothing is running or waiting in it"),
+        Refusal::StaleTurn(turn) => stale_turn(message, turn),
+        Refusal::NeedsSlot | Refusal::Overloaded => {
+            Answer::new(S::SERVICE_UNAVAILABLE, "overloaded", message, "try again").retry_after(OVERLOAD_WAIT)
+        }
+        Refusal::ShuttingDown => {
+            let hint = "try again when it runs again";
+            Answer::new(S::SERVICE_UNAVAILABLE, "shutting_down", message, hint).retry_after(OVERLOAD_WAIT)
+        }
+        Refusal::Store(error) => internal(Arc::as_ref(&error)),
+    }
+}
+
+fn not_active(status: SessionStatus) -> Answer {
+    use StatusCode as S;
+    match status {
+        // An active session refuses nothing for its status.
+        SessionStatus::Active => Answer::new(S::CONFLICT, "session_active", "the session is active", ""),
+        SessionStatus::Suspended => {
+            let hint = "resume it with POST /v1/sessions/{id}/resume or `acpd resume`";
+            Answer::new(S::CONFLICT, "session_suspended", "the session is suspended", hint)
+        }
+        SessionStatus::Archived => {
+            let hint = "it can be read or deleted; make a new session to go on";
+            Answer::new(S::CONFLICT, "session_archived", "the session is archived, and that is final", hint)
+        }
+        SessionStatus::Error => {
+            let hint = "it can be read, or deleted with ?purge=true; make a new session to go on";
+            Answer::new(S::CONFLICT, "session_error", "the session is in error, and that is final", hint)
+        }
+    }
+}
+
+fn stale_turn(message: String, turn: TurnId) -> Answer {
+    let hint = "list the session's turns with GET /v1/sessions/{id}/turns";
+    Answer::new(StatusCode::CONFLICT, "stale_turn", message, hint).details(json!({ "turnId": turn }))
+}
+
+fn workspace_answer(error: WorkspaceError) -> Answer {
+    use StatusCode as S;
+    let message = chain(&error);
+    let field = json!({ "field": "workspace" });
+    match error {
+        WorkspaceError::NotAbsolute(_) => {
+            Answer::new(S::BAD_REQUEST, "invalid_request", message, "give the whole path, from /").details(field)
+        }
+        WorkspaceError::Missing { .. } => {
+            Answer::new(S::BAD_REQUEST, "workspace_missing", message, "make the directory first").details(field)
+        }
+        WorkspaceError::NotADirectory(_) | WorkspaceError::NotUtf8(_) => {
+            Answer::new(S::BAD_REQUEST, "invalid_request", message, "give a directory").details(field)
+        }
+        WorkspaceError::OutsideRoots { roots, .. } => {
+            let roots: Vec<String> = roots.iter().map(|root: &PathBuf| root.display().to_string()).collect();
+            let hint = format!("the roots are {}; add others to workspace.roots in config.toml", roots.join(", "));
+            Answer::new(S::FORBIDDEN, "outside_roots", message, hint).details(json!({ "roots": roots }))
+        }
+    }
+}
+
+fn internal(error: &StoreError) -> Answer {
+    tracing::error!(error = error as &dyn std::error::Error, "a request failed");
+    Answer::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", chain(error), LOG_HINT)
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let Answer { status, code, message, hint, details, retry_after } = self.answer();
+        tracing::debug!(%status, code, message, "refused");
+        let body = ErrorBody { error: code.to_owned(), message, hint, details };
+        let mut response = Response::new(Body::from(serde_json::to_vec(&body).unwrap_or_default()));
+        *response.status_mut() = status;
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(seconds) = retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}

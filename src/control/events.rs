@@ -1,0 +1,170 @@
+//! Events as server-sent events. What a subscriber gets is what is committed, in order, without a gap; the stream ends
+//! when the session is deleted or the daemon stops.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
+use serde::Deserialize;
+
+use super::Api;
+use super::error::ApiError;
+use super::extract::{Id, Query};
+use super::sessions::stored;
+use super::wire::Event;
+use crate::hub::Subscription;
+use crate::model::SessionId;
+use crate::model::event::LOG_RESET;
+use crate::store::{EventScope, StoredEvent};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EventsQuery {
+    after: Option<i64>,
+    #[serde(default = "yes")]
+    follow: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+pub async fn of_session(
+    State(api): State<Arc<Api>>,
+    Id(id): Id<SessionId>,
+    Query(query): Query<EventsQuery>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    stored(&api, id).await?;
+    let cursor = cursor(&headers, &query)?;
+    stream(&api, EventScope::Session(id), cursor.unwrap_or(0), query.follow).await
+}
+
+pub async fn of_all(
+    State(api): State<Arc<Api>>,
+    Query(query): Query<EventsQuery>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let cursor = match cursor(&headers, &query)? {
+        Some(cursor) => cursor,
+        None => api.registry.hub().store().head(EventScope::All).await?,
+    };
+    stream(&api, EventScope::All, cursor, query.follow).await
+}
+
+/// Where the client is. The header is what a reconnecting client sends by itself, so it is the newer word.
+fn cursor(headers: &HeaderMap, query: &EventsQuery) -> Result<Option<i64>, ApiError> {
+    let cursor = match headers.get("last-event-id") {
+        Some(value) => {
+            let number = value.to_str().ok().and_then(|text| text.trim().parse().ok());
+            Some(number.ok_or_else(|| ApiError::invalid("Last-Event-ID", "is not a number"))?)
+        }
+        None => query.after,
+    };
+    match cursor {
+        Some(cursor) if cursor < 0 => Err(ApiError::invalid("after", "must not be negative")),
+        cursor => Ok(cursor),
+    }
+}
+
+/// What the stream is doing between two chunks of its body.
+struct Streaming {
+    events: Subscription,
+    scope: EventScope,
+    follow: bool,
+    heartbeat: Duration,
+    /// Sent first.
+    preamble: Option<Bytes>,
+}
+
+async fn stream(api: &Api, scope: EventScope, cursor: i64, follow: bool) -> Result<Response, ApiError> {
+    let hub = api.registry.hub();
+    let head = hub.store().head(scope).await?;
+    let (cursor, preamble) = if cursor > head {
+        // A cursor of another log, such as one before a restored backup: what is here is told from its beginning.
+        let frame =
+            format!("id: 0\nevent: {LOG_RESET}\ndata: {{\"type\":\"{LOG_RESET}\",\"data\":{{\"head\":{head}}}}}\n\n");
+        (0, Bytes::from(frame))
+    } else {
+        // Headers alone would wait in buffers: the first bytes tell the client that it is connected.
+        (cursor, Bytes::from_static(b": acpd\n\n"))
+    };
+    let streaming = Streaming {
+        events: hub.subscribe(scope, cursor),
+        scope,
+        follow,
+        heartbeat: api.registry.shared().config.control.heartbeat,
+        preamble: Some(preamble),
+    };
+    let chunks = futures_util::stream::unfold(streaming, |mut streaming| async move {
+        let chunk = streaming.next_chunk().await?;
+        Some((Ok::<_, std::convert::Infallible>(chunk), streaming))
+    });
+    let mut response = Response::new(Body::from_stream(chunks));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+impl Streaming {
+    /// The next piece of the body, or its end. The next page is read only when the client has taken this one.
+    async fn next_chunk(&mut self) -> Option<Bytes> {
+        if let Some(preamble) = self.preamble.take() {
+            return Some(preamble);
+        }
+        let page = if self.follow {
+            match tokio::time::timeout(self.heartbeat, self.events.next()).await {
+                Ok(page) => page,
+                Err(_) => return Some(Bytes::from_static(b": still here\n\n")),
+            }
+        } else {
+            self.events.page().await.map(|page| (!page.is_empty()).then_some(page))
+        };
+        match page {
+            Ok(page) => page.map(|page| frames(&page, self.scope)),
+            Err(error) => {
+                // Ending is honest: the client comes again with its cursor and misses nothing.
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "a stream ends because the log cannot be read"
+                );
+                None
+            }
+        }
+    }
+}
+
+fn frames(page: &[StoredEvent], scope: EventScope) -> Bytes {
+    let mut text = Vec::new();
+    for event in page {
+        let id = match scope {
+            EventScope::Session(_) => event.sequence,
+            EventScope::All => event.id,
+        };
+        text.extend_from_slice(format!("id: {id}\nevent: {}\ndata: ", event.kind).as_bytes());
+        let start = text.len();
+        let data = Event {
+            sequence: event.sequence,
+            kind: &event.kind,
+            session_id: event.session,
+            turn_id: event.turn,
+            created_at: event.created_at,
+            data: &event.data,
+        };
+        if serde_json::to_writer(&mut text, &data).is_err() {
+            text.extend_from_slice(b"{}");
+        }
+        // In JSON a bare line end can only stand between tokens; in a frame it would end the line.
+        for byte in &mut text[start..] {
+            if matches!(byte, b'\r' | b'\n') {
+                *byte = b' ';
+            }
+        }
+        text.extend_from_slice(b"\n\n");
+    }
+    Bytes::from(text)
+}

@@ -1,0 +1,190 @@
+//! How requests are read: bodies, queries and ids, each refused with the name of what is wrong.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::header;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::Api;
+use super::error::ApiError;
+use crate::model::{SessionId, TurnId, WorkspaceId};
+
+/// How long a body may take to come.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Rows in a list when the request does not say, and at the most.
+pub const LIMIT_DEFAULT: i64 = 20;
+pub const LIMIT_MAX: i64 = 1000;
+
+/// A JSON body, and a JSON answer.
+pub struct Json<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<Arc<Api>> for Json<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, ApiError> {
+        let content_type =
+            request.headers().get(header::CONTENT_TYPE).map(|value| value.to_str().unwrap_or("").to_owned());
+        let body = read_body(request, api).await?;
+        check_content_type(content_type.as_deref())?;
+        from_json(&body).map(Self)
+    }
+}
+
+/// A JSON body that may be left out.
+pub struct OptionalJson<T>(pub T);
+
+impl<T: DeserializeOwned + Default> FromRequest<Arc<Api>> for OptionalJson<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, ApiError> {
+        let content_type =
+            request.headers().get(header::CONTENT_TYPE).map(|value| value.to_str().unwrap_or("").to_owned());
+        let body = read_body(request, api).await?;
+        if body.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        check_content_type(content_type.as_deref())?;
+        from_json(&body).map(Self)
+    }
+}
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        match serde_json::to_vec(&self.0) {
+            Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
+            Err(error) => {
+                let what = format!("an answer cannot be written as JSON: {error}");
+                ApiError::from(crate::store::StoreError::Damaged { what }).into_response()
+            }
+        }
+    }
+}
+
+async fn read_body(request: Request, api: &Arc<Api>) -> Result<Bytes, ApiError> {
+    let max = api.registry.shared().config.control.body_max.0;
+    let collect = Limited::new(request.into_body(), max).collect();
+    match tokio::time::timeout(BODY_TIMEOUT, collect).await {
+        Err(_) => Err(ApiError::BodyTimeout),
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(ApiError::BodyTooLarge { max }),
+        Ok(Err(error)) => Err(ApiError::invalid("", format!("the body could not be read: {error}"))),
+    }
+}
+
+fn check_content_type(found: Option<&str>) -> Result<(), ApiError> {
+    let found = found.unwrap_or("");
+    let essence = found.split(';').next().unwrap_or("").trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        Ok(())
+    } else {
+        Err(ApiError::UnsupportedMediaType { found: found.to_owned() })
+    }
+}
+
+fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let field = error.path().to_string();
+        let problem = error.into_inner().to_string();
+        // An unknown field is named by the problem itself; the path is that of the object around it.
+        let field = unknown_field(&problem).unwrap_or(if field == "." { String::new() } else { field });
+        ApiError::invalid(field, problem)
+    })?;
+    reader.end().map_err(|error| ApiError::invalid("", format!("something follows the JSON: {error}")))?;
+    Ok(value)
+}
+
+fn unknown_field(problem: &str) -> Option<String> {
+    let rest = problem.strip_prefix("unknown field `")?;
+    Some(rest.split('`').next()?.to_owned())
+}
+
+/// A query string.
+pub struct Query<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequestParts<Arc<Api>> for Query<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<Api>) -> Result<Self, ApiError> {
+        let query = parts.uri.query().unwrap_or("");
+        let pairs = serde_urlencoded::Deserializer::new(form_urlencoded::parse(query.as_bytes()));
+        serde_path_to_error::deserialize(pairs).map(Self).map_err(|error| {
+            let field = error.path().to_string();
+            let problem = error.into_inner().to_string();
+            ApiError::invalid(unknown_field(&problem).unwrap_or(field), problem)
+        })
+    }
+}
+
+/// A page of a list.
+pub fn page(limit: Option<i64>, offset: Option<i64>) -> Result<(i64, i64), ApiError> {
+    let limit = limit.unwrap_or(LIMIT_DEFAULT);
+    let offset = offset.unwrap_or(0);
+    if !(1..=LIMIT_MAX).contains(&limit) {
+        return Err(ApiError::invalid("limit", format!("must be from 1 to {LIMIT_MAX}")));
+    }
+    if offset < 0 {
+        return Err(ApiError::invalid("offset", "must not be negative"));
+    }
+    Ok((limit, offset))
+}
+
+/// An id in the path. What is no id names nothing, so it is not found.
+pub struct Id<T>(pub T);
+
+/// What kind of thing an id names.
+pub trait Named: FromStr {
+    fn not_found(id: String) -> ApiError;
+}
+
+impl Named for SessionId {
+    fn not_found(id: String) -> ApiError {
+        ApiError::NoSuchSession(id)
+    }
+}
+
+impl Named for WorkspaceId {
+    fn not_found(id: String) -> ApiError {
+        ApiError::NoSuchWorkspace(id)
+    }
+}
+
+impl<T: Named> FromRequestParts<Arc<Api>> for Id<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, ApiError> {
+        let Path(text) = Path::<String>::from_request_parts(parts, api)
+            .await
+            .map_err(|error| ApiError::invalid("id", error.body_text()))?;
+        text.parse().map(Self).map_err(|_| T::not_found(text))
+    }
+}
+
+/// A session and one of its turns in the path.
+pub struct TurnPath {
+    pub session: SessionId,
+    pub turn: TurnId,
+}
+
+impl FromRequestParts<Arc<Api>> for TurnPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, ApiError> {
+        let Path((session, turn)) = Path::<(String, String)>::from_request_parts(parts, api)
+            .await
+            .map_err(|error| ApiError::invalid("id", error.body_text()))?;
+        Ok(Self {
+            session: session.parse().map_err(|_| ApiError::NoSuchSession(session))?,
+            turn: turn.parse().map_err(|_| ApiError::NoSuchTurn(turn))?,
+        })
+    }
+}

@@ -1,0 +1,67 @@
+//! Which handler has which route, and what every request goes through.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{Method, Uri};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use axum::routing::{get, post};
+use tracing::Instrument;
+use uuid::Uuid;
+
+use super::error::ApiError;
+use super::server::Peer;
+use super::{Api, agents, events, sessions, system, turns, workspaces};
+
+pub fn router(api: Arc<Api>) -> Router {
+    Router::new()
+        .route("/v1/health", get(system::health))
+        .route("/v1/info", get(system::info))
+        .route("/v1/workspaces", get(workspaces::list).post(workspaces::register))
+        .route("/v1/workspaces/{id}", get(workspaces::show).delete(workspaces::remove))
+        .route("/v1/agents", get(agents::list))
+        .route("/v1/agents/{slug}", get(agents::show))
+        .route("/v1/sessions", get(sessions::list).post(sessions::create))
+        .route("/v1/sessions/{id}", get(sessions::show).patch(sessions::change).delete(sessions::remove))
+        .route("/v1/sessions/{id}/resume", post(sessions::resume))
+        .route("/v1/sessions/{id}/archive", post(sessions::archive))
+        .route("/v1/sessions/{id}/messages", get(sessions::messages))
+        .route("/v1/sessions/{id}/prompt", post(turns::prompt))
+        .route("/v1/sessions/{id}/cancel", post(turns::cancel))
+        .route("/v1/sessions/{id}/turns", get(turns::list))
+        .route("/v1/sessions/{id}/turns/{turn}", get(turns::show))
+        .route("/v1/sessions/{id}/events", get(events::of_session))
+        .route("/v1/events", get(events::of_all))
+        .fallback(no_route)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn_with_state(Arc::clone(&api), admit))
+        .with_state(api)
+}
+
+/// Every request has a span that says who asks, and its user's share of the rate.
+async fn admit(State(api): State<Arc<Api>>, request: Request, next: Next) -> Result<Response, ApiError> {
+    let peer = request.extensions().get::<Peer>().copied();
+    let (uid, pid) = (peer.map(|peer| peer.uid), peer.and_then(|peer| peer.pid));
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let span = tracing::info_span!("request", id = %Uuid::now_v7(), %method, path, uid, pid);
+    async move {
+        if let Some(uid) = uid {
+            api.limits.request(uid).map_err(|wait| ApiError::TooManyRequests { wait })?;
+        }
+        let response = next.run(request).await;
+        tracing::debug!(status = response.status().as_u16(), "answered");
+        Ok(response)
+    }
+    .instrument(span)
+    .await
+}
+
+async fn no_route(uri: Uri) -> ApiError {
+    ApiError::NoRoute { path: uri.path().to_owned() }
+}
+
+async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {
+    ApiError::MethodNotAllowed { method: method.to_string(), path: uri.path().to_owned() }
+}

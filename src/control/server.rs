@@ -1,0 +1,119 @@
+//! Accepts and serves connections, within bounds.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::Service;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::UnixStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::socket::ControlSocket;
+use super::{Api, router};
+use crate::config;
+
+/// How long accepting rests when there are no descriptors left; without it the loop would spin.
+const ACCEPT_REST: Duration = Duration::from_millis(100);
+
+/// Who is at the other end, from the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    pub uid: u32,
+    pub pid: Option<i32>,
+}
+
+#[derive(Debug)]
+pub struct Server {
+    socket: ControlSocket,
+    router: axum::Router,
+    settings: config::Control,
+    connections: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Server {
+    pub fn new(socket: ControlSocket, api: Arc<Api>, settings: config::Control) -> Self {
+        let router = router::router(api);
+        Self { socket, router, settings, connections: TaskTracker::new(), stop: CancellationToken::new() }
+    }
+
+    /// Told to stop, it accepts nobody any more; connections finish the request they are in.
+    pub fn stopper(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
+    /// Serves until it is stopped and the last connection has ended. The socket's file is gone then.
+    pub async fn run(self) {
+        let slots = Arc::new(Semaphore::new(self.settings.connections));
+        loop {
+            let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
+                break;
+            };
+            let accepted = tokio::select! {
+                biased;
+                () = self.stop.cancelled() => break,
+                accepted = self.socket.listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, _)) => self.serve(stream, slot),
+                Err(error) => {
+                    tracing::error!(%error, "cannot accept a connection");
+                    tokio::time::sleep_until(Instant::now() + ACCEPT_REST).await;
+                }
+            }
+        }
+        self.connections.close();
+        self.connections.wait().await;
+    }
+
+    fn serve(&self, stream: UnixStream, slot: OwnedSemaphorePermit) {
+        let peer = match admit(&stream) {
+            Ok(Some(peer)) => peer,
+            Ok(None) => return,
+            Err(error) => return tracing::warn!(%error, "cannot tell who connects; refused"),
+        };
+        let service = TowerToHyperService::new(self.router.clone());
+        let service = hyper::service::service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+            request.extensions_mut().insert(peer);
+            service.call(request)
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.settings.header_timeout)
+            .serve_connection(TokioIo::new(stream), service);
+        let stop = self.stop.clone();
+        self.connections.spawn(async move {
+            let mut connection = std::pin::pin!(connection);
+            let outcome = tokio::select! {
+                biased;
+                outcome = connection.as_mut() => outcome,
+                () = stop.cancelled() => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            };
+            if let Err(error) = outcome {
+                tracing::debug!(%error, "a connection ended early");
+            }
+            drop(slot);
+        });
+    }
+}
+
+/// The daemon serves its own user and root, nobody else.
+fn admit(stream: &UnixStream) -> io::Result<Option<Peer>> {
+    let credentials = stream.peer_cred()?;
+    let own = rustix::process::geteuid().as_raw();
+    let peer = Peer { uid: credentials.uid(), pid: credentials.pid() };
+    if peer.uid == own || peer.uid == 0 {
+        return Ok(Some(peer));
+    }
+    tracing::warn!(security = true, uid = peer.uid, pid = peer.pid, "a connection of another user was refused");
+    Ok(None)
+}

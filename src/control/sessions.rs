@@ -1,0 +1,219 @@
+//! Sessions: made, listed, shown, changed and closed; and their messages.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+
+use super::Api;
+use super::error::ApiError;
+use super::extract::{Id, Json, OptionalJson, Query, page};
+use super::wire::{CreateSession, MessageList, PatchSession, Session, SessionList, SessionView, Start};
+use crate::model::{self, SessionId, SessionStatus, Timestamp, WorkspaceId};
+use crate::registry::{self, WorkspaceChoice};
+use crate::store::{EventScope, Op, SessionChange, SessionFilter, Unit};
+
+/// Messages in the view of one session.
+const VIEW_MESSAGES: i64 = 200;
+const TITLE_CHARS_MAX: usize = 200;
+const TAGS_MAX: usize = 32;
+const TAG_CHARS_MAX: usize = 64;
+const REASON_CHARS_MAX: usize = 1000;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ListQuery {
+    workspace_id: Option<WorkspaceId>,
+    agent: Option<String>,
+    status: Option<String>,
+    tag: Option<String>,
+    #[serde(default)]
+    include_archived: bool,
+    limit: Option<i64>,
+    offset: Option<i64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RemoveQuery {
+    #[serde(default)]
+    purge: bool,
+    reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MessagesQuery {
+    since: Option<Timestamp>,
+    after: Option<i64>,
+    limit: Option<i64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Nothing {}
+
+pub async fn create(
+    State(api): State<Arc<Api>>,
+    Json(request): Json<CreateSession>,
+) -> Result<(StatusCode, Json<Session>), ApiError> {
+    let workspace = match (request.workspace, request.workspace_id) {
+        (Some(path), None) => WorkspaceChoice::Path(PathBuf::from(path)),
+        (None, Some(id)) => WorkspaceChoice::Registered(id),
+        (None, None) => {
+            return Err(ApiError::invalid("workspace", "is missing; give workspace or workspaceId"));
+        }
+        (Some(_), Some(_)) => {
+            return Err(ApiError::invalid("workspaceId", "cannot be given together with workspace"));
+        }
+    };
+    let title = request.title.unwrap_or_default();
+    check_title(&title)?;
+    check_tags(&request.tags)?;
+    let created = api
+        .registry
+        .create(registry::CreateSession {
+            workspace,
+            agent: request.agent,
+            title,
+            tags: request.tags,
+            permissions: request.permissions.map(|policy| policy.mode),
+            start: request.start == Start::Eager,
+        })
+        .await?;
+    Ok((StatusCode::CREATED, Json(shown(&api, created))))
+}
+
+pub async fn list(State(api): State<Arc<Api>>, Query(query): Query<ListQuery>) -> Result<Json<SessionList>, ApiError> {
+    let (limit, offset) = page(query.limit, query.offset)?;
+    let statuses = match &query.status {
+        Some(list) => list
+            .split(',')
+            .map(|status| status.parse().map_err(|problem: String| ApiError::invalid("status", problem)))
+            .collect::<Result<Vec<SessionStatus>, ApiError>>()?,
+        None if query.include_archived => {
+            vec![SessionStatus::Active, SessionStatus::Suspended, SessionStatus::Archived]
+        }
+        None => vec![SessionStatus::Active, SessionStatus::Suspended],
+    };
+    let filter = SessionFilter { workspace: query.workspace_id, agent: query.agent, statuses, tag: query.tag };
+    let (sessions, total) = api.registry.hub().store().sessions(&filter, limit, offset).await?;
+    let sessions = sessions.into_iter().map(|session| shown(&api, session)).collect();
+    Ok(Json(SessionList { sessions, total, limit, offset }))
+}
+
+pub async fn show(State(api): State<Arc<Api>>, Id(id): Id<SessionId>) -> Result<Json<SessionView>, ApiError> {
+    let session = stored(&api, id).await?;
+    let store = api.registry.hub().store();
+    // The cursor is read first: whatever comes after it is followed, and what is in both is recognized by its id.
+    let cursor = store.head(EventScope::Session(id)).await?;
+    let messages = store.last_messages(id, VIEW_MESSAGES).await?;
+    let profile = session.profile.clone();
+    Ok(Json(SessionView { session: shown(&api, session), profile, messages, cursor }))
+}
+
+pub async fn change(
+    State(api): State<Arc<Api>>,
+    Id(id): Id<SessionId>,
+    Json(request): Json<PatchSession>,
+) -> Result<Json<Session>, ApiError> {
+    let PatchSession { title, tags } = request;
+    if let Some(title) = &title {
+        check_title(title)?;
+    }
+    if let Some(tags) = &tags {
+        check_tags(tags)?;
+    }
+    let session = stored(&api, id).await?;
+    if title.is_none() && tags.is_none() {
+        return Ok(Json(shown(&api, session)));
+    }
+    let change = Op::ChangeSession(SessionChange { title, tags });
+    api.registry.hub().append(Unit::one(id, change)).await?;
+    Ok(Json(shown(&api, stored(&api, id).await?)))
+}
+
+pub async fn resume(
+    State(api): State<Arc<Api>>,
+    Id(id): Id<SessionId>,
+    OptionalJson(Nothing {}): OptionalJson<Nothing>,
+) -> Result<Json<Session>, ApiError> {
+    api.registry.resume(id).await?;
+    api.registry.log_session_counts().await;
+    Ok(Json(shown(&api, stored(&api, id).await?)))
+}
+
+pub async fn archive(
+    State(api): State<Arc<Api>>,
+    Id(id): Id<SessionId>,
+    OptionalJson(Nothing {}): OptionalJson<Nothing>,
+) -> Result<Json<Session>, ApiError> {
+    api.registry.close(id, None, false).await?;
+    api.registry.log_session_counts().await;
+    Ok(Json(shown(&api, stored(&api, id).await?)))
+}
+
+/// Archives with a reason; with `purge`, deletes for good and answers with the session as it was.
+pub async fn remove(
+    State(api): State<Arc<Api>>,
+    Id(id): Id<SessionId>,
+    Query(query): Query<RemoveQuery>,
+) -> Result<Json<Session>, ApiError> {
+    let reason = query.reason.unwrap_or_else(|| "the session was deleted".to_owned());
+    if reason.chars().count() > REASON_CHARS_MAX {
+        return Err(ApiError::invalid("reason", format!("is longer than {REASON_CHARS_MAX} characters")));
+    }
+    let before = stored(&api, id).await?;
+    api.registry.close(id, Some(reason), query.purge).await?;
+    api.registry.log_session_counts().await;
+    let session = if query.purge { before } else { stored(&api, id).await? };
+    Ok(Json(shown(&api, session)))
+}
+
+pub async fn messages(
+    State(api): State<Arc<Api>>,
+    Id(id): Id<SessionId>,
+    Query(query): Query<MessagesQuery>,
+) -> Result<Json<MessageList>, ApiError> {
+    let (limit, offset) = page(query.limit.or(Some(VIEW_MESSAGES)), None)?;
+    stored(&api, id).await?;
+    let store = api.registry.hub().store();
+    let (messages, total) = store.messages(id, query.after.unwrap_or(0), query.since, limit).await?;
+    Ok(Json(MessageList { messages, total, limit, offset }))
+}
+
+/// The session, or that there is none.
+pub async fn stored(api: &Api, id: SessionId) -> Result<model::session::Session, ApiError> {
+    let session = api.registry.hub().store().session(id).await?;
+    session.ok_or_else(|| ApiError::NoSuchSession(id.to_string()))
+}
+
+fn shown(api: &Api, session: model::session::Session) -> Session {
+    let live = api.registry.live(session.id);
+    Session::new(session, live.process_state, live.pid)
+}
+
+fn check_title(title: &str) -> Result<(), ApiError> {
+    if title.chars().count() > TITLE_CHARS_MAX {
+        return Err(ApiError::invalid("title", format!("is longer than {TITLE_CHARS_MAX} characters")));
+    }
+    if title.chars().any(char::is_control) {
+        return Err(ApiError::invalid("title", "has control characters"));
+    }
+    Ok(())
+}
+
+fn check_tags(tags: &[String]) -> Result<(), ApiError> {
+    let problem = |problem: String| Err(ApiError::invalid("tags", problem));
+    if tags.len() > TAGS_MAX {
+        return problem(format!("are more than {TAGS_MAX}"));
+    }
+    for tag in tags {
+        if tag.is_empty() || tag.chars().count() > TAG_CHARS_MAX || tag.chars().any(char::is_control) {
+            return problem(format!("{tag:?} is not a tag of 1 to {TAG_CHARS_MAX} printable characters"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! Turns: prompts are accepted, cancelled, listed and waited for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::Api;
+use super::error::ApiError;
+use super::extract::{Id, Json, OptionalJson, Query, TurnPath, page};
+use super::sessions::stored;
+use super::wire::{Accepted, Cancel, CancelAccepted, Prompt, Turn, TurnList};
+use crate::model::{Content, MessageId, SessionId, TurnId};
+use crate::session::NewPrompt;
+use crate::store::EventScope;
+
+/// The longest that a request may wait for a turn's end.
+const WAIT_SECONDS_MAX: u64 = 600;
+const BLOCKS_MAX: usize = 64;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListQuery {
+    limit: Option<i64>,
+    offset: Option<i64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShowQuery {
+    wait: Option<u64>,
+}
+
+pub async fn prompt(
+    State(api): State<Arc<Api>>,
+    Id(id): Id<SessionId>,
+    Json(request): Json<Prompt>,
+) -> Result<(StatusCode, Json<Accepted>), ApiError> {
+    let content = content_of(request, api.registry.shared().config.limits.prompt_max.0)?;
+    api.limits.prompt(id).map_err(|wait| ApiError::TooManyPrompts { wait })?;
+    let prompt = NewPrompt { turn: TurnId::new(), message: MessageId::new(), content };
+    let (turn_id, message_id) = (prompt.turn, prompt.message);
+    let accepted = api.registry.prompt(id, prompt).await?;
+    let accepted = Accepted { turn_id, message_id, position: accepted.position, after: accepted.after };
+    Ok((StatusCode::ACCEPTED, Json(accepted)))
+}
+
+/// Text, or blocks of text. Agents say which other blocks they take; acpd does not ask them yet.
+fn content_of(request: Prompt, bytes_max: usize) -> Result<Content, ApiError> {
+    let Prompt { text, content } = request;
+    let content = match (text, content) {
+        (Some(text), None) => Content::text(text),
+        (None, Some(blocks)) => Content::Blocks { blocks },
+        (None, None) => return Err(ApiError::invalid("text", "is missing; give text or content")),
+        (Some(_), Some(_)) => return Err(ApiError::invalid("content", "cannot be given together with text")),
+    };
+    let bytes = match &content {
+        Content::Text { text, .. } if text.trim().is_empty() => return Err(ApiError::invalid("text", "is empty")),
+        Content::Text { text, .. } => text.len(),
+        Content::Blocks { blocks } => checked_blocks(blocks)?,
+        _ => 0,
+    };
+    if bytes > bytes_max {
+        return Err(ApiError::invalid(
+            "text",
+            format!("is {bytes} bytes; the most is {bytes_max} (limits.prompt_max)"),
+        ));
+    }
+    Ok(content)
+}
+
+fn checked_blocks(blocks: &[Value]) -> Result<usize, ApiError> {
+    if blocks.is_empty() || blocks.len() > BLOCKS_MAX {
+        return Err(ApiError::invalid("content", format!("must have 1 to {BLOCKS_MAX} blocks")));
+    }
+    let mut bytes = 0;
+    for (index, block) in blocks.iter().enumerate() {
+        let field = |name: &str| format!("content[{index}].{name}");
+        match block.get("type").and_then(Value::as_str) {
+            Some("text") => {}
+            Some(other) => {
+                return Err(ApiError::invalid(field("type"), format!("{other:?} is not taken yet; only text is")));
+            }
+            None => return Err(ApiError::invalid(field("type"), "is missing")),
+        }
+        let text = block.get("text").and_then(Value::as_str);
+        bytes += text.ok_or_else(|| ApiError::invalid(field("text"), "is missing or no text"))?.len();
+    }
+    Ok(bytes)
+}
+
+pub async fn cancel(
+    State(api): State<Arc<Api>>,
+    Id(id): Id<SessionId>,
+    OptionalJson(request): OptionalJson<Cancel>,
+) -> Result<(StatusCode, Json<CancelAccepted>), ApiError> {
+    let turns = api.registry.cancel(id, request.turn_id, request.queued).await?;
+    Ok((StatusCode::ACCEPTED, Json(CancelAccepted { turns })))
+}
+
+pub async fn list(
+    State(api): State<Arc<Api>>,
+    Id(id): Id<SessionId>,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<TurnList>, ApiError> {
+    let (limit, offset) = page(query.limit, query.offset)?;
+    stored(&api, id).await?;
+    let (turns, total) = api.registry.hub().store().turns(id, limit, offset).await?;
+    Ok(Json(TurnList { turns: turns.into_iter().map(Turn::from).collect(), total, limit, offset }))
+}
+
+/// One turn, at once or when it has ended, whichever the request wants; when the time is over, as it is then.
+pub async fn show(
+    State(api): State<Arc<Api>>,
+    path: TurnPath,
+    Query(query): Query<ShowQuery>,
+) -> Result<Json<Turn>, ApiError> {
+    let mut wait = query.wait.unwrap_or(0);
+    if wait > WAIT_SECONDS_MAX {
+        return Err(ApiError::invalid("wait", format!("must be at most {WAIT_SECONDS_MAX}")));
+    }
+    let deadline = Instant::now() + Duration::from_secs(wait);
+    let hub = api.registry.hub();
+    stored(&api, path.session).await?;
+    // Subscribed before the turn is read, so that its end cannot fall between the two.
+    let head = hub.store().head(EventScope::Session(path.session)).await?;
+    let mut events = hub.subscribe(EventScope::Session(path.session), head);
+    loop {
+        let turn = hub.store().turn(path.session, path.turn).await?;
+        let turn = turn.ok_or_else(|| ApiError::NoSuchTurn(path.turn.to_string()))?;
+        if turn.status.is_final() || wait == 0 {
+            return Ok(Json(turn.into()));
+        }
+        let ended = async {
+            while let Some(page) = events.next().await? {
+                if page.iter().any(|event| event.turn == Some(path.turn) && event.kind == "turn.completed") {
+                    return Ok(true);
+                }
+            }
+            Ok::<_, ApiError>(false)
+        };
+        match tokio::time::timeout_at(deadline, ended).await {
+            Ok(Ok(true)) => {}
+            // Nothing will follow, because the daemon stops: the turn is told as it is.
+            Ok(Ok(false)) => wait = 0,
+            Ok(Err(error)) => return Err(error),
+            Err(_) => return Ok(Json(turn.into())),
+        }
+    }
+}

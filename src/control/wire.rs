@@ -1,0 +1,346 @@
+//! The JSON of the control interface: what requests may say and what answers look like. Clients read the same types.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::model;
+use crate::model::agent::FrozenProfile;
+use crate::model::message::Message;
+use crate::model::{
+    AgentProfile, ContextRestored, LastError, MessageId, PermissionMode, ProcessState, SessionId, SessionStatus,
+    Timestamp, TurnError, TurnId, TurnStatus, WorkspaceId,
+};
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateSession {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace_id: Option<WorkspaceId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    #[serde(default)]
+    pub tags: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<PermissionPolicy>,
+    #[serde(default)]
+    pub start: Start,
+}
+
+/// When a new session's process is started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Start {
+    /// In the background, so that the first prompt finds it warm.
+    #[default]
+    Eager,
+    /// With the first prompt.
+    Lazy,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PermissionPolicy {
+    pub mode: PermissionMode,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PatchSession {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tags: Option<Vec<String>>,
+}
+
+/// Either a text or ACP content blocks.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prompt {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<Vec<Value>>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Cancel {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turn_id: Option<TurnId>,
+    /// Also everything that waits in the queue.
+    #[serde(default)]
+    pub queued: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RegisterWorkspace {
+    pub path: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Session {
+    pub id: SessionId,
+    pub workspace_id: WorkspaceId,
+    pub workspace: String,
+    pub agent: String,
+    pub title: String,
+    pub tags: Vec<String>,
+    pub status: SessionStatus,
+    pub process_state: ProcessState,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_restored: Option<ContextRestored>,
+    /// Whether the agent itself can take the conversation up again after its process is gone.
+    pub supports_resume: bool,
+    /// The confinement that is really in force.
+    pub sandbox: String,
+    pub permissions: PermissionPolicy,
+    pub turns: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<LastError>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub last_active_at: Timestamp,
+    pub status_changed_at: Timestamp,
+}
+
+/// One session, whole.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionView {
+    #[serde(flatten)]
+    pub session: Session,
+    pub profile: FrozenProfile,
+    /// The newest ones, in order.
+    pub messages: Vec<Message>,
+    /// How far the event log reaches: the cursor to follow from.
+    pub cursor: i64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Turn {
+    pub id: TurnId,
+    pub session_id: SessionId,
+    pub status: TurnStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<TurnError>,
+    pub queued_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Timestamp>,
+}
+
+/// A prompt was committed.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Accepted {
+    pub turn_id: TurnId,
+    pub message_id: MessageId,
+    /// How many turns are before it.
+    pub position: usize,
+    /// The cursor from which the turn's events follow.
+    pub after: i64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CancelAccepted {
+    /// The turns that were told to end.
+    pub turns: Vec<TurnId>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Workspace {
+    pub id: WorkspaceId,
+    pub path: String,
+    pub created_at: Timestamp,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Agent {
+    pub slug: String,
+    pub name: String,
+    pub description: String,
+    pub command: String,
+    pub args: Vec<String>,
+    /// Names only.
+    pub env: Vec<String>,
+    pub permissions: PermissionPolicy,
+    pub tags: Vec<String>,
+    pub status: String,
+    /// Whether the command is found on this machine.
+    pub installed: bool,
+    /// Whether a session that names no agent gets this one.
+    pub default: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SessionList {
+    pub sessions: Vec<Session>,
+    pub total: i64,
+    pub limit: i64,
+    pub offset: i64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct MessageList {
+    pub messages: Vec<Message>,
+    pub total: i64,
+    pub limit: i64,
+    pub offset: i64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct TurnList {
+    pub turns: Vec<Turn>,
+    pub total: i64,
+    pub limit: i64,
+    pub offset: i64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct WorkspaceList {
+    pub workspaces: Vec<Workspace>,
+    pub total: i64,
+    pub limit: i64,
+    pub offset: i64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct AgentList {
+    pub agents: Vec<Agent>,
+    pub total: i64,
+    pub limit: i64,
+    pub offset: i64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Health {
+    pub status: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Info {
+    pub version: String,
+    pub pid: u32,
+    pub started_at: Timestamp,
+    pub uptime_seconds: u64,
+    pub state_dir: String,
+    pub socket: String,
+    /// Sessions by status.
+    pub sessions: BTreeMap<String, i64>,
+    pub processes: ProcessCount,
+    pub limits: BTreeMap<String, Value>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ProcessCount {
+    pub running: usize,
+    pub max: usize,
+}
+
+/// An event as it goes over the stream.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Event<'a> {
+    pub sequence: i64,
+    #[serde(rename = "type")]
+    pub kind: &'a str,
+    pub session_id: SessionId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turn_id: Option<TurnId>,
+    pub created_at: Timestamp,
+    pub data: &'a RawValue,
+}
+
+/// Every error has this shape.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ErrorBody {
+    pub error: String,
+    pub message: String,
+    pub hint: String,
+    pub details: Value,
+}
+
+impl Session {
+    pub fn new(session: model::session::Session, process_state: ProcessState, pid: Option<u32>) -> Self {
+        Self {
+            id: session.id,
+            workspace_id: session.workspace_id,
+            workspace: session.workspace,
+            agent: session.profile.slug,
+            title: session.title,
+            tags: session.tags,
+            status: session.status,
+            process_state,
+            pid,
+            context_restored: session.context_restored,
+            // Neither native restoring nor confinement is built yet, and the session says so.
+            supports_resume: false,
+            sandbox: "none".to_owned(),
+            permissions: PermissionPolicy { mode: session.permissions },
+            turns: session.turns,
+            last_error: session.last_error,
+            created_at: session.created_at,
+            updated_at: session.updated_at,
+            last_active_at: session.last_active_at,
+            status_changed_at: session.status_changed_at,
+        }
+    }
+}
+
+impl From<model::turn::Turn> for Turn {
+    fn from(turn: model::turn::Turn) -> Self {
+        Self {
+            id: turn.id,
+            session_id: turn.session_id,
+            status: turn.status,
+            stop_reason: turn.stop_reason,
+            error: turn.error,
+            queued_at: turn.queued_at,
+            started_at: turn.started_at,
+            finished_at: turn.finished_at,
+        }
+    }
+}
+
+impl From<model::session::Workspace> for Workspace {
+    fn from(workspace: model::session::Workspace) -> Self {
+        Self { id: workspace.id, path: workspace.path, created_at: workspace.created_at }
+    }
+}
+
+impl Agent {
+    pub fn new(profile: &AgentProfile, installed: bool, default: bool) -> Self {
+        Self {
+            slug: profile.slug.clone(),
+            name: profile.name.clone(),
+            description: profile.description.clone(),
+            command: profile.command.clone(),
+            args: profile.args.clone(),
+            env: profile.env.keys().chain(&profile.env_pass).cloned().collect(),
+            permissions: PermissionPolicy { mode: profile.permissions },
+            tags: profile.tags.clone(),
+            status: "active".to_owned(),
+            installed,
+            default,
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Workspaces: registered directories.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+
+use super::Api;
+use super::error::ApiError;
+use super::extract::{Id, Json, Query, page};
+use super::wire::{RegisterWorkspace, Workspace, WorkspaceList};
+use crate::model::WorkspaceId;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListQuery {
+    limit: Option<i64>,
+    offset: Option<i64>,
+}
+
+pub async fn list(
+    State(api): State<Arc<Api>>,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<WorkspaceList>, ApiError> {
+    let (limit, offset) = page(query.limit, query.offset)?;
+    let (workspaces, total) = api.registry.hub().store().workspaces(limit, offset).await?;
+    let workspaces = workspaces.into_iter().map(Workspace::from).collect();
+    Ok(Json(WorkspaceList { workspaces, total, limit, offset }))
+}
+
+pub async fn register(
+    State(api): State<Arc<Api>>,
+    Json(request): Json<RegisterWorkspace>,
+) -> Result<(StatusCode, Json<Workspace>), ApiError> {
+    let workspace = api.registry.register_workspace(Path::new(&request.path)).await?;
+    Ok((StatusCode::CREATED, Json(workspace.into())))
+}
+
+pub async fn show(State(api): State<Arc<Api>>, Id(id): Id<WorkspaceId>) -> Result<Json<Workspace>, ApiError> {
+    let workspace = api.registry.hub().store().workspace(id).await?;
+    let workspace = workspace.ok_or_else(|| ApiError::NoSuchWorkspace(id.to_string()))?;
+    Ok(Json(workspace.into()))
+}
+
+pub async fn remove(State(api): State<Arc<Api>>, Id(id): Id<WorkspaceId>) -> Result<Json<Workspace>, ApiError> {
+    Ok(Json(api.registry.remove_workspace(id).await?.into()))
+}

@@ -1,0 +1,55 @@
+//! The log: to standard error for people and journald, and to rolling files.
+//!
+//! Prompts, answers and environments are never logged at info; at debug an agent's standard error is.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Context;
+use tracing::Level;
+use tracing_appender::non_blocking::WorkerGuard;
+use tracing_appender::rolling::{RollingFileAppender, Rotation};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, fmt};
+
+use crate::config::{self, LogLevel};
+use crate::private;
+
+/// Starts logging until the guard is dropped, which writes what is left.
+pub fn start(
+    settings: &config::Log,
+    directory: &Path,
+    detached: bool,
+    environment: &BTreeMap<String, String>,
+) -> anyhow::Result<WorkerGuard> {
+    private::directory(directory).with_context(|| format!("cannot prepare {}", directory.display()))?;
+    let files = RollingFileAppender::builder()
+        .rotation(Rotation::DAILY)
+        .filename_prefix("acpd")
+        .filename_suffix("log")
+        .max_log_files(settings.files)
+        .build(directory)
+        .with_context(|| format!("cannot write logs to {}", directory.display()))?;
+    let (writer, guard) = tracing_appender::non_blocking(files);
+    let level = match settings.level {
+        LogLevel::Error => Level::ERROR,
+        LogLevel::Warn => Level::WARN,
+        LogLevel::Info => Level::INFO,
+        LogLevel::Debug => Level::DEBUG,
+        LogLevel::Trace => Level::TRACE,
+    };
+    // The libraries' own chatter is of no use to an admin.
+    let filter = Targets::new().with_default(Level::WARN).with_target("acpd", level);
+    let to_files = fmt::layer().with_writer(writer).with_ansi(false).with_target(false);
+    // journald stamps lines itself; a detached daemon has nobody at its standard error.
+    let journald = environment.contains_key("JOURNAL_STREAM");
+    let to_stderr = (!detached).then(|| {
+        let layer = fmt::layer().with_writer(std::io::stderr).with_target(false);
+        let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+        if journald { layer.with_ansi(false).without_time().boxed() } else { layer.with_ansi(is_terminal).boxed() }
+    });
+    tracing_subscriber::registry().with(to_stderr).with(to_files).with(filter).init();
+    Ok(guard)
+}

@@ -1,0 +1,54 @@
+//! acpd keeps coding agents running. One program: `serve` is the daemon, every other command a client of its socket.
+//!
+//! The modules stand in the order of their layers: each uses only what stands above it (docs/architecture.md).
+
+mod model;
+mod config;
+mod private;
+mod acp;
+mod demo;
+mod store;
+mod agent;
+mod hub;
+mod session;
+mod registry;
+mod control;
+mod cli;
+mod daemon;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    // The shim comes before everything: what it does to its process must meet no runtime and no thread.
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == agent::shim::ARGUMENT) {
+        return agent::shim::run(arguments);
+    }
+    let Cli { globals, command } = Cli::parse();
+    match command {
+        Command::DemoAgent => demo::run(),
+        Command::Serve(serve) => told(daemon::serve(&globals.overrides(), serve.detached).map(|()| None)),
+        Command::Migrate(migrate) => told(daemon::migrate(&globals.overrides(), migrate.down).map(Some)),
+        Command::Client(client) => match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime.block_on(cli::run(client, &globals)),
+            Err(error) => told(Err(error.into())),
+        },
+    }
+}
+
+/// What there is to say goes to standard output, what went wrong to standard error.
+fn told(outcome: anyhow::Result<Option<String>>) -> ExitCode {
+    let (written, code) = match outcome {
+        Ok(None) => (Ok(()), ExitCode::SUCCESS),
+        Ok(Some(text)) => (writeln!(std::io::stdout(), "{text}"), ExitCode::SUCCESS),
+        Err(error) => (writeln!(std::io::stderr(), "error: {error:#}"), ExitCode::FAILURE),
+    };
+    // With nobody left to read, the exit code is all there is to say.
+    drop(written);
+    code
+}

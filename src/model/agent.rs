@@ -1,0 +1,123 @@
+//! An agent profile: how to start an ACP agent and how much it may do.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// How the agent's permission requests are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PermissionMode {
+    /// Ask a person. There is no inbox yet, so nobody can say yes: the request is rejected, and a notice says why.
+    Ask,
+    Allow,
+    Deny,
+}
+
+impl PermissionMode {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ask => "ask",
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+        }
+    }
+
+    /// Whether a session may choose `self` when its profile grants `granted`. A session only ever narrows.
+    pub const fn narrows(self, granted: Self) -> bool {
+        match granted {
+            Self::Allow => true,
+            Self::Ask => matches!(self, Self::Ask | Self::Deny),
+            Self::Deny => matches!(self, Self::Deny),
+        }
+    }
+}
+
+impl FromStr for PermissionMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "ask" => Ok(Self::Ask),
+            "allow" => Ok(Self::Allow),
+            "deny" => Ok(Self::Deny),
+            _ => Err(format!("{text:?} is not a permission mode; the modes are ask, allow and deny")),
+        }
+    }
+}
+
+/// A profile as the configuration gives it. It may hold secrets in `env`, so it is neither stored nor shown: what is
+/// frozen into a session is its [`FrozenProfile`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentProfile {
+    pub slug: String,
+    pub name: String,
+    pub description: String,
+    pub command: String,
+    pub args: Vec<String>,
+    /// Names and values that the process gets.
+    pub env: BTreeMap<String, String>,
+    /// Names that the process gets from the daemon's own environment, when they are set there.
+    pub env_pass: Vec<String>,
+    pub permissions: PermissionMode,
+    pub tags: Vec<String>,
+    /// What to tell a person whose machine does not have the command.
+    pub install_hint: String,
+}
+
+/// What a session keeps of its profile for life: enough to go on when the profile is gone, and no value of `env`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FrozenProfile {
+    pub slug: String,
+    pub name: String,
+    pub command: String,
+    pub args: Vec<String>,
+    pub env_names: Vec<String>,
+    pub env_pass: Vec<String>,
+}
+
+impl AgentProfile {
+    pub fn freeze(&self) -> FrozenProfile {
+        FrozenProfile {
+            slug: self.slug.clone(),
+            name: self.name.clone(),
+            command: self.command.clone(),
+            args: self.args.clone(),
+            env_names: self.env.keys().cloned().collect(),
+            env_pass: self.env_pass.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frozen_profile_holds_no_value_of_the_environment() {
+        let profile = AgentProfile {
+            slug: "x".into(),
+            name: "X".into(),
+            description: String::new(),
+            command: "x".into(),
+            args: vec![],
+            env: BTreeMap::from([("API_KEY".to_owned(), "hunter2-hunter2".to_owned())]),
+            env_pass: vec![],
+            permissions: PermissionMode::Ask,
+            tags: vec![],
+            install_hint: String::new(),
+        };
+        let text = serde_json::to_string(&profile.freeze()).unwrap();
+        assert!(text.contains("API_KEY"));
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+
+    #[test]
+    fn a_session_narrows_and_never_widens() {
+        use PermissionMode::{Allow, Ask, Deny};
+        assert!(Deny.narrows(Allow) && Ask.narrows(Allow) && Deny.narrows(Ask));
+        assert!(!Allow.narrows(Ask) && !Allow.narrows(Deny) && !Ask.narrows(Deny));
+    }
+}

@@ -1,0 +1,274 @@
+//! Events: the notification log. What happened, in order, numbered per session by the writer, replayable.
+//!
+//! [`EventBody`] is the closed set of what is logged; its JSON is the event's `data`. `docs/events.md` describes every
+//! type for users, and a test below keeps the two together.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::id::{MessageId, WorkspaceId};
+use super::message::Role;
+use super::session::ContextRestored;
+use super::status::SessionStatus;
+use super::turn::{TurnError, TurnStatus};
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged, rename_all_fields = "camelCase")]
+pub enum EventBody {
+    SessionCreated {
+        workspace_id: WorkspaceId,
+        workspace: String,
+        agent: String,
+        title: String,
+    },
+    SessionStatus {
+        from: SessionStatus,
+        to: SessionStatus,
+        reason: &'static str,
+    },
+    SessionUpdated {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        title: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tags: Option<Vec<String>>,
+    },
+    ProcessStarting {
+        agent: String,
+        workspace: String,
+    },
+    ProcessReady {
+        pid: u32,
+        agent_session_id: String,
+        protocol_version: u16,
+        agent_info: Option<Box<RawValue>>,
+        context_restored: ContextRestored,
+    },
+    ProcessExited {
+        pid: Option<u32>,
+        reason: ExitReason,
+        code: Option<i32>,
+        signal: Option<i32>,
+        stderr: String,
+        error: Option<String>,
+    },
+    TurnQueued {
+        position: usize,
+    },
+    TurnStarted {},
+    TurnCompleted {
+        status: TurnStatus,
+        stop_reason: Option<String>,
+        error: Option<TurnError>,
+    },
+    MessageDelta {
+        message_id: MessageId,
+        role: Role,
+        #[serde(rename = "type")]
+        kind: DeltaKind,
+        text: String,
+    },
+    /// The JSON of the message itself. The writer makes this one, because it is the writer who numbers messages.
+    MessageCreated(Box<RawValue>),
+    ToolStarted {
+        tool_call_id: String,
+        update: Box<RawValue>,
+    },
+    ToolUpdated {
+        tool_call_id: String,
+        update: Box<RawValue>,
+    },
+    ToolCompleted {
+        tool_call_id: String,
+        status: String,
+        update: Box<RawValue>,
+    },
+    PlanUpdated {
+        update: Box<RawValue>,
+    },
+    UsageUpdated {
+        update: Box<RawValue>,
+    },
+    PermissionRequested {
+        tool_call_id: String,
+        request: Box<RawValue>,
+    },
+    PermissionResolved {
+        tool_call_id: String,
+        outcome: &'static str,
+        option_id: Option<String>,
+        decided_by: String,
+    },
+    AgentUpdate {
+        update: Box<RawValue>,
+    },
+}
+
+/// Why a process went away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ExitReason {
+    Evicted,
+    Crash,
+    Archive,
+    Shutdown,
+    Timeout,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeltaKind {
+    Text,
+    Thought,
+}
+
+/// Sent to a subscriber whose cursor lies beyond the head; never stored.
+pub const LOG_RESET: &str = "log.reset";
+
+impl EventBody {
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::SessionCreated { .. } => "session.created",
+            Self::SessionStatus { .. } => "session.status",
+            Self::SessionUpdated { .. } => "session.updated",
+            Self::ProcessStarting { .. } => "process.starting",
+            Self::ProcessReady { .. } => "process.ready",
+            Self::ProcessExited { .. } => "process.exited",
+            Self::TurnQueued { .. } => "turn.queued",
+            Self::TurnStarted {} => "turn.started",
+            Self::TurnCompleted { .. } => "turn.completed",
+            Self::MessageDelta { .. } => "message.delta",
+            Self::MessageCreated(_) => "message.created",
+            Self::ToolStarted { .. } => "tool.started",
+            Self::ToolUpdated { .. } => "tool.updated",
+            Self::ToolCompleted { .. } => "tool.completed",
+            Self::PlanUpdated { .. } => "plan.updated",
+            Self::UsageUpdated { .. } => "usage.updated",
+            Self::PermissionRequested { .. } => "permission.requested",
+            Self::PermissionResolved { .. } => "permission.resolved",
+            Self::AgentUpdate { .. } => "agent.update",
+        }
+    }
+
+    /// Whether losing this event to a power cut loses nothing that was promised: its text comes again, whole, in a
+    /// message. Batches of nothing else need not wait for the disk.
+    pub const fn is_delta(&self) -> bool {
+        matches!(self, Self::MessageDelta { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(json: &str) -> Box<RawValue> {
+        RawValue::from_string(json.to_owned()).unwrap()
+    }
+
+    /// A new type does not compile until it is added here; then add it to the samples, and to the documentation.
+    fn is_in_samples(event: &EventBody) {
+        match event {
+            EventBody::SessionCreated { .. }
+            | EventBody::SessionStatus { .. }
+            | EventBody::SessionUpdated { .. }
+            | EventBody::ProcessStarting { .. }
+            | EventBody::ProcessReady { .. }
+            | EventBody::ProcessExited { .. }
+            | EventBody::TurnQueued { .. }
+            | EventBody::TurnStarted {}
+            | EventBody::TurnCompleted { .. }
+            | EventBody::MessageDelta { .. }
+            | EventBody::MessageCreated(_)
+            | EventBody::ToolStarted { .. }
+            | EventBody::ToolUpdated { .. }
+            | EventBody::ToolCompleted { .. }
+            | EventBody::PlanUpdated { .. }
+            | EventBody::UsageUpdated { .. }
+            | EventBody::PermissionRequested { .. }
+            | EventBody::PermissionResolved { .. }
+            | EventBody::AgentUpdate { .. } => {}
+        }
+    }
+
+    /// One of each.
+    fn samples() -> Vec<EventBody> {
+        vec![
+            EventBody::SessionCreated {
+                workspace_id: WorkspaceId::new(),
+                workspace: "/home/me/project".into(),
+                agent: "demo".into(),
+                title: "hello".into(),
+            },
+            EventBody::SessionStatus { from: SessionStatus::Active, to: SessionStatus::Archived, reason: "archive" },
+            EventBody::SessionUpdated { title: Some("t".into()), tags: Some(vec![]) },
+            EventBody::ProcessStarting { agent: "demo".into(), workspace: "/home/me/project".into() },
+            EventBody::ProcessReady {
+                pid: 1,
+                agent_session_id: "s".into(),
+                protocol_version: 1,
+                agent_info: None,
+                context_restored: ContextRestored::Fresh,
+            },
+            EventBody::ProcessExited {
+                pid: Some(1),
+                reason: ExitReason::Crash,
+                code: Some(1),
+                signal: None,
+                stderr: String::new(),
+                error: None,
+            },
+            EventBody::TurnQueued { position: 0 },
+            EventBody::TurnStarted {},
+            EventBody::TurnCompleted { status: TurnStatus::Completed, stop_reason: None, error: None },
+            EventBody::MessageDelta {
+                message_id: MessageId::new(),
+                role: Role::Agent,
+                kind: DeltaKind::Text,
+                text: "hi".into(),
+            },
+            EventBody::MessageCreated(raw(
+                r#"{"id":"","sessionId":"","sequence":1,"turnId":null,"role":"agent","content":{},"toolCallId":null,"createdAt":""}"#,
+            )),
+            EventBody::ToolStarted { tool_call_id: "c".into(), update: raw("{}") },
+            EventBody::ToolUpdated { tool_call_id: "c".into(), update: raw("{}") },
+            EventBody::ToolCompleted { tool_call_id: "c".into(), status: "completed".into(), update: raw("{}") },
+            EventBody::PlanUpdated { update: raw("{}") },
+            EventBody::UsageUpdated { update: raw("{}") },
+            EventBody::PermissionRequested { tool_call_id: "c".into(), request: raw("{}") },
+            EventBody::PermissionResolved {
+                tool_call_id: "c".into(),
+                outcome: "selected",
+                option_id: Some("once".into()),
+                decided_by: "policy ask".into(),
+            },
+            EventBody::AgentUpdate { update: raw("{}") },
+        ]
+    }
+
+    /// The documentation has one section an event and one table row a field of its data: no more, no less, in the same
+    /// order.
+    #[test]
+    fn the_documentation_describes_every_event_and_field() {
+        let page = include_str!("../../docs/events.md");
+        let mut documented: Vec<(String, Vec<String>)> = Vec::new();
+        for line in page.lines() {
+            if let Some(kind) = line.strip_prefix("## `").and_then(|rest| rest.strip_suffix('`')) {
+                documented.push((kind.to_owned(), Vec::new()));
+            } else if let Some(field) = line.strip_prefix("| `")
+                && let Some((_, fields)) = documented.last_mut()
+            {
+                fields.push(field.split('`').next().unwrap().to_owned());
+            }
+        }
+        let mut expected: Vec<(String, Vec<String>)> = samples()
+            .iter()
+            .inspect(|event| is_in_samples(event))
+            .map(|event| {
+                let data = serde_json::to_value(event).unwrap();
+                let fields = data.as_object().expect("data is an object").keys().cloned().collect();
+                (event.kind().to_owned(), fields)
+            })
+            .collect();
+        expected.push((LOG_RESET.to_owned(), vec!["head".to_owned()]));
+        assert_eq!(documented, expected);
+    }
+}

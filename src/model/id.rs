@@ -1,0 +1,88 @@
+//! Ids: UUID v7, so that they sort by the time they were made. One type a noun, so that they cannot be mixed up.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not an id; ids are UUIDs such as 019a8b1c-7f2e-7c3a-9d4e-5f6a7b8c9d0e")]
+pub struct NotAnId(String);
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Uuid);
+
+        impl $name {
+            pub fn new() -> Self {
+                Self(Uuid::now_v7())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(formatter)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(formatter)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = NotAnId;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                // Only the form that is printed is an id: the others would let one session have several addresses.
+                match Uuid::try_parse(text) {
+                    Ok(id) if id.hyphenated().to_string() == text => Ok(Self(id)),
+                    _ => Err(NotAnId(text.to_owned())),
+                }
+            }
+        }
+    };
+}
+
+id!(
+    /// One conversation with one agent in one workspace.
+    SessionId
+);
+id!(
+    /// One prompt and all that the agent did until it answered.
+    TurnId
+);
+id!(
+    /// One entry of the primary record.
+    MessageId
+);
+id!(
+    /// A registered directory.
+    WorkspaceId
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_read_back_what_they_print_and_sort_by_age() {
+        let first = SessionId::new();
+        let second = SessionId::new();
+        assert_eq!(first.to_string().parse::<SessionId>().unwrap(), first);
+        assert!(first < second, "v7 ids made one after the other sort that way");
+    }
+
+    #[test]
+    fn only_the_hyphenated_form_is_an_id() {
+        let id = SessionId::new().to_string();
+        assert!(id.replace('-', "").parse::<SessionId>().is_err());
+        assert!(format!("{{{id}}}").parse::<SessionId>().is_err());
+        assert!("last".parse::<SessionId>().is_err());
+    }
+}

@@ -1,0 +1,150 @@
+//! Messages: the primary record. Append-only, numbered per session by the writer, never edited.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::id::{MessageId, SessionId, TurnId};
+use super::time::Timestamp;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    User,
+    Agent,
+    ToolCall,
+    ToolResult,
+    System,
+}
+
+impl Role {
+    const ALL: [Self; 5] = [Self::User, Self::Agent, Self::ToolCall, Self::ToolResult, Self::System];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Agent => "agent",
+            Self::ToolCall => "tool_call",
+            Self::ToolResult => "tool_result",
+            Self::System => "system",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Role {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|role| role.as_str() == text)
+            .ok_or_else(|| format!("{text:?} is not a message role"))
+    }
+}
+
+/// A message as it is recorded. Its JSON is the data of `message.created` and what the interface answers.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Message {
+    pub id: MessageId,
+    pub session_id: SessionId,
+    pub sequence: i64,
+    pub turn_id: Option<TurnId>,
+    pub role: Role,
+    /// The JSON of a [`Content`], as it was written.
+    pub content: Box<RawValue>,
+    pub tool_call_id: Option<String>,
+    pub created_at: Timestamp,
+}
+
+/// What a message says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Content {
+    /// Text of the user or the agent; `partial` when the turn was cut off in the middle of it.
+    Text {
+        text: String,
+        partial: bool,
+    },
+    /// The agent's reasoning, as far as it shows it.
+    Thought {
+        text: String,
+        partial: bool,
+    },
+    /// A prompt of several blocks, as ACP content blocks.
+    Blocks {
+        blocks: Vec<Value>,
+    },
+    Plan {
+        steps: Vec<PlanStep>,
+    },
+    ToolCall {
+        id: String,
+        name: String,
+        kind: String,
+        arguments: Value,
+    },
+    ToolResult {
+        status: String,
+        result: Value,
+        error: Option<String>,
+    },
+    /// What acpd itself has to say.
+    Notice {
+        code: String,
+        text: String,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanStep {
+    pub content: String,
+    pub priority: String,
+    pub status: String,
+}
+
+impl Content {
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text { text: text.into(), partial: false }
+    }
+
+    pub fn notice(code: impl Into<String>, text: impl Into<String>) -> Self {
+        Self::Notice { code: code.into(), text: text.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn content_has_the_contracts_json() {
+        let contents = [
+            Content::text("hello"),
+            Content::Thought { text: "hm".into(), partial: true },
+            Content::Plan {
+                steps: vec![PlanStep { content: "look".into(), priority: "high".into(), status: "pending".into() }],
+            },
+            Content::ToolCall {
+                id: "call-1".into(),
+                name: "read_file".into(),
+                kind: "read".into(),
+                arguments: json!({"path": "a.txt"}),
+            },
+            Content::ToolResult { status: "completed".into(), result: json!(["x"]), error: None },
+            Content::notice("agent_exited", "the agent exited"),
+        ];
+        insta::assert_json_snapshot!(contents);
+    }
+}

@@ -1,0 +1,24 @@
+//! The vocabulary: ids, times, statuses with their one transition table, turns, messages, events, agent profiles.
+//!
+//! Nothing here does I/O or knows of tokio. The JSON of messages and events is defined here, once, because it is the
+//! record itself: the store keeps that text and the control interface hands it out byte for byte. The shapes around it
+//! (rows, requests, answers, ACP frames) belong to their own layers.
+
+pub mod agent;
+pub mod error;
+pub mod event;
+pub mod id;
+pub mod message;
+pub mod session;
+pub mod status;
+pub mod time;
+pub mod turn;
+
+pub use agent::{AgentProfile, PermissionMode};
+pub use event::EventBody;
+pub use id::{MessageId, SessionId, TurnId, WorkspaceId};
+pub use message::{Content, Role};
+pub use session::{ContextRestored, LastError, ProcessState};
+pub use status::{SessionStatus, Trigger};
+pub use time::Timestamp;
+pub use turn::{ErrorCode, TurnError, TurnStatus};

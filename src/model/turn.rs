@@ -1,0 +1,170 @@
+//! A turn: one prompt and all that the agent did until it answered.
+//!
+//! ```text
+//! queued ──▶ running ──▶ completed | failed | cancelled | interrupted
+//!    └─────────────────▶ failed | cancelled
+//! ```
+//!
+//! `running` is committed before the prompt is written to the agent, so that a crash between the two ends as
+//! `interrupted` and never as a second run.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::id::{SessionId, TurnId};
+use super::time::Timestamp;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TurnStatus {
+    Queued,
+    Running,
+    Completed,
+    Failed,
+    Cancelled,
+    Interrupted,
+}
+
+impl TurnStatus {
+    const ALL: [Self; 6] =
+        [Self::Queued, Self::Running, Self::Completed, Self::Failed, Self::Cancelled, Self::Interrupted];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    pub const fn is_final(self) -> bool {
+        match self {
+            Self::Queued | Self::Running => false,
+            Self::Completed | Self::Failed | Self::Cancelled | Self::Interrupted => true,
+        }
+    }
+
+    /// Whether a turn may go from this status to that one.
+    pub const fn may_become(self, next: Self) -> bool {
+        match self {
+            Self::Queued => matches!(next, Self::Running | Self::Failed | Self::Cancelled),
+            Self::Running => next.is_final(),
+            Self::Completed | Self::Failed | Self::Cancelled | Self::Interrupted => false,
+        }
+    }
+}
+
+impl fmt::Display for TurnStatus {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+impl FromStr for TurnStatus {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|status| status.as_str() == text)
+            .ok_or_else(|| format!("{text:?} is not a turn status"))
+    }
+}
+
+/// Why a turn failed, for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorCode {
+    AgentExited,
+    Timeout,
+    AuthRequired,
+    RateLimited,
+    Protocol,
+    Internal,
+    Interrupted,
+}
+
+impl ErrorCode {
+    const ALL: [Self; 7] = [
+        Self::AgentExited,
+        Self::Timeout,
+        Self::AuthRequired,
+        Self::RateLimited,
+        Self::Protocol,
+        Self::Internal,
+        Self::Interrupted,
+    ];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AgentExited => "agent_exited",
+            Self::Timeout => "timeout",
+            Self::AuthRequired => "auth_required",
+            Self::RateLimited => "rate_limited",
+            Self::Protocol => "protocol",
+            Self::Internal => "internal",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+impl FromStr for ErrorCode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL.into_iter().find(|code| code.as_str() == text).ok_or_else(|| format!("{text:?} is not an error code"))
+    }
+}
+
+/// Why a turn failed, for programs and for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnError {
+    pub code: ErrorCode,
+    pub message: String,
+}
+
+impl TurnError {
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+/// A turn as it is recorded.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    pub id: TurnId,
+    pub session_id: SessionId,
+    pub status: TurnStatus,
+    /// The agent's own word, kept even for a turn that was cancelled meanwhile.
+    pub stop_reason: Option<String>,
+    pub error: Option<TurnError>,
+    pub queued_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+    pub finished_at: Option<Timestamp>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_only_goes_forward() {
+        for from in TurnStatus::ALL {
+            for to in TurnStatus::ALL {
+                let forward = match from {
+                    TurnStatus::Queued => {
+                        matches!(to, TurnStatus::Running | TurnStatus::Failed | TurnStatus::Cancelled)
+                    }
+                    TurnStatus::Running => to.is_final(),
+                    _ => false,
+                };
+                assert_eq!(from.may_become(to), forward, "{from} -> {to}");
+            }
+        }
+    }
+}

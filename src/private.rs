@@ -1,0 +1,77 @@
+//! Files and directories that nobody but the daemon's user may read: 0600 in 0700, whatever the umask.
+//!
+//! A directory that is there already is checked, never changed: it may be somebody's `/tmp`.
+
+use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+const DIRECTORY_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+const OTHERS: u32 = 0o077;
+
+/// Makes the directory, or makes sure that the one which is there is ours alone.
+pub fn directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)?;
+    let metadata = std::fs::metadata(path)?;
+    let mode = metadata.permissions().mode() & 0o7777;
+    if mode & OTHERS != 0 {
+        let problem =
+            format!("it is open to others (mode {mode:o}); `chmod 700` it, or choose a directory of acpd's own");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
+    }
+    if metadata.uid() != rustix::process::geteuid().as_raw() {
+        let problem = format!("it belongs to uid {}; choose a directory of your own", metadata.uid());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
+    }
+    Ok(())
+}
+
+/// Opens the file for appending; makes it when it is not there, narrows it when it is.
+pub fn file(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().create(true).append(true).mode(FILE_MODE).open(path)?;
+    file.set_permissions(Permissions::from_mode(FILE_MODE))?;
+    Ok(file)
+}
+
+/// Locks the file for as long as it is open, or tells that somebody else has it.
+pub fn lock(path: &Path) -> io::Result<Option<File>> {
+    let file = file(path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_made_is_private_and_what_is_open_is_refused() {
+        let base = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let made = base.path().join("a/b");
+        directory(&made).unwrap();
+        assert_eq!(mode(&made), 0o700);
+        file(&made.join("f")).unwrap();
+        assert_eq!(mode(&made.join("f")), 0o600);
+
+        std::fs::set_permissions(&made, Permissions::from_mode(0o755)).unwrap();
+        let error = directory(&made).unwrap_err();
+        assert!(error.to_string().contains("chmod 700"), "{error}");
+        assert_eq!(mode(&made), 0o755, "what is refused is not changed");
+    }
+
+    #[test]
+    fn a_lock_is_had_once() {
+        let base = tempfile::tempdir().unwrap();
+        let path = base.path().join("lock");
+        let first = lock(&path).unwrap().unwrap();
+        assert!(lock(&path).unwrap().is_none());
+        drop(first);
+        assert!(lock(&path).unwrap().is_some());
+    }
+}

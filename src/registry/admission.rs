@@ -1,0 +1,189 @@
+//! Who gets in: the checks before a session is made, and the slots for processes.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::{Registry, RegistryError};
+use crate::agent::{self, WorkspaceError};
+use crate::model::session::{Session, Workspace};
+use crate::model::{AgentProfile, PermissionMode, ProcessState, SessionId, WorkspaceId};
+use crate::session::{Refusal, Request, Slot};
+use crate::store::{Catalogue, NewSession, Op, Unit};
+
+/// How long a request waits for the process that makes room for it to be gone.
+const EVICTION_WAIT: Duration = Duration::from_secs(15);
+
+/// What a new session is to be.
+#[derive(Debug)]
+pub struct CreateSession {
+    pub workspace: WorkspaceChoice,
+    pub agent: Option<String>,
+    pub title: String,
+    pub tags: Vec<String>,
+    pub permissions: Option<PermissionMode>,
+    /// Start the process now, in the background.
+    pub start: bool,
+}
+
+#[derive(Debug)]
+pub enum WorkspaceChoice {
+    Path(PathBuf),
+    Registered(WorkspaceId),
+}
+
+impl Registry {
+    /// Checks all that can be checked, reserves a slot, commits the session, and starts its process in the background.
+    pub async fn create(self: &Arc<Self>, create: CreateSession) -> Result<Session, RegistryError> {
+        if let WorkspaceChoice::Path(path) = &create.workspace {
+            self.resolve_workspace(path)?;
+        }
+        let profile = self.profile(create.agent.as_deref())?;
+        let permissions = narrowed(profile, create.permissions)?;
+        self.check_installed(profile)?;
+        let workspace = match create.workspace {
+            WorkspaceChoice::Path(path) => self.register_workspace(&path).await?,
+            WorkspaceChoice::Registered(id) => self.known_workspace(id).await?,
+        };
+        let slot = if create.start { Some(self.reserve_slot().await?) } else { None };
+
+        let id = SessionId::new();
+        let new = NewSession {
+            workspace_id: workspace.id,
+            workspace: workspace.path,
+            profile: profile.freeze(),
+            permissions,
+            title: create.title,
+            tags: create.tags,
+        };
+        self.hub().append(Unit::one(id, Op::CreateSession(Box::new(new)))).await?;
+        self.log_session_counts().await;
+        if let Some(slot) = slot {
+            self.send(id, Request::Start { slot }).await?;
+        }
+        self.hub().store().session(id).await?.ok_or(RegistryError::NotFound(id))
+    }
+
+    /// The profile with this name, or the default one.
+    fn profile(&self, slug: Option<&str>) -> Result<&AgentProfile, RegistryError> {
+        let config = &self.shared().config;
+        let slug = slug.unwrap_or(&config.sessions.agent);
+        config.agents.get(slug).ok_or_else(|| RegistryError::UnknownAgent(slug.to_owned()))
+    }
+
+    /// Whether a profile's command is found here.
+    pub fn is_installed(&self, profile: &AgentProfile) -> bool {
+        let path = self.shared().environment.get("PATH").map_or("", String::as_str);
+        agent::find_program(&profile.command, path).is_some()
+    }
+
+    fn check_installed(&self, profile: &AgentProfile) -> Result<(), RegistryError> {
+        if self.is_installed(profile) {
+            return Ok(());
+        }
+        let hint = if profile.install_hint.is_empty() {
+            format!("install it, or give its absolute path as agents.{}.command", profile.slug)
+        } else {
+            profile.install_hint.clone()
+        };
+        Err(RegistryError::AgentNotInstalled { agent: profile.slug.clone(), command: profile.command.clone(), hint })
+    }
+
+    /// Registers a directory once, by its real path.
+    pub async fn register_workspace(&self, path: &Path) -> Result<Workspace, RegistryError> {
+        let real = self.resolve_workspace(path)?;
+        let store = self.hub().store();
+        if let Some(known) = store.workspace_by_path(&real).await? {
+            return Ok(known);
+        }
+        let id = WorkspaceId::new();
+        self.hub().append(Unit::catalogue(Catalogue::AddWorkspace { id, path: real.clone() })).await?;
+        let known = store.workspace_by_path(&real).await?;
+        known.ok_or(RegistryError::UnknownWorkspace(id))
+    }
+
+    /// A registered workspace, checked again: it may have been moved or replaced since.
+    async fn known_workspace(&self, id: WorkspaceId) -> Result<Workspace, RegistryError> {
+        let known = self.hub().store().workspace(id).await?.ok_or(RegistryError::UnknownWorkspace(id))?;
+        self.resolve_workspace(Path::new(&known.path))?;
+        Ok(known)
+    }
+
+    fn resolve_workspace(&self, path: &Path) -> Result<String, WorkspaceError> {
+        agent::resolve_workspace(path, &self.shared().roots)
+    }
+
+    /// Forgets a workspace that no session is in.
+    pub async fn remove_workspace(&self, id: WorkspaceId) -> Result<Workspace, RegistryError> {
+        let store = self.hub().store();
+        let known = store.workspace(id).await?.ok_or(RegistryError::UnknownWorkspace(id))?;
+        let filter = crate::store::SessionFilter { workspace: Some(id), ..Default::default() };
+        let (_, sessions) = store.sessions(&filter, 1, 0).await?;
+        if sessions > 0 {
+            return Err(RegistryError::WorkspaceInUse { id, sessions });
+        }
+        self.hub().append(Unit::catalogue(Catalogue::RemoveWorkspace { id })).await?;
+        Ok(known)
+    }
+
+    /// The right to a process: a free one, or that of the session which has been idle longest.
+    pub(super) async fn reserve_slot(&self) -> Result<Slot, RegistryError> {
+        let slots = &self.shared().slots;
+        if let Ok(slot) = Arc::clone(slots).try_acquire_owned() {
+            return Ok(slot);
+        }
+        let limit = || RegistryError::ProcessLimit { max: self.shared().config.limits.processes };
+        if !self.evict_one().await {
+            return Err(limit());
+        }
+        // Fair: turns that were accepted earlier and wait for a slot come first.
+        match tokio::time::timeout(EVICTION_WAIT, Arc::clone(slots).acquire_owned()).await {
+            Ok(Ok(slot)) => Ok(slot),
+            Ok(Err(_)) => Err(Refusal::ShuttingDown.into()),
+            Err(_) => Err(limit()),
+        }
+    }
+
+    /// Asks idle sessions, the one idle longest first, to let their process go.
+    async fn evict_one(&self) -> bool {
+        let mut idle: Vec<_> = {
+            let actors = self.lock();
+            let live = actors.iter().map(|(session, handle)| (handle.live(), *session));
+            live.filter(|(live, _)| live.process_state == ProcessState::Ready).collect()
+        };
+        idle.sort_by_key(|(live, _)| live.busy_until);
+        for (_, session) in idle {
+            let (reply, evicted) = oneshot::channel();
+            let asked = self.lock().get(&session).is_some_and(|handle| handle.send(Request::Evict { reply }).is_ok());
+            if asked && evicted.await.unwrap_or(false) {
+                tracing::info!(%session, "an idle process makes room for another session's");
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Session counts are logged whenever they change.
+    pub async fn log_session_counts(&self) {
+        match self.hub().store().count_by_status().await {
+            Ok(counts) => tracing::info!(?counts, processes = self.process_count(), "sessions"),
+            Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "cannot count sessions"),
+        }
+    }
+}
+
+/// The profile's policy, or the narrower one that was asked for.
+fn narrowed(profile: &AgentProfile, asked: Option<PermissionMode>) -> Result<PermissionMode, RegistryError> {
+    let granted = profile.permissions;
+    match asked {
+        None => Ok(granted),
+        Some(asked) if asked.narrows(granted) => Ok(asked),
+        Some(asked) => Err(RegistryError::WiderPermissions {
+            agent: profile.slug.clone(),
+            granted: granted.as_str(),
+            asked: asked.as_str(),
+        }),
+    }
+}

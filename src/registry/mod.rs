@@ -1,0 +1,230 @@
+//! The registry: which sessions have an actor, who may have a process, and the end of actors that are done.
+//!
+//! Invariants:
+//! 1. A session has at most one actor. Loading and registering are one step, behind a gate.
+//! 2. Requests are queued under the lock of the map, and an actor leaves the map under the same lock with an empty
+//!    mailbox; so nobody reaches a dying mailbox.
+//! 3. An actor that panics takes only its own process with it; its turn ends as `internal`.
+
+mod admission;
+mod recovery;
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::FutureExt;
+use tokio::sync::{oneshot, watch};
+use tokio_util::task::TaskTracker;
+use tracing::Instrument;
+
+use crate::agent::WorkspaceError;
+use crate::hub::Hub;
+use crate::model::{ErrorCode, ProcessState, SessionId, TurnId, WorkspaceId};
+use crate::session::{
+    self, Accepted, Halt, Live, NewPrompt, Refusal, Reply, Request, SessionActor, SessionHandle, Shared,
+};
+use crate::store::StoreError;
+
+pub use admission::{CreateSession, WorkspaceChoice};
+
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    #[error("there is no session {0}")]
+    NotFound(SessionId),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("all {max} agent processes are busy")]
+    ProcessLimit { max: usize },
+    #[error("there is no agent {0:?}")]
+    UnknownAgent(String),
+    #[error("the command {command:?} of the agent {agent:?} is not installed")]
+    AgentNotInstalled { agent: String, command: String, hint: String },
+    #[error("the agent {agent:?} grants {granted:?} at most, not {asked:?}")]
+    WiderPermissions { agent: String, granted: &'static str, asked: &'static str },
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+    #[error("there is no workspace {0}")]
+    UnknownWorkspace(WorkspaceId),
+    #[error("the workspace {id} still has {sessions} sessions")]
+    WorkspaceInUse { id: WorkspaceId, sessions: i64 },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the session's actor failed")]
+    ActorFailed,
+}
+
+#[derive(Debug)]
+pub struct Registry {
+    shared: Arc<Shared>,
+    actors: Mutex<HashMap<SessionId, SessionHandle>>,
+    /// Held while a session is loaded and registered, so that nobody acts on a row that is out of date.
+    gate: tokio::sync::Mutex<()>,
+    halt: watch::Sender<Halt>,
+    tasks: TaskTracker,
+}
+
+impl Registry {
+    pub fn new(shared: Arc<Shared>) -> Arc<Self> {
+        Arc::new(Self {
+            shared,
+            actors: Mutex::default(),
+            gate: tokio::sync::Mutex::new(()),
+            halt: watch::Sender::new(Halt::No),
+            tasks: TaskTracker::new(),
+        })
+    }
+
+    pub fn hub(&self) -> &Hub {
+        &self.shared.hub
+    }
+
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// What a session's process is doing now.
+    pub fn live(&self, session: SessionId) -> Live {
+        self.lock().get(&session).map_or(Live::STOPPED, SessionHandle::live)
+    }
+
+    /// How many processes there are.
+    pub fn process_count(&self) -> usize {
+        self.lock().values().filter(|handle| handle.live().process_state != ProcessState::Stopped).count()
+    }
+
+    /// Accepts a prompt: first without a slot, for a process that is there; then with one.
+    pub async fn prompt(self: &Arc<Self>, session: SessionId, prompt: NewPrompt) -> Result<Accepted, RegistryError> {
+        let ask = |slot| {
+            let prompt = prompt.clone();
+            self.ask(session, move |reply| Request::Prompt { prompt, slot, reply })
+        };
+        match ask(None).await {
+            Err(RegistryError::Refused(Refusal::NeedsSlot)) => {
+                let slot = self.reserve_slot().await?;
+                ask(Some(slot)).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    pub async fn cancel(
+        self: &Arc<Self>,
+        session: SessionId,
+        turn: Option<TurnId>,
+        queued: bool,
+    ) -> Result<Vec<TurnId>, RegistryError> {
+        self.ask(session, |reply| Request::Cancel { turn, queued, reply }).await
+    }
+
+    pub async fn resume(self: &Arc<Self>, session: SessionId) -> Result<(), RegistryError> {
+        self.ask(session, |reply| Request::Resume { reply }).await
+    }
+
+    pub async fn close(
+        self: &Arc<Self>,
+        session: SessionId,
+        reason: Option<String>,
+        purge: bool,
+    ) -> Result<(), RegistryError> {
+        self.ask(session, |reply| Request::Close { reason, purge, reply }).await
+    }
+
+    /// Sends a request and waits for its answer.
+    async fn ask<T>(
+        self: &Arc<Self>,
+        session: SessionId,
+        request: impl FnOnce(Reply<T>) -> Request,
+    ) -> Result<T, RegistryError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(session, request(reply)).await?;
+        Ok(answer.await.map_err(|_| RegistryError::ActorFailed)??)
+    }
+
+    /// Queues a request with the session's actor, making the actor when there is none.
+    async fn send(self: &Arc<Self>, session: SessionId, request: Request) -> Result<(), RegistryError> {
+        if *self.halt.borrow() != Halt::No {
+            return Err(Refusal::ShuttingDown.into());
+        }
+        if let Some(handle) = self.lock().get(&session) {
+            return Ok(handle.send(request)?);
+        }
+        let _gate = self.gate.lock().await;
+        if let Some(handle) = self.lock().get(&session) {
+            return Ok(handle.send(request)?);
+        }
+        let actor = self.load(session).await?;
+        let (actor, handle) = actor.ok_or(RegistryError::NotFound(session))?;
+        handle.send(request)?;
+        self.register(session, actor, handle);
+        Ok(())
+    }
+
+    async fn load(&self, session: SessionId) -> Result<Option<(SessionActor, SessionHandle)>, RegistryError> {
+        let store = self.hub().store();
+        let Some(row) = store.session(session).await? else {
+            return Ok(None);
+        };
+        let open_turns = store.open_turns(Some(session)).await?;
+        Ok(Some(session::actor(row, open_turns, Arc::clone(&self.shared), self.halt.subscribe())))
+    }
+
+    /// Called with the gate held.
+    fn register(self: &Arc<Self>, session: SessionId, actor: SessionActor, handle: SessionHandle) {
+        let mut actors = self.lock();
+        actors.insert(session, handle);
+        tracing::debug!(%session, actors = actors.len(), "an actor starts");
+        drop(actors);
+        let registry = Arc::clone(self);
+        let span = tracing::info_span!(parent: None, "session", %session);
+        self.tasks.spawn(async move { registry.drive(session, actor).await }.instrument(span));
+    }
+
+    /// Runs an actor to its end, and sees to it that nothing is left of it.
+    async fn drive(self: Arc<Self>, session: SessionId, mut actor: SessionActor) {
+        loop {
+            let ended = AssertUnwindSafe(actor.run()).catch_unwind().await;
+            if ended.is_err() {
+                // Nobody gets a new actor for it until the record is put right.
+                let _gate = self.gate.lock().await;
+                self.lock().remove(&session);
+                drop(actor);
+                tracing::error!("the session's actor panicked; its process is killed and its turn fails");
+                let reason = "acpd failed while the turn was running; this is a bug, see its log";
+                if let Err(error) = self.settle_running_turns(Some(session), ErrorCode::Internal, reason).await {
+                    tracing::error!(error = &error as &dyn std::error::Error, "cannot record the failed turn");
+                }
+                return;
+            }
+            let mut actors = self.lock();
+            if !actor.has_mail() {
+                actors.remove(&session);
+                tracing::debug!(actors = actors.len(), "an actor ends");
+                return;
+            }
+        }
+    }
+
+    /// Tells every actor that the daemon stops. New requests are refused from here on.
+    pub fn halt(&self, halt: Halt) {
+        self.halt.send_if_modified(|level| {
+            let raised = *level < halt;
+            if raised {
+                *level = halt;
+            }
+            raised
+        });
+    }
+
+    /// Resolves when every actor has ended and every process is reaped.
+    pub async fn ended(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.shared.process_tasks.close();
+        self.shared.process_tasks.wait().await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, SessionHandle>> {
+        self.actors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,114 @@
+//! What the agent sends on its own: updates, and requests that it makes of us.
+
+use serde_json::value::RawValue;
+
+use super::actor::{After, SessionActor};
+use crate::acp::update::UpdateParams;
+use crate::acp::{Envelope, Line, RpcError, incoming, outgoing};
+use crate::model::{EventBody, PermissionMode, TurnId};
+use crate::store::Op;
+
+/// Characters of a line that is shown in the log when it is not understood.
+const NOISE_SHOWN_CHARS: usize = 200;
+
+impl SessionActor {
+    pub(super) fn on_line(&mut self, line: &Line) {
+        let text = match line {
+            Line::Text(bytes) => match std::str::from_utf8(bytes) {
+                Ok(text) => text,
+                Err(_) => return,
+            },
+            Line::TooLong { bytes } => {
+                return tracing::warn!(bytes, "the agent wrote a line that is too long; skipped");
+            }
+            Line::NotUtf8 { bytes } => {
+                return tracing::warn!(bytes, "the agent wrote a line that is not UTF-8; skipped");
+            }
+        };
+        match Envelope::parse(text) {
+            Envelope::Notification { method, params } => self.on_notification(&method, params),
+            Envelope::Request { id, method, params } => self.on_agent_request(id, &method, params),
+            Envelope::Answer { id, outcome } => self.on_answer(id, outcome),
+            Envelope::Noise => {
+                let shown: String = text.chars().take(NOISE_SHOWN_CHARS).collect();
+                tracing::debug!(line = shown, "the agent wrote a line that is no message; skipped");
+            }
+        }
+    }
+
+    fn on_notification(&mut self, method: &str, params: Option<&RawValue>) {
+        if method != "session/update" {
+            return tracing::debug!(method, "a notification that acpd does not know; ignored");
+        }
+        let turn = self.running_turn();
+        let Some(params) = params else { return };
+        let Ok(update) = serde_json::from_str::<UpdateParams<'_>>(params.get()) else {
+            return tracing::warn!("an update without a session id or content; skipped");
+        };
+        // Before the session is known its updates are kept all the same; another session's are kept as they are.
+        let foreign = self.link.agent_session().is_some_and(|own| own != update.session_id);
+        if foreign {
+            return self.record(Op::Event { turn, body: EventBody::AgentUpdate { update: params.to_owned() } });
+        }
+        let outbox = &mut self.outbox;
+        self.transcript.update(turn, update.update, &mut |op| outbox.push(op));
+    }
+
+    fn on_agent_request(&mut self, id: &RawValue, method: &str, params: Option<&RawValue>) {
+        if method == "session/request_permission"
+            && let Some(params) = params
+        {
+            return self.on_permission_request(id, params);
+        }
+        tracing::debug!(method, "a request that acpd does not serve");
+        self.send(outgoing::failure(id, RpcError::METHOD_NOT_FOUND, format!("acpd does not serve {method}")));
+    }
+
+    /// Answered by the policy alone. The decision is recorded before it is sent.
+    fn on_permission_request(&mut self, id: &RawValue, params: &RawValue) {
+        let request = match incoming::permission_request(params) {
+            Ok(request) => request,
+            Err(error) => return self.send(outgoing::failure(id, RpcError::INVALID_PARAMS, error)),
+        };
+        let turn = self.running_turn();
+        let tool_call_id = request.tool_call.id.clone();
+        let what = request.tool_call.title.clone().unwrap_or_else(|| tool_call_id.clone());
+        let (allowed, option) = match self.permissions {
+            PermissionMode::Allow => (true, request.allow_once),
+            PermissionMode::Ask | PermissionMode::Deny => (false, request.reject_once),
+        };
+        let mark = self.outbox.mark();
+        let outbox = &mut self.outbox;
+        self.transcript.permission_asked(turn, request.tool_call, &mut |op| outbox.push(op));
+        let body = EventBody::PermissionRequested { tool_call_id: tool_call_id.clone(), request: params.to_owned() };
+        self.record(Op::Event { turn, body });
+        let body = EventBody::PermissionResolved {
+            tool_call_id: tool_call_id.clone(),
+            outcome: if option.is_some() { "selected" } else { "cancelled" },
+            option_id: option.clone(),
+            decided_by: format!("policy {}", self.permissions.as_str()),
+        };
+        self.record(Op::Event { turn, body });
+        if !allowed {
+            let outbox = &mut self.outbox;
+            let reason = "rejected by the permission policy";
+            self.transcript.permission_rejected(&tool_call_id, reason, &mut |op| outbox.push(op));
+            self.explain_rejection(turn, &what);
+        }
+        self.outbox.then(mark, After::Send(outgoing::permission(id, option.as_deref())));
+    }
+
+    fn explain_rejection(&mut self, turn: Option<TurnId>, what: &str) {
+        let why = match self.permissions {
+            PermissionMode::Ask => {
+                "the policy is ask, and there is nobody to ask yet; permissions = \"allow\" in the agent's profile lets it pass"
+            }
+            PermissionMode::Deny | PermissionMode::Allow => "the session's policy does not allow it",
+        };
+        self.notice(turn, "permission_rejected", format!("{what}: {why}"));
+    }
+
+    fn running_turn(&self) -> Option<TurnId> {
+        self.running.as_ref().map(|running| running.turn)
+    }
+}

@@ -1,0 +1,165 @@
+//! Sessions: one actor each, reached through a [`SessionHandle`].
+//!
+//! The actor ([`actor`]) is the one task that owns a session's status, process, turns and transcript. It takes one
+//! closed `enum Input` from one `select!` and awaits nothing slow in its handlers: a commit's acknowledgement, an
+//! agent's line and a free slot are inputs like any other.
+
+mod actor;
+mod callbacks;
+mod handshake;
+mod link;
+mod outbox;
+mod requests;
+mod transcript;
+mod turns;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio_util::task::TaskTracker;
+
+use crate::agent::Bounds;
+use crate::config::Config;
+use crate::hub::Hub;
+use crate::model::status::Denied;
+use crate::model::{Content, MessageId, ProcessState, SessionStatus, Timestamp, TurnId};
+use crate::store::StoreError;
+
+pub use actor::{SessionActor, actor};
+
+/// Requests that wait for one session. More are shed.
+pub const MAILBOX_MAX: usize = 64;
+
+/// The right to have a process.
+pub type Slot = OwnedSemaphorePermit;
+
+/// What every actor has from the daemon.
+#[derive(Debug)]
+pub struct Shared {
+    pub hub: Hub,
+    pub config: Config,
+    /// Where workspaces must lie.
+    pub roots: Vec<PathBuf>,
+    /// The daemon's own environment, from which agents get what is allowed.
+    pub environment: BTreeMap<String, String>,
+    pub bounds: Bounds,
+    /// One permit a process. Fair: who waits first is served first.
+    pub slots: Arc<Semaphore>,
+    /// The tasks of processes, which outlive their actors until they are reaped.
+    pub process_tasks: TaskTracker,
+}
+
+/// What can be asked of a session.
+#[derive(Debug)]
+pub enum Request {
+    Prompt {
+        prompt: NewPrompt,
+        slot: Option<Slot>,
+        reply: Reply<Accepted>,
+    },
+    Cancel {
+        turn: Option<TurnId>,
+        queued: bool,
+        reply: Reply<Vec<TurnId>>,
+    },
+    Resume {
+        reply: Reply<()>,
+    },
+    /// Archives; with `purge`, deletes for good.
+    Close {
+        reason: Option<String>,
+        purge: bool,
+        reply: Reply<()>,
+    },
+    /// Starts the process without a prompt, so that the first one finds it warm.
+    Start {
+        slot: Slot,
+    },
+    /// Makes room for another session's process. An actor with work refuses.
+    Evict {
+        reply: oneshot::Sender<bool>,
+    },
+}
+
+pub type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
+
+#[derive(Clone, Debug)]
+pub struct NewPrompt {
+    pub turn: TurnId,
+    pub message: MessageId,
+    pub content: Content,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Accepted {
+    pub position: usize,
+    pub after: i64,
+}
+
+/// Why a request was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    #[error("the session is {0}")]
+    NotActive(SessionStatus),
+    #[error(transparent)]
+    Denied(#[from] Denied),
+    #[error("{waiting} turns wait already, and that is the limit")]
+    QueueFull { waiting: usize },
+    /// Not told to anybody outside: whoever admits requests finds a slot and asks again.
+    #[error("the session has no process, and the request brings no slot for one")]
+    NeedsSlot,
+    #[error("the session has no turn to cancel")]
+    NoTurn,
+    #[error("the turn {0} is over, or it is another session's")]
+    StaleTurn(TurnId),
+    #[error("too many requests wait for this session")]
+    Overloaded,
+    #[error("the daemon is stopping")]
+    ShuttingDown,
+    #[error("the record could not be written")]
+    Store(#[source] Arc<StoreError>),
+}
+
+/// What can be seen of a session from outside without asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Live {
+    pub process_state: ProcessState,
+    pub pid: Option<u32>,
+    /// When the process last had something to do.
+    pub busy_until: Timestamp,
+}
+
+impl Live {
+    pub const STOPPED: Self =
+        Self { process_state: ProcessState::Stopped, pid: None, busy_until: Timestamp::from_millis(0) };
+}
+
+/// How a session is told that the daemon stops. A lane of its own, polled before everything else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+pub enum Halt {
+    No,
+    /// Keep what there is and go down the ladder.
+    Suspend,
+    /// Straight to its end.
+    Kill,
+}
+
+/// How everybody but its actor reaches a session.
+#[derive(Clone, Debug)]
+pub struct SessionHandle {
+    mailbox: mpsc::Sender<Request>,
+    live: watch::Receiver<Live>,
+}
+
+impl SessionHandle {
+    /// Queues a request; never waits.
+    pub fn send(&self, request: Request) -> Result<(), Refusal> {
+        self.mailbox.try_send(request).map_err(|_| Refusal::Overloaded)
+    }
+
+    pub fn live(&self) -> Live {
+        *self.live.borrow()
+    }
+}

@@ -1,0 +1,233 @@
+//! What people and tools ask of a session.
+
+use super::actor::{After, Closing, SessionActor, answer};
+use super::link::Link;
+use super::turns::QueuedTurn;
+use super::{Accepted, Halt, NewPrompt, Refusal, Reply, Request, Slot};
+use crate::model::event::ExitReason;
+use crate::model::status::Denied;
+use crate::model::{Content, MessageId, Role, SessionStatus, Trigger, TurnId, TurnStatus};
+use crate::store::{NewMessage, Op, SessionChange};
+
+/// Characters of the first prompt that become the title of a session without one.
+const TITLE_CHARS_MAX: usize = 60;
+
+impl SessionActor {
+    pub(super) fn on_request(&mut self, request: Request) {
+        if self.halted != Halt::No {
+            return refuse(request, || Refusal::ShuttingDown);
+        }
+        match request {
+            Request::Prompt { prompt, slot, reply } => self.on_prompt(prompt, slot, reply),
+            Request::Cancel { turn, queued, reply } => self.on_cancel(turn, queued, reply),
+            Request::Resume { reply } => self.on_resume(reply),
+            Request::Close { reason, purge, reply } => self.on_close(reason, purge, reply),
+            Request::Start { slot } => {
+                if self.takes_work() && matches!(self.link, Link::Stopped) {
+                    self.start_process(slot);
+                }
+            }
+            Request::Evict { reply } => {
+                let idle = matches!(self.link, Link::Ready { .. }) && self.running.is_none() && self.queue.is_empty();
+                if idle {
+                    self.stop_process(ExitReason::Evicted);
+                }
+                answer(reply, idle);
+            }
+        }
+    }
+
+    fn on_prompt(&mut self, prompt: NewPrompt, slot: Option<Slot>, reply: Reply<Accepted>) {
+        if self.status != SessionStatus::Active {
+            return answer(reply, Err(Refusal::NotActive(self.status)));
+        }
+        let waiting = self.queue.len();
+        if waiting >= self.shared.config.sessions.queue {
+            return answer(reply, Err(Refusal::QueueFull { waiting }));
+        }
+        if slot.is_none() && matches!(self.link, Link::Stopped | Link::Waiting(_)) {
+            return answer(reply, Err(Refusal::NeedsSlot));
+        }
+        let NewPrompt { turn, message, content } = prompt;
+        let position = waiting + usize::from(self.running.is_some());
+        let mark = self.outbox.mark();
+        self.record(Op::QueueTurn { turn, position });
+        if std::mem::take(&mut self.untitled) {
+            let change = SessionChange { title: Some(title_of(&content)), tags: None };
+            self.record(Op::ChangeSession(change));
+        }
+        self.record(Op::Message(NewMessage {
+            id: message,
+            turn: Some(turn),
+            role: Role::User,
+            content: content.clone(),
+            tool_call_id: None,
+        }));
+        self.outbox.then(mark, After::Accept { reply, turn, position });
+        self.queue.push_back(QueuedTurn { id: turn, prompt: content });
+        // A slot that is not needed goes back: the process may have come up meanwhile.
+        if let Some(slot) = slot
+            && matches!(self.link, Link::Stopped | Link::Waiting(_))
+        {
+            self.start_process(slot);
+        }
+    }
+
+    /// Without a turn's id: the running one, or the one that waits for its process.
+    fn on_cancel(&mut self, turn: Option<TurnId>, queued: bool, reply: Reply<Vec<TurnId>>) {
+        let running = self.running.as_ref().map(|running| running.turn);
+        let first = running.or_else(|| self.queue.front().map(|queued| queued.id));
+        let mut turns: Vec<TurnId> = match turn {
+            Some(turn) if running == Some(turn) || self.queue.iter().any(|queued| queued.id == turn) => vec![turn],
+            Some(turn) => return answer(reply, Err(Refusal::StaleTurn(turn))),
+            None => first.into_iter().collect(),
+        };
+        if queued {
+            turns.extend(self.queue.iter().map(|queued| queued.id));
+            turns.sort_unstable();
+            turns.dedup();
+        }
+        if turns.is_empty() {
+            return answer(reply, Err(Refusal::NoTurn));
+        }
+        let mark = self.outbox.mark();
+        for turn in turns.iter().copied().filter(|turn| Some(*turn) != running) {
+            self.cancel_queued(turn);
+        }
+        let running = running.filter(|running| turns.contains(running));
+        if let Some(turn) = running {
+            self.request_cancel(turn);
+        }
+        self.outbox.then(mark, After::Cancel { reply, running, turns });
+    }
+
+    fn on_resume(&mut self, reply: Reply<()>) {
+        let mark = self.outbox.mark();
+        match self.change_status(Trigger::Resume, "resume") {
+            Err(denied) => answer(reply, Err(Refusal::Denied(denied))),
+            Ok(false) => answer(reply, Ok(())),
+            Ok(true) => self.outbox.then(mark, After::Resumed(reply)),
+        }
+    }
+
+    /// What the table says becomes of the status; whether it changed.
+    pub(super) fn change_status(&mut self, trigger: Trigger, reason: &'static str) -> Result<bool, Denied> {
+        let from = self.status;
+        let to = from.on(trigger)?;
+        if to != from {
+            self.status = to;
+            self.record(Op::SetStatus { from, to, reason });
+        }
+        Ok(to != from)
+    }
+
+    /// One transaction: partial text kept, open turns cancelled, status set. The answer comes after the process is gone.
+    fn on_close(&mut self, reason: Option<String>, purge: bool, reply: Reply<()>) {
+        // What is in error cannot be archived, but it can be deleted.
+        if let Err(denied) = self.status.on(Trigger::Archive)
+            && !purge
+        {
+            return answer(reply, Err(Refusal::Denied(denied)));
+        }
+        self.cancel_everything();
+        if let Ok(true) = self.change_status(Trigger::Archive, "archive")
+            && let Some(reason) = reason
+        {
+            self.notice(None, "deleted", reason);
+        }
+        match &self.link {
+            Link::Stopped | Link::Stopping { .. } => {}
+            Link::Waiting(_) => self.link = Link::Stopped,
+            Link::Starting(_) | Link::Ready { .. } => self.stop_process(ExitReason::Archive),
+        }
+        let closing = self.closing.get_or_insert_with(|| Closing { replies: Vec::new(), purge, sealed: false });
+        closing.purge |= purge;
+        closing.sealed = false;
+        closing.replies.push(reply);
+    }
+
+    /// When the process is gone, the last unit says so; when it is committed, everybody who waits is answered.
+    pub(super) fn seal_closing(&mut self) {
+        if !matches!(self.link, Link::Stopped) {
+            return;
+        }
+        let Some(closing) = &mut self.closing else { return };
+        if closing.sealed {
+            return;
+        }
+        closing.sealed = true;
+        let purge = closing.purge;
+        let mark = self.outbox.mark();
+        if purge {
+            self.record(Op::Purge);
+        }
+        self.outbox.then(mark, After::Closed);
+    }
+
+    pub(super) fn cancel_everything(&mut self) {
+        if self.running.is_some() {
+            self.finish_running(TurnStatus::Cancelled, None, None);
+        }
+        let queued: Vec<TurnId> = self.queue.iter().map(|queued| queued.id).collect();
+        for turn in queued {
+            self.cancel_queued(turn);
+        }
+    }
+
+    /// The daemon stops: keep what there is, and let the process go.
+    pub(super) fn on_halt(&mut self, halt: Halt) {
+        self.halted = halt;
+        if self.running.is_some() {
+            self.interrupt_running();
+        }
+        match &self.link {
+            Link::Stopped | Link::Stopping { .. } => {}
+            Link::Waiting(_) => self.link = Link::Stopped,
+            Link::Starting(_) | Link::Ready { .. } => self.stop_process(ExitReason::Shutdown),
+        }
+        if halt == Halt::Kill
+            && let Some(process) = self.link.process()
+        {
+            process.kill();
+        }
+    }
+
+    /// A message of acpd's own.
+    pub(super) fn notice(&mut self, turn: Option<TurnId>, code: &str, text: impl Into<String>) {
+        self.record(Op::Message(NewMessage {
+            id: MessageId::new(),
+            turn,
+            role: Role::System,
+            content: Content::notice(code, text),
+            tool_call_id: None,
+        }));
+    }
+}
+
+/// Answers a request that is not carried out.
+fn refuse(request: Request, refusal: impl Fn() -> Refusal) {
+    match request {
+        Request::Prompt { reply, .. } => answer(reply, Err(refusal())),
+        Request::Cancel { reply, .. } => answer(reply, Err(refusal())),
+        Request::Resume { reply } | Request::Close { reply, .. } => answer(reply, Err(refusal())),
+        Request::Start { .. } => {}
+        Request::Evict { reply } => answer(reply, false),
+    }
+}
+
+/// The beginning of the first line.
+fn title_of(content: &Content) -> String {
+    let text = match content {
+        Content::Text { text, .. } => text.as_str(),
+        Content::Blocks { blocks } => {
+            blocks.iter().find_map(|block| block.get("text").and_then(|text| text.as_str())).unwrap_or("")
+        }
+        _ => "",
+    };
+    let line = text.trim().lines().next().unwrap_or("").trim();
+    let mut title: String = line.chars().filter(|character| !character.is_control()).take(TITLE_CHARS_MAX).collect();
+    if line.chars().count() > TITLE_CHARS_MAX {
+        title.push('…');
+    }
+    title
+}

@@ -1,0 +1,285 @@
+//! From a stream of updates to messages and events: pure, so that it can be tested without a process.
+//!
+//! Text is an event as it comes and a message when it is whole, which is when something else follows or the turn ends.
+//! A tool call is one `tool_call` and one `tool_result` message, also for agents that send nothing but changes.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::acp::Update;
+use crate::acp::update::{self, ToolCall};
+use crate::model::event::DeltaKind;
+use crate::model::message::PlanStep;
+use crate::model::{Content, EventBody, MessageId, Role, TurnId};
+use crate::store::{NewMessage, Op};
+
+/// Tool calls that are open at once; the oldest beyond that is closed as it stands.
+const OPEN_TOOLS_MAX: usize = 256;
+
+/// Text that is not whole yet.
+#[derive(Debug)]
+struct OpenText {
+    id: MessageId,
+    turn: Option<TurnId>,
+    kind: DeltaKind,
+    text: String,
+}
+
+#[derive(Debug)]
+pub struct Transcript {
+    payload_bytes_max: usize,
+    text: Option<OpenText>,
+    plan: Option<(Option<TurnId>, Vec<PlanStep>)>,
+    tools: HashMap<String, OpenTool>,
+    tools_begun: u64,
+}
+
+#[derive(Debug)]
+struct OpenTool {
+    order: u64,
+    turn: Option<TurnId>,
+    /// All that was said of it so far, put together.
+    call: ToolCall,
+}
+
+impl Transcript {
+    pub fn new(payload_bytes_max: usize) -> Self {
+        Self { payload_bytes_max, text: None, plan: None, tools: HashMap::new(), tools_begun: 0 }
+    }
+
+    /// Takes an update in; what is to be recorded goes to `record`.
+    pub fn update(&mut self, turn: Option<TurnId>, raw: &RawValue, record: &mut impl FnMut(Op)) {
+        match Update::read(raw) {
+            Update::AgentText { text } => self.text(turn, DeltaKind::Text, &text, record),
+            Update::AgentThought { text } => self.text(turn, DeltaKind::Thought, &text, record),
+            Update::ToolCall(call) => {
+                self.close_text(false, record);
+                self.tool(turn, *call, raw, record);
+            }
+            Update::Plan(steps) => {
+                self.close_text(false, record);
+                self.plan = Some((turn, steps));
+                record(Op::Event { turn, body: EventBody::PlanUpdated { update: self.capped(raw) } });
+            }
+            Update::Usage => record(Op::Event { turn, body: EventBody::UsageUpdated { update: self.capped(raw) } }),
+            Update::Other => record(Op::Event { turn, body: EventBody::AgentUpdate { update: self.capped(raw) } }),
+        }
+    }
+
+    /// Notes a tool call that was told of only by a permission request.
+    pub fn permission_asked(&mut self, turn: Option<TurnId>, call: ToolCall, record: &mut impl FnMut(Op)) {
+        self.close_text(false, record);
+        self.open_tool(turn, call, record);
+    }
+
+    /// A tool call that was rejected: agents say nothing more of it.
+    pub fn permission_rejected(&mut self, tool_call_id: &str, reason: &str, record: &mut impl FnMut(Op)) {
+        if let Some(tool) = self.tools.remove(tool_call_id) {
+            record(tool.result("failed", Some(reason.to_owned())));
+        }
+    }
+
+    /// The turn is over, or the process is. `partial`: it was cut off.
+    pub fn close(&mut self, partial: bool, record: &mut impl FnMut(Op)) {
+        self.close_text(partial, record);
+        if let Some((turn, steps)) = self.plan.take() {
+            record(message(turn, Role::System, Content::Plan { steps }, None));
+        }
+        let mut tools: Vec<OpenTool> = std::mem::take(&mut self.tools).into_values().collect();
+        tools.sort_by_key(|tool| tool.order);
+        for tool in tools {
+            let status = tool.call.status.clone().unwrap_or_else(|| "pending".to_owned());
+            record(tool.result(&status, Some("the turn ended before the tool call did".to_owned())));
+        }
+    }
+
+    fn text(&mut self, turn: Option<TurnId>, kind: DeltaKind, text: &str, record: &mut impl FnMut(Op)) {
+        if text.is_empty() {
+            return;
+        }
+        let fits = |open: &OpenText| {
+            open.kind == kind && open.turn == turn && open.text.len() + text.len() <= self.payload_bytes_max
+        };
+        if !self.text.as_ref().is_some_and(fits) {
+            self.close_text(false, record);
+        }
+        let open = self.text.get_or_insert_with(|| OpenText { id: MessageId::new(), turn, kind, text: String::new() });
+        open.text.push_str(text);
+        let body = EventBody::MessageDelta { message_id: open.id, role: Role::Agent, kind, text: text.to_owned() };
+        record(Op::Event { turn, body });
+    }
+
+    fn close_text(&mut self, partial: bool, record: &mut impl FnMut(Op)) {
+        let Some(OpenText { id, turn, kind, text }) = self.text.take() else {
+            return;
+        };
+        let content = match kind {
+            DeltaKind::Text => Content::Text { text, partial },
+            DeltaKind::Thought => Content::Thought { text, partial },
+        };
+        record(Op::Message(NewMessage { id, turn, role: Role::Agent, content, tool_call_id: None }));
+    }
+
+    fn tool(&mut self, turn: Option<TurnId>, call: ToolCall, raw: &RawValue, record: &mut impl FnMut(Op)) {
+        let (id, is_final, is_new) = (call.id.clone(), call.is_final(), !self.tools.contains_key(&call.id));
+        let update = self.capped(raw);
+        let event = |tool_call_id: String, update: Box<RawValue>, status: Option<String>| match status {
+            Some(status) => EventBody::ToolCompleted { tool_call_id, status, update },
+            None if is_new => EventBody::ToolStarted { tool_call_id, update },
+            None => EventBody::ToolUpdated { tool_call_id, update },
+        };
+        let status = is_final.then(|| call.status.clone().unwrap_or_default());
+        if is_new {
+            self.open_tool(turn, call, record);
+        } else if let Some(tool) = self.tools.get_mut(&id) {
+            tool.merge(call);
+        }
+        record(Op::Event { turn, body: event(id.clone(), update, status.clone()) });
+        if let Some(status) = status
+            && let Some(tool) = self.tools.remove(&id)
+        {
+            record(tool.result(&status, None));
+        }
+    }
+
+    fn open_tool(&mut self, turn: Option<TurnId>, call: ToolCall, record: &mut impl FnMut(Op)) {
+        if self.tools.contains_key(&call.id) {
+            return;
+        }
+        if self.tools.len() >= OPEN_TOOLS_MAX
+            && let Some(oldest) = self.tools.iter().min_by_key(|(_, tool)| tool.order).map(|(id, _)| id.clone())
+            && let Some(tool) = self.tools.remove(&oldest)
+        {
+            record(tool.result("pending", Some("too many tool calls are open at once".to_owned())));
+        }
+        let id = call.id.clone();
+        let content = Content::ToolCall {
+            id: id.clone(),
+            name: call.name.clone().or_else(|| call.title.clone()).unwrap_or_default(),
+            kind: call.kind.clone().unwrap_or_else(|| "other".to_owned()),
+            arguments: self.capped_value(call.raw_input.clone()),
+        };
+        record(message(turn, Role::ToolCall, content, Some(id.clone())));
+        self.tools_begun += 1;
+        self.tools.insert(id, OpenTool { order: self.tools_begun, turn, call });
+    }
+
+    /// The agent's own JSON, unless it is too large to keep; then a marker of its kind in its place.
+    fn capped(&self, raw: &RawValue) -> Box<RawValue> {
+        if raw.get().len() <= self.payload_bytes_max {
+            return raw.to_owned();
+        }
+        let kind = update::kind_of(raw).unwrap_or_default();
+        let marker = serde_json::json!({ "sessionUpdate": kind, "truncated": true, "bytes": raw.get().len() });
+        serde_json::value::to_raw_value(&marker).unwrap_or_else(|_| RawValue::NULL.to_owned())
+    }
+
+    fn capped_value(&self, value: Option<Value>) -> Value {
+        let value = value.unwrap_or(Value::Null);
+        let bytes = serde_json::to_string(&value).map_or(0, |text| text.len());
+        if bytes <= self.payload_bytes_max { value } else { serde_json::json!({ "truncated": true, "bytes": bytes }) }
+    }
+}
+
+impl OpenTool {
+    /// What is absent in a change is as before; collections are replaced.
+    fn merge(&mut self, change: ToolCall) {
+        let ToolCall { id: _, name, title, kind, status, raw_input, raw_output, content } = change;
+        let call = &mut self.call;
+        call.name = name.or(call.name.take());
+        call.title = title.or(call.title.take());
+        call.kind = kind.or(call.kind.take());
+        call.status = status.or(call.status.take());
+        call.raw_input = raw_input.or(call.raw_input.take());
+        call.raw_output = raw_output.or(call.raw_output.take());
+        call.content = content.or(call.content.take());
+    }
+
+    fn result(self, status: &str, error: Option<String>) -> Op {
+        let result = self.call.content.or(self.call.raw_output).unwrap_or(Value::Null);
+        let content = Content::ToolResult { status: status.to_owned(), result, error };
+        message(self.turn, Role::ToolResult, content, Some(self.call.id))
+    }
+}
+
+fn message(turn: Option<TurnId>, role: Role, content: Content, tool_call_id: Option<String>) -> Op {
+    Op::Message(NewMessage { id: MessageId::new(), turn, role, content, tool_call_id })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAYLOAD_MAX: usize = 200;
+
+    /// Runs updates through a transcript and shows what is recorded, a line each.
+    fn record(updates: &[Value], partial: bool) -> String {
+        let mut transcript = Transcript::new(PAYLOAD_MAX);
+        let mut lines = Vec::new();
+        let mut record = |op: Op| lines.push(show(&op));
+        for update in updates {
+            let raw = serde_json::value::to_raw_value(update).unwrap();
+            transcript.update(None, &raw, &mut record);
+        }
+        transcript.close(partial, &mut record);
+        lines.join("\n")
+    }
+
+    fn show(op: &Op) -> String {
+        match op {
+            Op::Message(message) => {
+                format!("message {} {}", message.role, serde_json::to_string(&message.content).unwrap())
+            }
+            Op::Event { body: EventBody::MessageDelta { kind, text, .. }, .. } => format!("delta {kind:?} {text}"),
+            Op::Event { body, .. } => format!("event {} {}", body.kind(), serde_json::to_string(body).unwrap()),
+            other => panic!("a transcript records messages and events only, not {other:?}"),
+        }
+    }
+
+    fn text(text: &str) -> Value {
+        serde_json::json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}})
+    }
+
+    #[test]
+    fn text_becomes_a_message_when_something_else_follows() {
+        let updates = [
+            serde_json::json!({"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": "hm"}}),
+            text("Hello "),
+            text("world"),
+            serde_json::json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "a.txt", "kind": "read",
+                "status": "in_progress", "rawInput": {"path": "a.txt"}}),
+            serde_json::json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed",
+                "content": [{"type": "content", "content": {"type": "text", "text": "line"}}]}),
+            text("done"),
+            serde_json::json!({"sessionUpdate": "plan",
+                "entries": [{"content": "look", "priority": "high", "status": "completed"}]}),
+            serde_json::json!({"sessionUpdate": "brand_new", "x": 1}),
+        ];
+        insta::assert_snapshot!(record(&updates, false));
+    }
+
+    #[test]
+    fn a_turn_that_is_cut_off_keeps_what_there_was() {
+        let updates = [
+            serde_json::json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "rm x", "kind": "execute",
+                "status": "in_progress"}),
+            text("half an ans"),
+        ];
+        insta::assert_snapshot!(record(&updates, true));
+    }
+
+    #[test]
+    fn what_is_too_large_is_marked_and_text_is_split() {
+        let large = "x".repeat(PAYLOAD_MAX);
+        let updates = [
+            serde_json::json!({"sessionUpdate": "brand_new", "payload": large}),
+            text(&"a".repeat(PAYLOAD_MAX - 1)),
+            text("bb"),
+        ];
+        let recorded = record(&updates, false);
+        assert!(recorded.contains(r#""sessionUpdate":"brand_new","truncated":true"#), "{recorded}");
+        assert_eq!(recorded.matches("message agent").count(), 2, "{recorded}");
+    }
+}

@@ -1,0 +1,453 @@
+//! Applies units to an open transaction. Rows of the two large tables are gathered and inserted many at a time, because
+//! the cost of a statement is what counts.
+
+use std::collections::HashMap;
+
+use serde_json::value::RawValue;
+use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
+
+use super::writer::Head;
+use super::{Catalogue, Committed, NewMessage, NewSession, Op, SessionChange, StoreError, Unit};
+use crate::model::message::Message;
+use crate::model::{EventBody, SessionId, Timestamp, TurnId, TurnStatus};
+
+/// Sessions whose counters are kept at hand; a forgotten one is read again.
+const SEQUENCES_MAX: usize = 4096;
+/// Rows in one statement. SQLite takes 32,766 variables; ours have at most 8 a row.
+const ROWS_PER_STATEMENT: usize = 512;
+
+/// The last numbers that a session's messages and events have.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counters {
+    message: i64,
+    event: i64,
+}
+
+#[derive(Debug, Default)]
+pub struct Sequences(HashMap<SessionId, Counters>);
+
+impl Sequences {
+    pub fn absorb(&mut self, newer: HashMap<SessionId, Option<CountersAfter>>) {
+        if self.0.len() + newer.len() > SEQUENCES_MAX {
+            self.0.clear();
+        }
+        for (session, counters) in newer {
+            match counters {
+                Some(CountersAfter(counters)) => self.0.insert(session, counters),
+                None => self.0.remove(&session),
+            };
+        }
+    }
+}
+
+/// Counters as they will be when the transaction is committed.
+#[derive(Clone, Copy, Debug)]
+pub struct CountersAfter(Counters);
+
+struct EventRow {
+    session: SessionId,
+    sequence: i64,
+    turn: Option<TurnId>,
+    kind: &'static str,
+    data: String,
+}
+
+/// One transaction's work.
+pub struct Apply<'a> {
+    known: &'a Sequences,
+    now: Timestamp,
+    counters: HashMap<SessionId, Option<CountersAfter>>,
+    messages: Vec<Message>,
+    events: Vec<EventRow>,
+    /// Sessions that somebody prompted or that said something, for `last_active_at`.
+    active: Vec<SessionId>,
+    cursor: i64,
+}
+
+impl<'a> Apply<'a> {
+    pub fn new(known: &'a Sequences) -> Self {
+        Self {
+            known,
+            now: Timestamp::now(),
+            counters: HashMap::new(),
+            messages: Vec::new(),
+            events: Vec::new(),
+            active: Vec::new(),
+            cursor: 0,
+        }
+    }
+
+    pub async fn unit(&mut self, connection: &mut SqliteConnection, unit: &Unit) -> Result<Committed, StoreError> {
+        for change in &unit.catalogue {
+            self.catalogue(connection, change).await?;
+        }
+        let mut committed = Committed::default();
+        for (session, op) in &unit.ops {
+            committed.before.push(self.counters(connection, *session).await?.event);
+            self.op(connection, *session, op).await?;
+        }
+        Ok(committed)
+    }
+
+    /// What the transaction leaves behind: where the logs reach, and the numbers to go on from.
+    pub fn finish(self) -> (Vec<Head>, HashMap<SessionId, Option<CountersAfter>>) {
+        let cursor = self.cursor;
+        let heads = self
+            .counters
+            .iter()
+            .map(|(session, counters)| Head {
+                session: *session,
+                sequence: counters.map_or(0, |CountersAfter(counters)| counters.event),
+                cursor,
+                purged: counters.is_none(),
+            })
+            .collect();
+        (heads, self.counters)
+    }
+
+    async fn catalogue(&self, connection: &mut SqliteConnection, change: &Catalogue) -> Result<(), StoreError> {
+        let now = self.now.as_millis();
+        match change {
+            Catalogue::AddWorkspace { id, path } => {
+                // Two requests may register the same directory at once; the first one names it.
+                sqlx::query(
+                    "INSERT INTO workspaces (id, path, created_at) VALUES (?, ?, ?) ON CONFLICT (path) DO NOTHING",
+                )
+                .bind(id.to_string())
+                .bind(path)
+                .bind(now)
+                .execute(connection)
+                .await
+                .map_err(StoreError::database("to register a workspace"))?;
+            }
+            Catalogue::RemoveWorkspace { id } => {
+                sqlx::query("DELETE FROM workspaces WHERE id = ?")
+                    .bind(id.to_string())
+                    .execute(connection)
+                    .await
+                    .map_err(StoreError::database("to remove a workspace"))?;
+            }
+            Catalogue::SetAgents(profiles) => {
+                sqlx::query("UPDATE agents SET status = 'archived', updated_at = ? WHERE status = 'active'")
+                    .bind(now)
+                    .execute(&mut *connection)
+                    .await
+                    .map_err(StoreError::database("to archive the agents that are gone"))?;
+                for profile in profiles {
+                    sqlx::query(
+                        "INSERT INTO agents (slug, name, description, status, profile, created_at, updated_at) \
+                         VALUES (?1, ?2, ?3, 'active', ?4, ?5, ?5) ON CONFLICT (slug) DO UPDATE SET \
+                         name = ?2, description = ?3, status = 'active', profile = ?4, updated_at = ?5",
+                    )
+                    .bind(&profile.slug)
+                    .bind(&profile.name)
+                    .bind(&profile.description)
+                    .bind(to_json(&profile.freeze())?)
+                    .bind(now)
+                    .execute(&mut *connection)
+                    .await
+                    .map_err(StoreError::database("to record an agent"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn op(&mut self, connection: &mut SqliteConnection, session: SessionId, op: &Op) -> Result<(), StoreError> {
+        match op {
+            Op::CreateSession(new) => self.create_session(connection, session, new).await,
+            Op::SetStatus { from, to, reason } => {
+                sqlx::query("UPDATE sessions SET status = ?, status_changed_at = ?, updated_at = ? WHERE id = ?")
+                    .bind(to.as_str())
+                    .bind(self.now.as_millis())
+                    .bind(self.now.as_millis())
+                    .bind(session.to_string())
+                    .execute(connection)
+                    .await
+                    .map_err(StoreError::database("to set a session's status"))?;
+                self.event(session, None, &EventBody::SessionStatus { from: *from, to: *to, reason })
+            }
+            Op::ChangeSession(change) => self.change_session(connection, session, change).await,
+            Op::SetAgentSession { agent_session_id, context_restored } => {
+                sqlx::query(
+                    "UPDATE sessions SET agent_session_id = ?, context_restored = ?, updated_at = ? WHERE id = ?",
+                )
+                .bind(agent_session_id)
+                .bind(context_restored.as_str())
+                .bind(self.now.as_millis())
+                .bind(session.to_string())
+                .execute(connection)
+                .await
+                .map_err(StoreError::database("to set the agent's session id"))?;
+                Ok(())
+            }
+            Op::SetLastError(error) => {
+                sqlx::query("UPDATE sessions SET last_error = ?, updated_at = ? WHERE id = ?")
+                    .bind(to_json(error)?)
+                    .bind(self.now.as_millis())
+                    .bind(session.to_string())
+                    .execute(connection)
+                    .await
+                    .map_err(StoreError::database("to set a session's last error"))?;
+                Ok(())
+            }
+            Op::QueueTurn { .. } | Op::StartTurn { .. } | Op::RequestCancel { .. } | Op::FinishTurn { .. } => {
+                self.turn(connection, session, op).await
+            }
+            Op::Message(message) => self.message(session, message),
+            Op::Event { turn, body } => self.event(session, *turn, body),
+            Op::Purge => self.purge(connection, session).await,
+        }
+    }
+
+    async fn create_session(
+        &mut self,
+        connection: &mut SqliteConnection,
+        session: SessionId,
+        new: &NewSession,
+    ) -> Result<(), StoreError> {
+        let now = self.now.as_millis();
+        sqlx::query(
+            "INSERT INTO sessions (id, workspace_id, agent, profile, permissions, title, tags, status, created_at, \
+             updated_at, last_active_at, status_changed_at) VALUES (?, ?, ?, ?, ?, ?, ?, 'active', ?, ?, ?, ?)",
+        )
+        .bind(session.to_string())
+        .bind(new.workspace_id.to_string())
+        .bind(&new.profile.slug)
+        .bind(to_json(&new.profile)?)
+        .bind(new.permissions.as_str())
+        .bind(&new.title)
+        .bind(to_json(&new.tags)?)
+        .bind(now)
+        .bind(now)
+        .bind(now)
+        .bind(now)
+        .execute(connection)
+        .await
+        .map_err(StoreError::database("to create a session"))?;
+        let body = EventBody::SessionCreated {
+            workspace_id: new.workspace_id,
+            workspace: new.workspace.clone(),
+            agent: new.profile.slug.clone(),
+            title: new.title.clone(),
+        };
+        self.event(session, None, &body)
+    }
+
+    async fn change_session(
+        &mut self,
+        connection: &mut SqliteConnection,
+        session: SessionId,
+        change: &SessionChange,
+    ) -> Result<(), StoreError> {
+        let tags = change.tags.as_ref().map(to_json).transpose()?;
+        sqlx::query(
+            "UPDATE sessions SET title = coalesce(?, title), tags = coalesce(?, tags), updated_at = ? WHERE id = ?",
+        )
+        .bind(&change.title)
+        .bind(tags)
+        .bind(self.now.as_millis())
+        .bind(session.to_string())
+        .execute(connection)
+        .await
+        .map_err(StoreError::database("to change a session"))?;
+        let body = EventBody::SessionUpdated { title: change.title.clone(), tags: change.tags.clone() };
+        self.event(session, None, &body)
+    }
+
+    /// Turns only go forward; the statements say so, and an update that meets nothing is a bug that fails the unit.
+    async fn turn(&mut self, connection: &mut SqliteConnection, session: SessionId, op: &Op) -> Result<(), StoreError> {
+        let now = self.now.as_millis();
+        let (turn, query, body) = match op {
+            Op::QueueTurn { turn, position } => {
+                self.active.push(session);
+                let query =
+                    sqlx::query("INSERT INTO turns (status, queued_at, session_id, id) VALUES ('queued', ?, ?, ?)")
+                        .bind(now)
+                        .bind(session.to_string());
+                (turn, query, Some(EventBody::TurnQueued { position: *position }))
+            }
+            Op::StartTurn { turn } => {
+                let query = sqlx::query(
+                    "UPDATE turns SET status = 'running', started_at = ? WHERE status = 'queued' AND id = ?",
+                )
+                .bind(now);
+                (turn, query, Some(EventBody::TurnStarted {}))
+            }
+            Op::RequestCancel { turn } => {
+                let query = sqlx::query(
+                    "UPDATE turns SET cancel_requested_at = coalesce(cancel_requested_at, ?) \
+                     WHERE status IN ('queued', 'running') AND id = ?",
+                )
+                .bind(now);
+                (turn, query, None)
+            }
+            Op::FinishTurn { turn, status, stop_reason, error } => {
+                debug_assert!(status.is_final(), "a turn finishes with a final status");
+                let query = sqlx::query(
+                    "UPDATE turns SET status = ?, stop_reason = ?, error_code = ?, error_message = ?, finished_at = ? \
+                     WHERE (status = 'running' OR (status = 'queued' AND ?)) AND id = ?",
+                )
+                .bind(status.as_str())
+                .bind(stop_reason)
+                .bind(error.as_ref().map(|error| error.code.as_str()))
+                .bind(error.as_ref().map(|error| &error.message))
+                .bind(now)
+                .bind(TurnStatus::Queued.may_become(*status));
+                let body = EventBody::TurnCompleted {
+                    status: *status,
+                    stop_reason: stop_reason.clone(),
+                    error: error.clone(),
+                };
+                (turn, query, Some(body))
+            }
+            _ => return Err(StoreError::Refused("an operation that is no turn's")),
+        };
+        let outcome =
+            query.bind(turn.to_string()).execute(connection).await.map_err(StoreError::database("to change a turn"))?;
+        if outcome.rows_affected() != 1 {
+            return Err(StoreError::Refused("a turn's change that does not follow from its status"));
+        }
+        match body {
+            Some(body) => self.event(session, Some(*turn), &body),
+            None => Ok(()),
+        }
+    }
+
+    fn message(&mut self, session: SessionId, new: &NewMessage) -> Result<(), StoreError> {
+        let counters = self.loaded(session)?;
+        counters.message += 1;
+        let sequence = counters.message;
+        let message = Message {
+            id: new.id,
+            session_id: session,
+            sequence,
+            turn_id: new.turn,
+            role: new.role,
+            content: to_raw(&new.content)?,
+            tool_call_id: new.tool_call_id.clone(),
+            created_at: self.now,
+        };
+        let body = EventBody::MessageCreated(to_raw(&message)?);
+        self.messages.push(message);
+        self.active.push(session);
+        self.event(session, new.turn, &body)
+    }
+
+    fn event(&mut self, session: SessionId, turn: Option<TurnId>, body: &EventBody) -> Result<(), StoreError> {
+        let counters = self.loaded(session)?;
+        counters.event += 1;
+        let sequence = counters.event;
+        self.events.push(EventRow { session, sequence, turn, kind: body.kind(), data: to_json(body)? });
+        Ok(())
+    }
+
+    async fn purge(&mut self, connection: &mut SqliteConnection, session: SessionId) -> Result<(), StoreError> {
+        // What was gathered before must not come back after the deletion.
+        self.flush(connection).await?;
+        sqlx::query("DELETE FROM sessions WHERE id = ?")
+            .bind(session.to_string())
+            .execute(connection)
+            .await
+            .map_err(StoreError::database("to delete a session"))?;
+        self.counters.insert(session, None);
+        Ok(())
+    }
+
+    /// Inserts what was gathered. Called once at the end, and before anything that must come after it.
+    pub async fn flush(&mut self, connection: &mut SqliteConnection) -> Result<(), StoreError> {
+        let now = self.now.as_millis();
+        for rows in self.messages.chunks(ROWS_PER_STATEMENT) {
+            let mut insert = QueryBuilder::<Sqlite>::new(
+                "INSERT INTO messages (id, session_id, sequence, turn_id, role, content, tool_call_id, created_at) ",
+            );
+            insert.push_values(rows, |mut row, message| {
+                row.push_bind(message.id.to_string())
+                    .push_bind(message.session_id.to_string())
+                    .push_bind(message.sequence)
+                    .push_bind(message.turn_id.map(|turn| turn.to_string()))
+                    .push_bind(message.role.as_str())
+                    .push_bind(message.content.get())
+                    .push_bind(message.tool_call_id.as_deref())
+                    .push_bind(now);
+            });
+            insert.build().execute(&mut *connection).await.map_err(StoreError::database("to insert messages"))?;
+        }
+        for rows in self.events.chunks(ROWS_PER_STATEMENT) {
+            let mut insert = QueryBuilder::<Sqlite>::new(
+                "INSERT INTO events (session_id, sequence, turn_id, type, data, created_at) ",
+            );
+            insert.push_values(rows, |mut row, event| {
+                row.push_bind(event.session.to_string())
+                    .push_bind(event.sequence)
+                    .push_bind(event.turn.map(|turn| turn.to_string()))
+                    .push_bind(event.kind)
+                    .push_bind(event.data.as_str())
+                    .push_bind(now);
+            });
+            let outcome =
+                insert.build().execute(&mut *connection).await.map_err(StoreError::database("to insert events"))?;
+            self.cursor = self.cursor.max(outcome.last_insert_rowid());
+        }
+        self.active.sort_unstable();
+        self.active.dedup();
+        for session in self.active.drain(..) {
+            sqlx::query("UPDATE sessions SET last_active_at = ?, updated_at = ? WHERE id = ?")
+                .bind(now)
+                .bind(now)
+                .bind(session.to_string())
+                .execute(&mut *connection)
+                .await
+                .map_err(StoreError::database("to note a session's activity"))?;
+        }
+        self.messages.clear();
+        self.events.clear();
+        Ok(())
+    }
+
+    /// The session's numbers, read from the tables when nobody has them at hand.
+    async fn counters(
+        &mut self,
+        connection: &mut SqliteConnection,
+        session: SessionId,
+    ) -> Result<Counters, StoreError> {
+        if let Some(counters) = self.counters.get(&session) {
+            return counters.map(|CountersAfter(counters)| counters).ok_or(StoreError::Refused("a deleted session"));
+        }
+        let counters = match self.known.0.get(&session) {
+            Some(counters) => *counters,
+            None => read_counters(connection, session).await?,
+        };
+        self.counters.insert(session, Some(CountersAfter(counters)));
+        Ok(counters)
+    }
+
+    fn loaded(&mut self, session: SessionId) -> Result<&mut Counters, StoreError> {
+        match self.counters.get_mut(&session) {
+            Some(Some(CountersAfter(counters))) => Ok(counters),
+            Some(None) | None => Err(StoreError::Refused("a deleted session")),
+        }
+    }
+}
+
+async fn read_counters(connection: &mut SqliteConnection, session: SessionId) -> Result<Counters, StoreError> {
+    let (message, event): (i64, i64) = sqlx::query_as(
+        "SELECT (SELECT coalesce(max(sequence), 0) FROM messages WHERE session_id = ?1), \
+         (SELECT coalesce(max(sequence), 0) FROM events WHERE session_id = ?1)",
+    )
+    .bind(session.to_string())
+    .fetch_one(connection)
+    .await
+    .map_err(StoreError::database("to read a session's sequences"))?;
+    Ok(Counters { message, event })
+}
+
+fn to_json<T: serde::Serialize>(value: &T) -> Result<String, StoreError> {
+    serde_json::to_string(value)
+        .map_err(|error| StoreError::Damaged { what: format!("cannot be written as JSON: {error}") })
+}
+
+fn to_raw<T: serde::Serialize>(value: &T) -> Result<Box<RawValue>, StoreError> {
+    serde_json::value::to_raw_value(value)
+        .map_err(|error| StoreError::Damaged { what: format!("cannot be written as JSON: {error}") })
+}

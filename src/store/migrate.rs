@@ -1,0 +1,115 @@
+//! Schema versions: up at every start, down on request, a copy before either, a refusal for what is not known.
+
+use std::path::Path;
+
+use sqlx::migrate::Migrator;
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{ConnectOptions, Connection, Row};
+
+use super::{StoreError, StoreOptions, connect_options, files};
+use crate::model::Timestamp;
+
+static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// To the newest version that this program knows.
+    Up,
+    /// Back to this version; 0 is the empty database.
+    DownTo(i64),
+}
+
+/// What a migration did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Migrated {
+    pub from: i64,
+    pub to: i64,
+}
+
+/// Brings the database to a version. Nothing happens, and no copy is made, when it is there already.
+pub async fn migrate(options: &StoreOptions, direction: Direction) -> Result<Migrated, StoreError> {
+    let path = &options.database;
+    if let Some(directory) = path.parent() {
+        files::private_directory(directory)?;
+    }
+    files::private_file(path)?;
+    let mut connection = connect_options(path, &options.settings)
+        .connect()
+        .await
+        .map_err(|source| StoreError::Open { path: path.clone(), source })?;
+    let outcome = run(&mut connection, options, direction).await;
+    connection.close().await.map_err(StoreError::database("closing the database after the migration"))?;
+    outcome
+}
+
+async fn run(
+    connection: &mut SqliteConnection,
+    options: &StoreOptions,
+    direction: Direction,
+) -> Result<Migrated, StoreError> {
+    let path = &options.database;
+    let known = newest_known();
+    let from = version(connection).await?;
+    if from > known {
+        return Err(StoreError::NewerSchema { path: path.clone(), found: from, known });
+    }
+    let to = match direction {
+        Direction::Up => known,
+        Direction::DownTo(target) if (0..=from).contains(&target) => target,
+        Direction::DownTo(_) => return Err(StoreError::Refused("migrating down to a version above the present one")),
+    };
+    let migrated = Migrated { from, to };
+    if from == to {
+        return Ok(migrated);
+    }
+    if from > 0 {
+        back_up(connection, &options.backups, from, options.settings.backups).await?;
+    }
+    let outcome = match direction {
+        Direction::Up => MIGRATIONS.run(&mut *connection).await,
+        Direction::DownTo(target) => MIGRATIONS.undo(&mut *connection, target).await,
+    };
+    outcome.map_err(|source| StoreError::Migrate { path: path.clone(), source })?;
+    Ok(migrated)
+}
+
+fn newest_known() -> i64 {
+    MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
+}
+
+/// The newest migration that was applied; 0 for a database that has none.
+async fn version(connection: &mut SqliteConnection) -> Result<i64, StoreError> {
+    let reading = "reading the schema version";
+    let table = sqlx::query("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = '_sqlx_migrations'")
+        .fetch_optional(&mut *connection)
+        .await
+        .map_err(StoreError::database(reading))?;
+    if table.is_none() {
+        return Ok(0);
+    }
+    sqlx::query("SELECT coalesce(max(version), 0) FROM _sqlx_migrations")
+        .fetch_one(connection)
+        .await
+        .and_then(|row| row.try_get(0))
+        .map_err(StoreError::database(reading))
+}
+
+/// A whole copy before anything is changed. `VACUUM INTO` takes an empty file, so the mode is right from the start.
+async fn back_up(
+    connection: &mut SqliteConnection,
+    directory: &Path,
+    version: i64,
+    keep: usize,
+) -> Result<(), StoreError> {
+    files::private_directory(directory)?;
+    let stamp = Timestamp::now().to_string().replace(':', "");
+    let path = directory.join(format!("{stamp}-schema-{version}.db"));
+    files::private_file(&path)?;
+    sqlx::query("VACUUM INTO ?")
+        .bind(path.display().to_string())
+        .execute(connection)
+        .await
+        .map_err(StoreError::database("the copy before the migration"))?;
+    tracing::info!(backup = %path.display(), schema_version = version, "copied the database before migrating");
+    files::prune_backups(directory, keep)
+}

@@ -1,0 +1,136 @@
+//! SQLite: all SQL lives here.
+//!
+//! One writer task owns the only connection that writes; everybody else reads through a small pool that never waits for
+//! it (WAL). What is appended comes in units: a unit is committed whole or not at all, and acknowledged after the commit.
+//!
+//! Invariants:
+//! 1. Sequences are given by the writer, per session, from 1, without gaps.
+//! 2. A message and its `message.created` event, a turn's change and its `turn.*` event are one unit: there is never
+//!    one without the other.
+//! 3. Nobody is told of a commit (acknowledgement or head) before it has happened.
+
+mod apply;
+mod files;
+mod migrate;
+mod read;
+mod row;
+#[cfg(test)]
+mod tests;
+mod unit;
+mod writer;
+
+use std::path::{Path, PathBuf};
+
+use sqlx::ConnectOptions;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+
+use crate::config;
+
+pub use migrate::{Direction, migrate};
+pub use read::{EventScope, OpenTurn, SessionFilter, StoredEvent};
+pub use unit::{Catalogue, Committed, NewMessage, NewSession, Op, SessionChange, Unit};
+pub use writer::{Head, Writer};
+
+/// Where the store is and how it is bounded.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    pub database: PathBuf,
+    pub backups: PathBuf,
+    pub settings: config::Store,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("cannot prepare {path:?}")]
+    Files {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("cannot open the database {path:?}")]
+    Open {
+        path: PathBuf,
+        #[source]
+        source: sqlx::Error,
+    },
+    #[error(
+        "the database {path:?} has schema version {found}, and this acpd knows only versions up to {known}; \
+         start the newer acpd that made it, or restore a copy from the backups directory"
+    )]
+    NewerSchema { path: PathBuf, found: i64, known: i64 },
+    #[error("cannot migrate the database {path:?}")]
+    Migrate {
+        path: PathBuf,
+        #[source]
+        source: sqlx::migrate::MigrateError,
+    },
+    #[error("the database refused {operation}")]
+    Database {
+        operation: &'static str,
+        #[source]
+        source: sqlx::Error,
+    },
+    #[error("the record is damaged: {what}")]
+    Damaged { what: String },
+    #[error("the store does not take this: {0}")]
+    Refused(&'static str),
+    #[error("the store is closed")]
+    Closed,
+}
+
+impl StoreError {
+    fn database(operation: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
+        move |source| Self::Database { operation, source }
+    }
+}
+
+/// The reading side. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Store {
+    pool: SqlitePool,
+}
+
+impl Store {
+    /// Opens the database, brings its schema up to date, and starts the writer. `publish` is called after every commit
+    /// with how far each touched log now reaches.
+    pub async fn open(
+        options: &StoreOptions,
+        publish: impl Fn(&[Head]) + Send + 'static,
+    ) -> Result<(Self, Writer), StoreError> {
+        migrate(options, Direction::Up).await?;
+        let path = &options.database;
+        let opening = |source| StoreError::Open { path: path.clone(), source };
+        let connection = connect_options(path, &options.settings).connect().await.map_err(opening)?;
+        let pool = SqlitePoolOptions::new()
+            .max_connections(options.settings.read_connections)
+            .min_connections(1)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .test_before_acquire(false)
+            .connect_with(connect_options(path, &options.settings).read_only(true))
+            .await
+            .map_err(opening)?;
+        let writer = Writer::start(connection, &options.settings, publish);
+        Ok((Self { pool }, writer))
+    }
+
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+fn connect_options(path: &Path, settings: &config::Store) -> SqliteConnectOptions {
+    /// Negative: KiB. Small, because every connection has its own and the daemon lives in 15 MB.
+    const CACHE_KIB: &str = "-1024";
+    /// The write-ahead log is cut back to this after a checkpoint.
+    const JOURNAL_BYTES_MAX: &str = "4194304";
+    SqliteConnectOptions::new()
+        .filename(path)
+        .foreign_keys(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(settings.busy_timeout)
+        .pragma("cache_size", CACHE_KIB)
+        .pragma("journal_size_limit", JOURNAL_BYTES_MAX)
+        .disable_statement_logging()
+}

@@ -1,0 +1,329 @@
+//! The questions that are asked of the record. Every answer is bounded by the asker.
+
+use std::collections::BTreeMap;
+
+use futures_util::TryStreamExt;
+use serde_json::value::RawValue;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{QueryBuilder, Sqlite};
+
+use super::{Store, StoreError, row};
+use crate::model::message::Message;
+use crate::model::session::{Session, Workspace};
+use crate::model::turn::Turn;
+use crate::model::{Content, MessageId, SessionId, SessionStatus, Timestamp, TurnId, TurnStatus, WorkspaceId};
+
+/// Which sessions a list shows.
+#[derive(Clone, Debug, Default)]
+pub struct SessionFilter {
+    pub workspace: Option<WorkspaceId>,
+    pub agent: Option<String>,
+    /// Empty: all of them.
+    pub statuses: Vec<SessionStatus>,
+    pub tag: Option<String>,
+}
+
+/// Whose log is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventScope {
+    Session(SessionId),
+    All,
+}
+
+/// An event as it is recorded.
+#[derive(Clone, Debug)]
+pub struct StoredEvent {
+    /// The cursor over all sessions.
+    pub id: i64,
+    pub session: SessionId,
+    pub sequence: i64,
+    pub turn: Option<TurnId>,
+    pub kind: String,
+    pub data: Box<RawValue>,
+    pub created_at: Timestamp,
+}
+
+/// A turn that was accepted and is not over.
+#[derive(Clone, Debug)]
+pub struct OpenTurn {
+    pub id: TurnId,
+    pub session: SessionId,
+    pub status: TurnStatus,
+    pub prompt: Content,
+}
+
+/// The beginning of a message whose end never came.
+#[derive(Clone, Debug)]
+pub struct UnfinishedText {
+    pub id: MessageId,
+    pub content: Content,
+}
+
+/// A page of events ends early when it is this large.
+const EVENTS_BYTES_MAX: usize = 1 << 20;
+
+const SESSION_COLUMNS: &str = "SELECT sessions.*, workspaces.path AS workspace, \
+     (SELECT count(*) FROM turns WHERE turns.session_id = sessions.id) AS turns \
+     FROM sessions JOIN workspaces ON workspaces.id = sessions.workspace_id";
+
+impl Store {
+    pub async fn session(&self, id: SessionId) -> Result<Option<Session>, StoreError> {
+        let mut query = QueryBuilder::<Sqlite>::new(SESSION_COLUMNS);
+        query.push(" WHERE sessions.id = ").push_bind(id.to_string());
+        let row = query.build().fetch_optional(&self.pool).await.map_err(StoreError::database("reading a session"))?;
+        row.as_ref().map(row::session).transpose()
+    }
+
+    /// Newest first, with how many there are in all.
+    pub async fn sessions(
+        &self,
+        filter: &SessionFilter,
+        limit: i64,
+        offset: i64,
+    ) -> Result<(Vec<Session>, i64), StoreError> {
+        let mut count = QueryBuilder::<Sqlite>::new("SELECT count(*) FROM sessions");
+        push_filter(&mut count, filter);
+        let total: i64 = count
+            .build_query_scalar()
+            .fetch_one(&self.pool)
+            .await
+            .map_err(StoreError::database("counting sessions"))?;
+        let mut query = QueryBuilder::<Sqlite>::new(SESSION_COLUMNS);
+        push_filter(&mut query, filter);
+        query.push(" ORDER BY sessions.created_at DESC, sessions.id DESC LIMIT ").push_bind(limit);
+        query.push(" OFFSET ").push_bind(offset);
+        let rows = query.build().fetch_all(&self.pool).await.map_err(StoreError::database("listing sessions"))?;
+        let sessions = rows.iter().map(row::session).collect::<Result<_, _>>()?;
+        Ok((sessions, total))
+    }
+
+    pub async fn count_by_status(&self) -> Result<BTreeMap<&'static str, i64>, StoreError> {
+        let rows: Vec<(String, i64)> = sqlx::query_as("SELECT status, count(*) FROM sessions GROUP BY status")
+            .fetch_all(&self.pool)
+            .await
+            .map_err(StoreError::database("counting sessions by status"))?;
+        let mut counts: BTreeMap<&'static str, i64> =
+            SessionStatus::ALL.iter().map(|status| (status.as_str(), 0)).collect();
+        for (status, count) in rows {
+            let status: SessionStatus = status.parse().map_err(|what| StoreError::Damaged { what })?;
+            counts.insert(status.as_str(), count);
+        }
+        Ok(counts)
+    }
+
+    /// Messages in order, after a sequence and since a time, and how many the session has in all.
+    pub async fn messages(
+        &self,
+        session: SessionId,
+        after: i64,
+        since: Option<Timestamp>,
+        limit: i64,
+    ) -> Result<(Vec<Message>, i64), StoreError> {
+        let rows = sqlx::query(
+            "SELECT * FROM messages WHERE session_id = ? AND sequence > ? AND created_at >= ? ORDER BY sequence LIMIT ?",
+        )
+        .bind(session.to_string())
+        .bind(after)
+        .bind(since.map_or(i64::MIN, Timestamp::as_millis))
+        .bind(limit)
+        .fetch_all(&self.pool)
+        .await
+        .map_err(StoreError::database("reading messages"))?;
+        let total: i64 = sqlx::query_scalar("SELECT count(*) FROM messages WHERE session_id = ?")
+            .bind(session.to_string())
+            .fetch_one(&self.pool)
+            .await
+            .map_err(StoreError::database("counting messages"))?;
+        let messages = rows.iter().map(row::message).collect::<Result<_, _>>()?;
+        Ok((messages, total))
+    }
+
+    /// The newest messages, in order.
+    pub async fn last_messages(&self, session: SessionId, limit: i64) -> Result<Vec<Message>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT * FROM (SELECT * FROM messages WHERE session_id = ? ORDER BY sequence DESC LIMIT ?) ORDER BY sequence",
+        )
+        .bind(session.to_string())
+        .bind(limit)
+        .fetch_all(&self.pool)
+        .await
+        .map_err(StoreError::database("reading messages"))?;
+        rows.iter().map(row::message).collect()
+    }
+
+    /// Oldest first, with how many there are in all. Ids are made in order, so they sort by age.
+    pub async fn turns(&self, session: SessionId, limit: i64, offset: i64) -> Result<(Vec<Turn>, i64), StoreError> {
+        let rows = sqlx::query("SELECT * FROM turns WHERE session_id = ? ORDER BY id LIMIT ? OFFSET ?")
+            .bind(session.to_string())
+            .bind(limit)
+            .bind(offset)
+            .fetch_all(&self.pool)
+            .await
+            .map_err(StoreError::database("reading turns"))?;
+        let total: i64 = sqlx::query_scalar("SELECT count(*) FROM turns WHERE session_id = ?")
+            .bind(session.to_string())
+            .fetch_one(&self.pool)
+            .await
+            .map_err(StoreError::database("counting turns"))?;
+        let turns = rows.iter().map(row::turn).collect::<Result<_, _>>()?;
+        Ok((turns, total))
+    }
+
+    pub async fn turn(&self, session: SessionId, turn: TurnId) -> Result<Option<Turn>, StoreError> {
+        let row = sqlx::query("SELECT * FROM turns WHERE session_id = ? AND id = ?")
+            .bind(session.to_string())
+            .bind(turn.to_string())
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(StoreError::database("reading a turn"))?;
+        row.as_ref().map(row::turn).transpose()
+    }
+
+    /// Turns that are queued or running, in the order they were accepted, of one session or of all.
+    pub async fn open_turns(&self, session: Option<SessionId>) -> Result<Vec<OpenTurn>, StoreError> {
+        let mut query = QueryBuilder::<Sqlite>::new(
+            "SELECT turns.id, turns.session_id, turns.status, messages.content FROM turns \
+             JOIN messages ON messages.turn_id = turns.id AND messages.role = 'user' \
+             WHERE turns.status IN ('queued', 'running')",
+        );
+        if let Some(session) = session {
+            query.push(" AND turns.session_id = ").push_bind(session.to_string());
+        }
+        query.push(" ORDER BY turns.id");
+        let rows = query.build().fetch_all(&self.pool).await.map_err(StoreError::database("reading open turns"))?;
+        let open_turn = |row: &SqliteRow| {
+            Ok(OpenTurn {
+                id: row::parsed(row, "id")?,
+                session: row::parsed(row, "session_id")?,
+                status: row::parsed(row, "status")?,
+                prompt: row::from_json(row, "content")?,
+            })
+        };
+        rows.iter().map(open_turn).collect()
+    }
+
+    /// Events after a cursor, in order: the session's sequence, or the id over all sessions. Fewer than `limit` come when
+    /// they are large, but never none when there are any.
+    pub async fn events(&self, scope: EventScope, after: i64, limit: i64) -> Result<Vec<StoredEvent>, StoreError> {
+        let query = match scope {
+            EventScope::Session(session) => {
+                sqlx::query("SELECT * FROM events WHERE session_id = ? AND sequence > ? ORDER BY sequence LIMIT ?")
+                    .bind(session.to_string())
+            }
+            EventScope::All => sqlx::query("SELECT * FROM events WHERE id > ? ORDER BY id LIMIT ?"),
+        };
+        let event = |row: &SqliteRow| {
+            Ok::<_, StoreError>(StoredEvent {
+                id: row::column(row, "id")?,
+                session: row::parsed(row, "session_id")?,
+                sequence: row::column(row, "sequence")?,
+                turn: row::parsed_option(row, "turn_id")?,
+                kind: row::column(row, "type")?,
+                data: row::raw(row, "data")?,
+                created_at: row::time(row, "created_at")?,
+            })
+        };
+        let mut rows = query.bind(after).bind(limit).fetch(&self.pool);
+        let mut events = Vec::new();
+        let mut bytes = 0;
+        while bytes < EVENTS_BYTES_MAX
+            && let Some(row) = rows.try_next().await.map_err(StoreError::database("reading events"))?
+        {
+            let event = event(&row)?;
+            bytes += event.data.get().len();
+            events.push(event);
+        }
+        Ok(events)
+    }
+
+    /// Text that was streamed in a turn and never became a message, because the daemon died before it was whole.
+    pub async fn unfinished_text(&self, turn: TurnId) -> Result<Vec<UnfinishedText>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT data ->> 'messageId' AS id, data ->> 'type' AS type, \
+             group_concat(data ->> 'text', '' ORDER BY sequence) AS text \
+             FROM events WHERE session_id = (SELECT session_id FROM turns WHERE id = ?1) AND turn_id = ?1 \
+             AND type = 'message.delta' AND data ->> 'messageId' NOT IN (SELECT id FROM messages WHERE turn_id = ?1) \
+             GROUP BY data ->> 'messageId' ORDER BY min(sequence)",
+        )
+        .bind(turn.to_string())
+        .fetch_all(&self.pool)
+        .await
+        .map_err(StoreError::database("reading unfinished text"))?;
+        let text = |row: &SqliteRow| {
+            let text: String = row::column(row, "text")?;
+            let content = match row::column::<&str>(row, "type")? {
+                "thought" => Content::Thought { text, partial: true },
+                _ => Content::Text { text, partial: true },
+            };
+            Ok(UnfinishedText { id: row::parsed(row, "id")?, content })
+        };
+        rows.iter().map(text).collect()
+    }
+
+    /// How far the log reaches.
+    pub async fn head(&self, scope: EventScope) -> Result<i64, StoreError> {
+        let query = match scope {
+            EventScope::Session(session) => {
+                sqlx::query_scalar("SELECT coalesce(max(sequence), 0) FROM events WHERE session_id = ?")
+                    .bind(session.to_string())
+            }
+            EventScope::All => sqlx::query_scalar("SELECT coalesce(max(id), 0) FROM events"),
+        };
+        query.fetch_one(&self.pool).await.map_err(StoreError::database("reading the end of the log"))
+    }
+
+    pub async fn workspace(&self, id: WorkspaceId) -> Result<Option<Workspace>, StoreError> {
+        let row = sqlx::query("SELECT * FROM workspaces WHERE id = ?")
+            .bind(id.to_string())
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(StoreError::database("reading a workspace"))?;
+        row.as_ref().map(row::workspace).transpose()
+    }
+
+    pub async fn workspace_by_path(&self, path: &str) -> Result<Option<Workspace>, StoreError> {
+        let row = sqlx::query("SELECT * FROM workspaces WHERE path = ?")
+            .bind(path)
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(StoreError::database("reading a workspace"))?;
+        row.as_ref().map(row::workspace).transpose()
+    }
+
+    pub async fn workspaces(&self, limit: i64, offset: i64) -> Result<(Vec<Workspace>, i64), StoreError> {
+        let rows = sqlx::query("SELECT * FROM workspaces ORDER BY id LIMIT ? OFFSET ?")
+            .bind(limit)
+            .bind(offset)
+            .fetch_all(&self.pool)
+            .await
+            .map_err(StoreError::database("listing workspaces"))?;
+        let total: i64 = sqlx::query_scalar("SELECT count(*) FROM workspaces")
+            .fetch_one(&self.pool)
+            .await
+            .map_err(StoreError::database("counting workspaces"))?;
+        let workspaces = rows.iter().map(row::workspace).collect::<Result<_, _>>()?;
+        Ok((workspaces, total))
+    }
+}
+
+fn push_filter(query: &mut QueryBuilder<Sqlite>, filter: &SessionFilter) {
+    query.push(" WHERE TRUE");
+    if let Some(workspace) = filter.workspace {
+        query.push(" AND sessions.workspace_id = ").push_bind(workspace.to_string());
+    }
+    if let Some(agent) = &filter.agent {
+        query.push(" AND sessions.agent = ").push_bind(agent.clone());
+    }
+    if !filter.statuses.is_empty() {
+        query.push(" AND sessions.status IN (");
+        let mut list = query.separated(", ");
+        for status in &filter.statuses {
+            list.push_bind(status.as_str());
+        }
+        query.push(")");
+    }
+    if let Some(tag) = &filter.tag {
+        query.push(" AND EXISTS (SELECT 1 FROM json_each(sessions.tags) WHERE value = ");
+        query.push_bind(tag.clone()).push(")");
+    }
+}

@@ -1,0 +1,110 @@
+//! Rows become vocabulary. A row that does not is damage, told with its table and column.
+
+use std::str::FromStr;
+
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
+
+use super::StoreError;
+use crate::model::Timestamp;
+use crate::model::message::Message;
+use crate::model::session::{Session, Workspace};
+use crate::model::turn::{Turn, TurnError};
+
+pub fn session(row: &SqliteRow) -> Result<Session, StoreError> {
+    Ok(Session {
+        id: parsed(row, "id")?,
+        workspace_id: parsed(row, "workspace_id")?,
+        workspace: column(row, "workspace")?,
+        profile: from_json(row, "profile")?,
+        permissions: parsed(row, "permissions")?,
+        title: column(row, "title")?,
+        tags: from_json(row, "tags")?,
+        status: parsed(row, "status")?,
+        context_restored: parsed_option(row, "context_restored")?,
+        last_error: column::<Option<String>>(row, "last_error")?
+            .map(|text| serde_json::from_str(&text))
+            .transpose()
+            .map_err(|error| damaged("last_error", &error))?,
+        turns: column(row, "turns")?,
+        created_at: time(row, "created_at")?,
+        updated_at: time(row, "updated_at")?,
+        last_active_at: time(row, "last_active_at")?,
+        status_changed_at: time(row, "status_changed_at")?,
+    })
+}
+
+pub fn workspace(row: &SqliteRow) -> Result<Workspace, StoreError> {
+    Ok(Workspace { id: parsed(row, "id")?, path: column(row, "path")?, created_at: time(row, "created_at")? })
+}
+
+pub fn turn(row: &SqliteRow) -> Result<Turn, StoreError> {
+    let error = match parsed_option(row, "error_code")? {
+        Some(code) => {
+            Some(TurnError { code, message: column::<Option<String>>(row, "error_message")?.unwrap_or_default() })
+        }
+        None => None,
+    };
+    Ok(Turn {
+        id: parsed(row, "id")?,
+        session_id: parsed(row, "session_id")?,
+        status: parsed(row, "status")?,
+        stop_reason: column(row, "stop_reason")?,
+        error,
+        queued_at: time(row, "queued_at")?,
+        started_at: column::<Option<i64>>(row, "started_at")?.map(Timestamp::from_millis),
+        finished_at: column::<Option<i64>>(row, "finished_at")?.map(Timestamp::from_millis),
+    })
+}
+
+pub fn message(row: &SqliteRow) -> Result<Message, StoreError> {
+    Ok(Message {
+        id: parsed(row, "id")?,
+        session_id: parsed(row, "session_id")?,
+        sequence: column(row, "sequence")?,
+        turn_id: parsed_option(row, "turn_id")?,
+        role: parsed(row, "role")?,
+        content: raw(row, "content")?,
+        tool_call_id: column(row, "tool_call_id")?,
+        created_at: time(row, "created_at")?,
+    })
+}
+
+pub fn column<'r, T>(row: &'r SqliteRow, name: &'static str) -> Result<T, StoreError>
+where
+    T: sqlx::Decode<'r, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
+{
+    row.try_get(name).map_err(|error| damaged(name, &error))
+}
+
+pub fn parsed<T: FromStr>(row: &SqliteRow, name: &'static str) -> Result<T, StoreError>
+where
+    T::Err: std::fmt::Display,
+{
+    column::<&str>(row, name)?.parse().map_err(|error| damaged(name, &error))
+}
+
+pub fn parsed_option<T: FromStr>(row: &SqliteRow, name: &'static str) -> Result<Option<T>, StoreError>
+where
+    T::Err: std::fmt::Display,
+{
+    column::<Option<&str>>(row, name)?.map(str::parse).transpose().map_err(|error| damaged(name, &error))
+}
+
+pub fn time(row: &SqliteRow, name: &'static str) -> Result<Timestamp, StoreError> {
+    column(row, name).map(Timestamp::from_millis)
+}
+
+pub fn raw(row: &SqliteRow, name: &'static str) -> Result<Box<RawValue>, StoreError> {
+    RawValue::from_string(column(row, name)?).map_err(|error| damaged(name, &error))
+}
+
+pub fn from_json<T: DeserializeOwned>(row: &SqliteRow, name: &'static str) -> Result<T, StoreError> {
+    serde_json::from_str(column(row, name)?).map_err(|error| damaged(name, &error))
+}
+
+fn damaged(column: &'static str, error: &dyn std::fmt::Display) -> StoreError {
+    StoreError::Damaged { what: format!("column {column}: {error}") }
+}

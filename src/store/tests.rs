@@ -1,0 +1,207 @@
+//! The store through its own door: migrations, the writer, what it refuses.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use sqlx::ConnectOptions;
+
+use super::*;
+use crate::config::Config;
+use crate::model::{
+    Content, EventBody, MessageId, PermissionMode, Role, SessionId, SessionStatus, TurnId, TurnStatus, WorkspaceId,
+};
+
+fn options(directory: &Path) -> StoreOptions {
+    StoreOptions {
+        database: directory.join("state/acpd.db"),
+        backups: directory.join("state/backups"),
+        settings: Config::default().store,
+    }
+}
+
+async fn open(directory: &Path) -> (Store, Writer) {
+    Store::open(&options(directory), |_| {}).await.expect("the store opens")
+}
+
+/// A session to write to.
+async fn session(writer: &Writer) -> SessionId {
+    let (session, workspace_id) = (SessionId::new(), WorkspaceId::new());
+    let profile = Config::default().agents["demo"].clone();
+    let new = NewSession {
+        workspace_id,
+        workspace: format!("/{workspace_id}"),
+        profile: profile.freeze(),
+        permissions: PermissionMode::Ask,
+        title: "t".into(),
+        tags: vec!["a".into()],
+    };
+    let unit = Unit {
+        catalogue: vec![
+            Catalogue::AddWorkspace { id: workspace_id, path: format!("/{workspace_id}") },
+            Catalogue::SetAgents(vec![profile]),
+        ],
+        ops: vec![(session, Op::CreateSession(Box::new(new)))],
+    };
+    writer.append(unit).await.expect("a session is created");
+    session
+}
+
+fn text(turn: Option<TurnId>, role: Role, text: &str) -> Op {
+    Op::Message(NewMessage { id: MessageId::new(), turn, role, content: Content::text(text), tool_call_id: None })
+}
+
+#[tokio::test]
+async fn the_schema_goes_up_and_down_with_a_copy_before_each_change() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = options(directory.path());
+    let up = migrate(&options, Direction::Up).await.unwrap();
+    assert_eq!(up.from, 0);
+    assert!(!options.backups.exists(), "an empty database needs no copy");
+    assert_eq!(migrate(&options, Direction::Up).await.unwrap().from, up.to, "nothing is left to do");
+
+    let down = migrate(&options, Direction::DownTo(0)).await.unwrap();
+    assert_eq!((down.from, down.to), (up.to, 0));
+    let copies: Vec<_> = std::fs::read_dir(&options.backups).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(copies.len(), 1);
+    let mode = std::fs::metadata(&copies[0]).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600);
+    assert!(matches!(migrate(&options, Direction::DownTo(9)).await, Err(StoreError::Refused(_))));
+    migrate(&options, Direction::Up).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused_and_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = options(directory.path());
+    migrate(&options, Direction::Up).await.unwrap();
+    let mut connection = connect_options(&options.database, &options.settings).connect().await.unwrap();
+    sqlx::query(
+        "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) VALUES (9999, 'x', 1, x'00', 0)",
+    )
+    .execute(&mut connection)
+    .await
+    .unwrap();
+    sqlx::Connection::close(connection).await.unwrap();
+    let refused = Store::open(&options, |_| {}).await.unwrap_err();
+    assert!(matches!(refused, StoreError::NewerSchema { found: 9999, .. }), "{refused}");
+    assert!(refused.to_string().contains("newer acpd"), "{refused}");
+}
+
+#[tokio::test]
+async fn sequences_are_given_per_session_without_gaps_and_go_on_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, writer) = open(directory.path()).await;
+    let (first, second) = (session(&writer).await, session(&writer).await);
+    for round in 0..3 {
+        for session in [first, second] {
+            let committed = writer.append(Unit::one(session, text(None, Role::System, "x"))).await.unwrap();
+            assert_eq!(committed.before, [1 + round], "where the log was before");
+        }
+    }
+    store.close().await;
+    writer.close().await;
+
+    let (store, writer) = open(directory.path()).await;
+    writer.append(Unit::one(first, text(None, Role::System, "y"))).await.unwrap();
+    let events = store.events(EventScope::Session(first), 0, 100).await.unwrap();
+    assert_eq!(events.iter().map(|event| event.sequence).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    let (messages, total) = store.messages(first, 0, None, 100).await.unwrap();
+    assert_eq!((messages.iter().map(|message| message.sequence).collect::<Vec<_>>(), total), (vec![1, 2, 3, 4], 4));
+}
+
+#[tokio::test]
+async fn a_unit_is_whole_or_not_at_all_and_does_not_fail_its_neighbours() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, writer) = open(directory.path()).await;
+    let session = session(&writer).await;
+    let turn = TurnId::new();
+    let bad = Unit {
+        catalogue: Vec::new(),
+        ops: vec![
+            (session, text(None, Role::System, "never")),
+            (session, Op::StartTurn { turn }), // there is no such turn
+        ],
+    };
+    let good = |what: &str| Unit::one(session, text(None, Role::System, what));
+    let (before, refused, after) = tokio::join!(writer.append(good("a")), writer.append(bad), writer.append(good("b")));
+    assert!(before.is_ok() && after.is_ok());
+    assert!(matches!(refused, Err(StoreError::Refused(_))));
+    let (messages, _) = store.messages(session, 0, None, 10).await.unwrap();
+    let texts: Vec<&str> = messages.iter().map(|message| message.content.get()).collect();
+    assert_eq!(texts.len(), 2, "{texts:?}");
+    assert_eq!(messages[1].sequence, 2, "what was rolled back leaves no gap");
+}
+
+#[tokio::test]
+async fn a_turn_only_goes_forward_in_the_record_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, writer) = open(directory.path()).await;
+    let session = session(&writer).await;
+    let turn = TurnId::new();
+    let finish = |status| Unit::one(session, Op::FinishTurn { turn, status, stop_reason: None, error: None });
+    writer.append(Unit::one(session, Op::QueueTurn { turn, position: 0 })).await.unwrap();
+    assert!(writer.append(finish(TurnStatus::Completed)).await.is_err(), "a queued turn has not run");
+    writer.append(Unit::one(session, Op::StartTurn { turn })).await.unwrap();
+    assert!(writer.append(Unit::one(session, Op::StartTurn { turn })).await.is_err(), "nothing runs twice");
+    writer.append(finish(TurnStatus::Completed)).await.unwrap();
+    assert!(writer.append(finish(TurnStatus::Failed)).await.is_err(), "an end is final");
+    assert_eq!(store.turn(session, turn).await.unwrap().unwrap().status, TurnStatus::Completed);
+}
+
+#[tokio::test]
+async fn purging_deletes_everything_of_a_session_and_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, writer) = open(directory.path()).await;
+    let (gone, kept) = (session(&writer).await, session(&writer).await);
+    for session in [gone, kept] {
+        let turn = TurnId::new();
+        writer.append(Unit::one(session, Op::QueueTurn { turn, position: 0 })).await.unwrap();
+        writer.append(Unit::one(session, text(Some(turn), Role::User, "x"))).await.unwrap();
+    }
+    let head = store.head(EventScope::All).await.unwrap();
+    writer.append(Unit::one(gone, Op::Purge)).await.unwrap();
+    assert!(store.session(gone).await.unwrap().is_none());
+    assert!(store.events(EventScope::Session(gone), 0, 10).await.unwrap().is_empty());
+    assert_eq!(store.messages(gone, 0, None, 10).await.unwrap().1, 0);
+    assert_eq!(store.turns(gone, 10, 0).await.unwrap().1, 0);
+    assert_eq!(store.messages(kept, 0, None, 10).await.unwrap().1, 1);
+    let event = Op::Event { turn: None, body: EventBody::TurnStarted {} };
+    assert!(writer.append(Unit::one(gone, event)).await.is_err(), "nothing can be written to it");
+    let event = Op::Event { turn: None, body: EventBody::TurnStarted {} };
+    writer.append(Unit::one(kept, event)).await.unwrap();
+    assert!(store.head(EventScope::All).await.unwrap() > head, "a cursor is never given twice");
+}
+
+#[tokio::test]
+async fn filters_and_counts_agree() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, writer) = open(directory.path()).await;
+    let (first, _second) = (session(&writer).await, session(&writer).await);
+    let archive = Op::SetStatus { from: SessionStatus::Active, to: SessionStatus::Archived, reason: "archive" };
+    writer.append(Unit::one(first, archive)).await.unwrap();
+    let count = async |statuses: &[SessionStatus]| {
+        let filter = SessionFilter { statuses: statuses.to_vec(), ..SessionFilter::default() };
+        store.sessions(&filter, 10, 0).await.unwrap().1
+    };
+    assert_eq!(count(&[]).await, 2);
+    assert_eq!(count(&[SessionStatus::Archived]).await, 1);
+    let counts = store.count_by_status().await.unwrap();
+    assert_eq!((counts["active"], counts["archived"], counts["error"]), (1, 1, 0));
+    let tagged = SessionFilter { tag: Some("a".into()), ..SessionFilter::default() };
+    assert_eq!(store.sessions(&tagged, 10, 0).await.unwrap().1, 2);
+}
+
+#[tokio::test]
+async fn closing_commits_what_was_appended_and_refuses_the_rest() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, writer) = open(directory.path()).await;
+    let session = session(&writer).await;
+    let appends = futures_util::future::join_all(
+        (0..50).map(|number| writer.append(Unit::one(session, text(None, Role::System, &number.to_string())))),
+    );
+    let (outcomes, ()) = tokio::join!(appends, writer.close());
+    assert!(outcomes.iter().all(Result::is_ok), "what was queued before the close is committed");
+    let late = writer.append(Unit::one(session, text(None, Role::System, "late"))).await;
+    assert!(matches!(late, Err(StoreError::Closed)));
+    assert_eq!(store.messages(session, 0, None, 1).await.unwrap().1, 50);
+}

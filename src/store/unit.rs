@@ -1,0 +1,150 @@
+//! What can be written: units of operations, committed whole or not at all.
+
+use crate::model::agent::FrozenProfile;
+use crate::model::{
+    AgentProfile, Content, ContextRestored, EventBody, LastError, MessageId, PermissionMode, Role, SessionId,
+    SessionStatus, TurnError, TurnId, TurnStatus, WorkspaceId,
+};
+
+/// Changes that belong together: first the catalogue's, then the sessions' in order.
+#[derive(Debug, Default)]
+pub struct Unit {
+    pub catalogue: Vec<Catalogue>,
+    pub ops: Vec<(SessionId, Op)>,
+}
+
+/// What sessions refer to.
+#[derive(Debug)]
+pub enum Catalogue {
+    AddWorkspace {
+        id: WorkspaceId,
+        path: String,
+    },
+    /// Refused by the database while a session is in it.
+    RemoveWorkspace {
+        id: WorkspaceId,
+    },
+    /// The profiles that are configured now; all others become archived.
+    SetAgents(Vec<AgentProfile>),
+}
+
+/// The closed set of changes. Each writes its row and the event that tells of it.
+#[derive(Debug)]
+pub enum Op {
+    CreateSession(Box<NewSession>),
+    SetStatus {
+        from: SessionStatus,
+        to: SessionStatus,
+        reason: &'static str,
+    },
+    ChangeSession(SessionChange),
+    /// How the running process came by its conversation. Told by `process.ready`.
+    SetAgentSession {
+        agent_session_id: String,
+        context_restored: ContextRestored,
+    },
+    SetLastError(LastError),
+    QueueTurn {
+        turn: TurnId,
+        position: usize,
+    },
+    StartTurn {
+        turn: TurnId,
+    },
+    /// The intent to cancel, kept so that it wins over whatever the agent answers.
+    RequestCancel {
+        turn: TurnId,
+    },
+    FinishTurn {
+        turn: TurnId,
+        status: TurnStatus,
+        stop_reason: Option<String>,
+        error: Option<TurnError>,
+    },
+    Message(NewMessage),
+    Event {
+        turn: Option<TurnId>,
+        body: EventBody,
+    },
+    /// Deletes the session with all that it has.
+    Purge,
+}
+
+#[derive(Debug)]
+pub struct NewSession {
+    pub workspace_id: WorkspaceId,
+    pub workspace: String,
+    pub profile: FrozenProfile,
+    pub permissions: PermissionMode,
+    pub title: String,
+    pub tags: Vec<String>,
+}
+
+#[derive(Debug, Default)]
+pub struct SessionChange {
+    pub title: Option<String>,
+    pub tags: Option<Vec<String>>,
+}
+
+#[derive(Debug)]
+pub struct NewMessage {
+    pub id: MessageId,
+    pub turn: Option<TurnId>,
+    pub role: Role,
+    pub content: Content,
+    pub tool_call_id: Option<String>,
+}
+
+/// The acknowledgement of a unit.
+#[derive(Debug, Default)]
+pub struct Committed {
+    /// For each operation, how far its session's log reached before it: the cursor to follow from.
+    pub before: Vec<i64>,
+}
+
+impl Unit {
+    pub fn one(session: SessionId, op: Op) -> Self {
+        Self { catalogue: Vec::new(), ops: vec![(session, op)] }
+    }
+
+    pub fn catalogue(change: Catalogue) -> Self {
+        Self { catalogue: vec![change], ops: Vec::new() }
+    }
+
+    /// Whether nothing in it was promised to anybody, so that it need not wait for the disk.
+    pub fn is_delta_only(&self) -> bool {
+        self.catalogue.is_empty()
+            && self.ops.iter().all(|(_, op)| matches!(op, Op::Event { body, .. } if body.is_delta()))
+    }
+
+    /// About how much it weighs, for the bounds of a batch.
+    pub fn weight(&self) -> usize {
+        self.ops.iter().map(|(_, op)| op.weight()).sum()
+    }
+}
+
+impl Op {
+    /// About how many bytes it holds on to.
+    pub fn weight(&self) -> usize {
+        const ROW_BYTES: usize = 256;
+        let payload = match self {
+            Self::Event { body, .. } => match body {
+                EventBody::MessageDelta { text, .. } => text.len(),
+                EventBody::ToolStarted { update, .. }
+                | EventBody::ToolUpdated { update, .. }
+                | EventBody::ToolCompleted { update, .. }
+                | EventBody::PlanUpdated { update }
+                | EventBody::UsageUpdated { update }
+                | EventBody::AgentUpdate { update } => update.get().len(),
+                EventBody::PermissionRequested { request, .. } => request.get().len(),
+                _ => 0,
+            },
+            Self::Message(message) => match &message.content {
+                Content::Text { text, .. } | Content::Thought { text, .. } => text.len(),
+                _ => ROW_BYTES,
+            },
+            _ => 0,
+        };
+        ROW_BYTES + payload
+    }
+}

@@ -1,0 +1,196 @@
+//! The one writer: gathers whatever units are waiting, commits them in one transaction, then tells.
+//!
+//! ```text
+//! append ──▶ queue ──▶ gather ──▶ BEGIN · apply · COMMIT ──▶ publish heads ──▶ acknowledge
+//!            bounded   never waits to fill a batch; FULL unless it holds deltas only
+//! ```
+//!
+//! A batch that fails is tried again unit by unit, so that one bad unit cannot fail its neighbours.
+
+use std::sync::{Mutex, PoisonError};
+
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{Connection, Executor};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use super::apply::{Apply, Sequences};
+use super::{Committed, StoreError, Unit};
+use crate::config;
+use crate::model::SessionId;
+
+/// How far a session's log reaches after a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    pub session: SessionId,
+    pub sequence: i64,
+    /// The newest id over all sessions.
+    pub cursor: i64,
+    /// The session was deleted: its log ends here.
+    pub purged: bool,
+}
+
+type Publish = Box<dyn Fn(&[Head]) + Send>;
+type Acknowledgement = oneshot::Sender<Result<Committed, StoreError>>;
+
+struct Waiting {
+    unit: Unit,
+    acknowledgement: Acknowledgement,
+}
+
+enum Request {
+    Append(Waiting),
+    /// The last one: what is queued before it is committed, what comes after it is refused.
+    Close,
+}
+
+/// The writing side.
+#[derive(Debug)]
+pub struct Writer {
+    queue: mpsc::Sender<Request>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Writer {
+    pub(super) fn start(
+        connection: SqliteConnection,
+        settings: &config::Store,
+        publish: impl Fn(&[Head]) + Send + 'static,
+    ) -> Self {
+        let (queue, requests) = mpsc::channel(settings.queue);
+        let task = WriterTask {
+            connection,
+            requests,
+            rows_max: settings.batch_rows,
+            bytes_max: settings.batch_bytes.0,
+            synchronous_full: true,
+            sequences: Sequences::default(),
+            publish: Box::new(publish),
+        };
+        #[expect(clippy::disallowed_methods, reason = "the writer owns this task and joins it in close")]
+        let task = tokio::spawn(task.run());
+        Self { queue, task: Mutex::new(Some(task)) }
+    }
+
+    /// Waits for a place in the queue, then for the commit.
+    pub async fn append(&self, unit: Unit) -> Result<Committed, StoreError> {
+        let (acknowledgement, committed) = oneshot::channel();
+        self.queue.send(Request::Append(Waiting { unit, acknowledgement })).await.map_err(|_| StoreError::Closed)?;
+        committed.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// Commits what is queued, then closes the connection. Nothing can be appended afterwards.
+    pub async fn close(&self) {
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(task) = task else { return };
+        // A queue that is closed already means that the task has ended, which the join below tells.
+        drop(self.queue.send(Request::Close).await);
+        if let Err(error) = task.await {
+            tracing::error!(%error, "the writer did not end well");
+        }
+    }
+}
+
+struct WriterTask {
+    connection: SqliteConnection,
+    requests: mpsc::Receiver<Request>,
+    rows_max: usize,
+    bytes_max: usize,
+    synchronous_full: bool,
+    sequences: Sequences,
+    publish: Publish,
+}
+
+impl WriterTask {
+    async fn run(mut self) {
+        let mut open = true;
+        while open && let Some(Request::Append(first)) = self.requests.recv().await {
+            let batch = self.gather(first, &mut open);
+            self.commit_and_tell(batch).await;
+        }
+        if let Err(error) = self.connection.close().await {
+            tracing::error!(%error, "cannot close the database");
+        }
+    }
+
+    /// What is there already, up to the bounds. A lone unit may be larger than they are.
+    fn gather(&mut self, first: Waiting, open: &mut bool) -> Vec<Waiting> {
+        let mut rows = first.unit.ops.len();
+        let mut bytes = first.unit.weight();
+        let mut batch = vec![first];
+        while rows < self.rows_max && bytes < self.bytes_max {
+            match self.requests.try_recv() {
+                Ok(Request::Append(next)) => {
+                    rows += next.unit.ops.len();
+                    bytes += next.unit.weight();
+                    batch.push(next);
+                }
+                Ok(Request::Close) => {
+                    *open = false;
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        batch
+    }
+
+    async fn commit_and_tell(&mut self, batch: Vec<Waiting>) {
+        let (units, acknowledgements): (Vec<Unit>, Vec<Acknowledgement>) =
+            batch.into_iter().map(|waiting| (waiting.unit, waiting.acknowledgement)).unzip();
+        match self.commit(&units).await {
+            Ok((heads, committed)) => self.tell(&heads, acknowledgements, committed),
+            Err(error) if units.len() == 1 => {
+                tracing::error!(error = &error as &dyn std::error::Error, "a unit was not committed");
+                if let Some(acknowledgement) = acknowledgements.into_iter().next() {
+                    // Whoever waited may be gone; there is nobody else to tell.
+                    drop(acknowledgement.send(Err(error)));
+                }
+            }
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "a batch failed; committing one by one");
+                for (unit, acknowledgement) in units.into_iter().zip(acknowledgements) {
+                    Box::pin(self.commit_and_tell(vec![Waiting { unit, acknowledgement }])).await;
+                }
+            }
+        }
+    }
+
+    fn tell(&self, heads: &[Head], acknowledgements: Vec<Acknowledgement>, committed: Vec<Committed>) {
+        (self.publish)(heads);
+        for (acknowledgement, committed) in acknowledgements.into_iter().zip(committed) {
+            drop(acknowledgement.send(Ok(committed)));
+        }
+    }
+
+    async fn commit(&mut self, units: &[Unit]) -> Result<(Vec<Head>, Vec<Committed>), StoreError> {
+        self.set_synchronous(!units.iter().all(Unit::is_delta_only)).await?;
+        let mut transaction = self
+            .connection
+            .begin_with("BEGIN IMMEDIATE")
+            .await
+            .map_err(StoreError::database("to begin a transaction"))?;
+        let mut apply = Apply::new(&self.sequences);
+        let mut committed = Vec::with_capacity(units.len());
+        for unit in units {
+            committed.push(apply.unit(&mut transaction, unit).await?);
+        }
+        apply.flush(&mut transaction).await?;
+        let (heads, sequences) = apply.finish();
+        transaction.commit().await.map_err(StoreError::database("to commit a transaction"))?;
+        // Only now: a transaction that was rolled back must not leave a gap in the sequences.
+        self.sequences.absorb(sequences);
+        Ok((heads, committed))
+    }
+
+    /// Deltas come again in their message, so a batch of nothing else may be lost to a power cut; all others may not.
+    async fn set_synchronous(&mut self, full: bool) -> Result<(), StoreError> {
+        if self.synchronous_full == full {
+            return Ok(());
+        }
+        let pragma = if full { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" };
+        self.connection.execute(pragma).await.map_err(StoreError::database("to set its durability"))?;
+        self.synchronous_full = full;
+        Ok(())
+    }
+}
