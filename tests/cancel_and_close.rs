@@ -1,0 +1,236 @@
+//! Ends that people ask for: cancel, archive, delete, and the slots that processes need.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod harness;
+
+use harness::{Daemon, process_gone};
+use serde_json::{Value, json};
+
+/// Stands at a gate in every turn, then waits for the cancellation and answers it.
+fn polite() -> Value {
+    json!([{"handshake": {}}, {"repeat": [
+        {"expect": "session/prompt"}, {"text": "working"}, {"gate": "busy"},
+        {"expect": "session/cancel"}, {"reply": {"stopReason": "cancelled"}}
+    ]}])
+}
+
+fn pid_of(session: &Value) -> u32 {
+    session["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("the session has a process")
+}
+
+#[tokio::test]
+async fn cancel_ends_the_turn_and_keeps_the_session() {
+    let daemon = Daemon::builder().agent("polite", polite()).start().await;
+    let session = daemon.create_session("polite").await;
+    let path = format!("/v1/sessions/{session}/cancel");
+    assert_eq!(daemon.post(&path, json!({})).await.expect_status(409)["error"], "no_turn");
+
+    let accepted = daemon.prompt(&session, "go").await;
+    let turn = accepted["turnId"].as_str().unwrap();
+    let passage = daemon.gate("polite").reached("busy").await;
+    let stale = daemon.post(&path, json!({"turnId": "01a1e272-8a8e-762f-a984-29c55e0e6330"})).await;
+    assert_eq!(stale.expect_status(409)["error"], "stale_turn");
+    let cancelled = daemon.post(&path, json!({"turnId": turn})).await.expect_status(202);
+    assert_eq!(cancelled["turns"], json!([turn]));
+    passage.open().await;
+
+    let ended = daemon.wait_turn(&session, turn).await;
+    assert_eq!((&ended["status"], &ended["stopReason"]), (&json!("cancelled"), &json!("cancelled")));
+    let messages = daemon.messages(&session).await;
+    assert_eq!(messages[1]["content"], json!({"type": "text", "text": "working", "partial": true}));
+    let view = daemon.session(&session).await;
+    assert_eq!((&view["status"], &view["processState"]), (&json!("active"), &json!("ready")));
+}
+
+#[tokio::test]
+async fn a_committed_cancel_wins_over_the_agents_answer() {
+    let script = json!([{"handshake": {}}, {"prompt": [{"gate": "busy"}, {"text": "finished all the same"}]}]);
+    let daemon = Daemon::builder().agent("deaf", script).start().await;
+    let session = daemon.create_session("deaf").await;
+    let accepted = daemon.prompt(&session, "go").await;
+    let passage = daemon.gate("deaf").reached("busy").await;
+    daemon.post(&format!("/v1/sessions/{session}/cancel"), json!({})).await.expect_status(202);
+    passage.open().await;
+    let ended = daemon.wait_turn(&session, accepted["turnId"].as_str().unwrap()).await;
+    assert_eq!((&ended["status"], &ended["stopReason"]), (&json!("cancelled"), &json!("end_turn")));
+}
+
+#[tokio::test]
+async fn an_agent_that_ignores_a_cancel_is_killed_and_the_next_prompt_has_a_new_one() {
+    let script = json!([{"handshake": {}}, {"ignoreSignals": ["TERM"]}, {"expect": "session/prompt"}, {"gate": "busy"},
+        {"hang": true}]);
+    let daemon =
+        Daemon::builder().config("[processes]\ncancel_grace = \"50ms\"").agent("stubborn", script).start().await;
+    let session = daemon.create_session("stubborn").await;
+    let first = daemon.prompt(&session, "go").await;
+    let passage = daemon.gate("stubborn").reached("busy").await;
+    let pid = pid_of(&daemon.session(&session).await);
+    passage.open().await;
+    daemon.post(&format!("/v1/sessions/{session}/cancel"), json!({})).await.expect_status(202);
+    let ended = daemon.wait_turn(&session, first["turnId"].as_str().unwrap()).await;
+    assert_eq!(ended["status"], "cancelled");
+    process_gone(pid).await;
+    daemon.prompt(&session, "again").await;
+    let passage = daemon.gate("stubborn").reached("busy").await;
+    assert_ne!(pid_of(&daemon.session(&session).await), pid);
+    drop(passage);
+}
+
+#[tokio::test]
+async fn queued_turns_are_cancelled_one_by_one_or_all_together() {
+    let daemon = Daemon::builder().agent("polite", polite()).start().await;
+    let session = daemon.create_session("polite").await;
+    let first = daemon.prompt(&session, "one").await;
+    let passage = daemon.gate("polite").reached("busy").await;
+    let second = daemon.prompt(&session, "two").await;
+    let third = daemon.prompt(&session, "three").await;
+    let path = format!("/v1/sessions/{session}/cancel");
+    daemon.post(&path, json!({"turnId": second["turnId"]})).await.expect_status(202);
+    let ended = daemon.wait_turn(&session, second["turnId"].as_str().unwrap()).await;
+    assert_eq!((&ended["status"], ended.get("startedAt")), (&json!("cancelled"), None));
+
+    let all = daemon.post(&path, json!({"queued": true})).await.expect_status(202);
+    assert_eq!(all["turns"], json!([first["turnId"], third["turnId"]]));
+    passage.open().await;
+    for turn in [&first, &third] {
+        let ended = daemon.wait_turn(&session, turn["turnId"].as_str().unwrap()).await;
+        assert_eq!(ended["status"], "cancelled");
+    }
+}
+
+#[tokio::test]
+async fn the_queue_is_bounded() {
+    let daemon = Daemon::builder().config("[sessions]\nqueue = 2").agent("polite", polite()).start().await;
+    let session = daemon.create_session("polite").await;
+    daemon.prompt(&session, "running").await;
+    let passage = daemon.gate("polite").reached("busy").await;
+    daemon.prompt(&session, "one").await;
+    daemon.prompt(&session, "two").await;
+    let refused = daemon.post(&format!("/v1/sessions/{session}/prompt"), json!({"text": "three"})).await;
+    assert!(refused.header("retry-after").is_some());
+    assert_eq!(refused.expect_status(429)["error"], "queue_full");
+    assert_eq!(daemon.session(&session).await["turns"], 3, "what was refused changed nothing");
+    drop(passage);
+}
+
+#[tokio::test]
+async fn archiving_ends_everything_and_is_final() {
+    let daemon = Daemon::builder().config("[processes]\neof_grace = \"50ms\"").agent("polite", polite()).start().await;
+    let session = daemon.create_session("polite").await;
+    let first = daemon.prompt(&session, "one").await;
+    let _passage = daemon.gate("polite").reached("busy").await;
+    let second = daemon.prompt(&session, "two").await;
+    let pid = pid_of(&daemon.session(&session).await);
+    let archived = daemon.post(&format!("/v1/sessions/{session}/archive"), json!({})).await.expect_status(200);
+    assert_eq!((&archived["status"], &archived["processState"]), (&json!("archived"), &json!("stopped")));
+    assert!(!harness::process_alive(pid), "200 comes after the process is reaped");
+    for turn in [&first, &second] {
+        let ended = daemon.wait_turn(&session, turn["turnId"].as_str().unwrap()).await;
+        assert_eq!(ended["status"], "cancelled");
+    }
+    let path = format!("/v1/sessions/{session}");
+    let refused = daemon.post(&format!("{path}/prompt"), json!({"text": "more"})).await.expect_status(409);
+    assert_eq!(refused["error"], "session_archived");
+    let refused = daemon.post(&format!("{path}/resume"), json!({})).await.expect_status(409);
+    assert_eq!(refused["error"], "session_archived");
+    daemon.post(&format!("{path}/archive"), json!({})).await.expect_status(200);
+
+    let listed = daemon.get("/v1/sessions").await.expect_status(200);
+    assert_eq!(listed["total"], 0, "lists show active and suspended");
+    let listed = daemon.get("/v1/sessions?includeArchived=true").await.expect_status(200);
+    assert_eq!(listed["total"], 1);
+}
+
+#[tokio::test]
+async fn deleting_keeps_the_record_with_the_reason_and_purging_does_not() {
+    let daemon = Daemon::builder().agent("polite", polite()).start().await;
+    let session = daemon.create_session("polite").await;
+    let path = format!("/v1/sessions/{session}");
+    let deleted = daemon.delete(&format!("{path}?reason=no%20longer%20needed")).await.expect_status(200);
+    assert_eq!(deleted["status"], "archived");
+    let messages = daemon.messages(&session).await;
+    assert_eq!(messages[0]["content"], json!({"type": "notice", "code": "deleted", "text": "no longer needed"}));
+
+    let mut stream = daemon.events(&session, None).await;
+    stream.until("session.status").await;
+    daemon.delete(&format!("{path}?purge=true")).await.expect_status(200);
+    stream.rest().await;
+    assert!(!stream.was_cut(), "the stream of a deleted session ends");
+    assert_eq!(daemon.get(&path).await.expect_status(404)["error"], "session_not_found");
+    assert_eq!(daemon.get(&format!("{path}/events")).await.expect_status(404)["error"], "session_not_found");
+    let workspaces = daemon.get("/v1/workspaces").await.expect_status(200);
+    let workspace = workspaces["workspaces"][0]["id"].as_str().unwrap();
+    daemon.delete(&format!("/v1/workspaces/{workspace}")).await.expect_status(200);
+}
+
+#[tokio::test]
+async fn the_idle_process_makes_room_and_a_busy_one_does_not() {
+    let idle = json!([{"handshake": {}}, {"repeat": [{"prompt": [{"textFromPid": true}]}]}]);
+    let daemon =
+        Daemon::builder().config("[limits]\nprocesses = 1").agent("idle", idle).agent("polite", polite()).start().await;
+    let first = daemon.create_session("idle").await;
+    daemon.prompt_and_wait(&first, "one").await;
+    let pid = pid_of(&daemon.session(&first).await);
+
+    let second = daemon.create_session("polite").await;
+    process_gone(pid).await;
+    let evicted = daemon.session(&first).await;
+    assert_eq!((&evicted["status"], &evicted["processState"]), (&json!("active"), &json!("stopped")));
+    let events = daemon.events_so_far(&first, None).await;
+    let exited = events.iter().find(|event| event.kind == "process.exited").unwrap();
+    assert_eq!(exited.payload()["reason"], "evicted");
+
+    daemon.prompt(&second, "two").await;
+    let passage = daemon.gate("polite").reached("busy").await;
+    let refused = daemon.post(&format!("/v1/sessions/{first}/prompt"), json!({"text": "again"})).await;
+    assert_eq!(refused.header("retry-after"), Some("60"));
+    assert_eq!(refused.expect_status(429)["error"], "process_limit");
+    let workspace = daemon.workspace().display().to_string();
+    let refused = daemon.post("/v1/sessions", json!({"workspace": workspace, "agent": "idle"})).await;
+    assert_eq!(refused.expect_status(429)["error"], "process_limit");
+    let lazy = json!({"workspace": workspace, "agent": "idle", "start": "lazy"});
+    daemon.post("/v1/sessions", lazy).await.expect_status(201);
+
+    daemon.post(&format!("/v1/sessions/{second}/cancel"), json!({})).await.expect_status(202);
+    passage.open().await;
+    daemon.events(&second, None).await.until("turn.completed").await;
+    let turn = daemon.prompt_and_wait(&first, "again").await;
+    assert_eq!(turn["status"], "completed");
+}
+
+#[tokio::test]
+async fn a_workspace_that_leads_outside_its_root_is_fatal_and_one_that_is_missing_is_not() {
+    let script = json!([{"handshake": {}}, {"repeat": [{"prompt": [{"text": "hi"}]}]}]);
+    let daemon = Daemon::builder().agent("echo", script).start().await;
+    let workspace = daemon.root().join("project");
+    std::fs::create_dir(&workspace).unwrap();
+    let body = json!({"workspace": workspace, "agent": "echo", "start": "lazy"});
+    let created = daemon.post("/v1/sessions", body).await.expect_status(201);
+    let session = created["id"].as_str().unwrap();
+
+    std::fs::remove_dir(&workspace).unwrap();
+    let turn = daemon.prompt_and_wait(session, "one").await;
+    assert_eq!(turn["status"], "failed");
+    assert_eq!(daemon.session(session).await["status"], "active", "it may come back");
+    std::fs::create_dir(&workspace).unwrap();
+    assert_eq!(daemon.prompt_and_wait(session, "two").await["status"], "completed");
+
+    let other = json!({"workspace": workspace, "agent": "echo", "start": "lazy"});
+    let other = daemon.post("/v1/sessions", other).await.expect_status(201);
+    let other = other["id"].as_str().unwrap();
+    std::fs::remove_dir(&workspace).unwrap();
+    std::os::unix::fs::symlink("/etc", &workspace).unwrap();
+    let turn = daemon.prompt_and_wait(other, "three").await;
+    assert!(turn["error"]["message"].as_str().unwrap().contains("outside"), "{turn}");
+    let path = format!("/v1/sessions/{other}");
+    assert_eq!(daemon.session(other).await["status"], "error");
+    for request in ["prompt", "resume", "archive"] {
+        let body = if request == "prompt" { json!({"text": "x"}) } else { json!({}) };
+        let refused = daemon.post(&format!("{path}/{request}"), body).await.expect_status(409);
+        assert_eq!(refused["error"], "session_error", "{request}");
+    }
+    assert_eq!(daemon.delete(&path).await.expect_status(409)["error"], "session_error");
+    daemon.delete(&format!("{path}?purge=true")).await.expect_status(200);
+    assert_eq!(daemon.get(&path).await.status, 404);
+}

@@ -1,0 +1,271 @@
+//! The control interface: what it answers, and how it refuses.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod harness;
+
+use std::os::unix::fs::PermissionsExt;
+
+use harness::{Daemon, Reply};
+use serde_json::{Value, json};
+
+fn echo() -> Value {
+    json!([{"handshake": {}}, {"repeat": [{"prompt": [{"textFromPrompt": true}]}]}])
+}
+
+/// Every refusal has the one shape.
+#[track_caller]
+fn refused(reply: Reply, status: u16, code: &str) -> Value {
+    let body = reply.expect_status(status);
+    let fields: Vec<&str> = body.as_object().expect("an object").keys().map(String::as_str).collect();
+    assert_eq!(fields, ["error", "message", "hint", "details"], "{body}");
+    assert_eq!(body["error"], code, "{body}");
+    assert!(!body["message"].as_str().unwrap().is_empty() && !body["hint"].as_str().unwrap().is_empty(), "{body}");
+    body
+}
+
+#[tokio::test]
+async fn bad_requests_get_the_documented_error_and_change_nothing() {
+    let daemon = Daemon::builder().agent("echo", echo()).start().await;
+    let workspace = daemon.workspace().display().to_string();
+    let sessions = "/v1/sessions";
+    refused(daemon.raw_request("POST", sessions, "application/json", "{nonsense").await, 400, "invalid_request");
+    refused(daemon.raw_request("POST", sessions, "application/json", "{} {}").await, 400, "invalid_request");
+    let form = daemon.raw_request("POST", sessions, "application/x-www-form-urlencoded", "a=b").await;
+    refused(form, 415, "unsupported_media_type");
+    let unknown = daemon.post(sessions, json!({"workspace": workspace, "colour": "red"})).await;
+    assert_eq!(refused(unknown, 400, "invalid_request")["details"]["field"], "colour");
+    let wrong = daemon.post(sessions, json!({"workspace": 7})).await;
+    assert_eq!(refused(wrong, 400, "invalid_request")["details"]["field"], "workspace");
+    let nested = daemon.post(sessions, json!({"workspace": workspace, "permissions": {"mode": "maybe"}})).await;
+    assert_eq!(refused(nested, 400, "invalid_request")["details"]["field"], "permissions.mode");
+    refused(daemon.post(sessions, json!({})).await, 400, "invalid_request");
+    refused(daemon.post(sessions, json!({"workspace": "relative"})).await, 400, "invalid_request");
+    refused(
+        daemon.post(sessions, json!({"workspace": format!("{workspace}/missing")})).await,
+        400,
+        "workspace_missing",
+    );
+    refused(daemon.post(sessions, json!({"workspace": "/"})).await, 403, "outside_roots");
+    let agent = daemon.post(sessions, json!({"workspace": workspace, "agent": "nobody"})).await;
+    refused(agent, 404, "agent_not_found");
+    let wider = json!({"workspace": workspace, "agent": "echo", "permissions": {"mode": "allow"}});
+    refused(daemon.post(sessions, wider).await, 403, "wider_permissions");
+    let long = json!({"workspace": workspace, "agent": "echo", "title": "x".repeat(300)});
+    assert_eq!(refused(daemon.post(sessions, long).await, 400, "invalid_request")["details"]["field"], "title");
+
+    let missing = "/v1/sessions/01a1e272-8a8e-762f-a984-29c55e0e6330";
+    refused(daemon.get(missing).await, 404, "session_not_found");
+    refused(daemon.get("/v1/sessions/nonsense").await, 404, "session_not_found");
+    refused(daemon.post(&format!("{missing}/prompt"), json!({"text": "x"})).await, 404, "session_not_found");
+    refused(daemon.get(&format!("{missing}/events")).await, 404, "session_not_found");
+    refused(daemon.get("/v1/nowhere").await, 404, "route_not_found");
+    let method = daemon.delete("/v1/health").await;
+    assert_eq!(method.header("allow"), Some("GET,HEAD"));
+    refused(method, 405, "method_not_allowed");
+    refused(daemon.get("/v1/sessions?limit=0").await, 400, "invalid_request");
+    refused(daemon.get("/v1/sessions?limit=1001").await, 400, "invalid_request");
+    let query = daemon.get("/v1/sessions?statsu=active").await;
+    assert_eq!(refused(query, 400, "invalid_request")["details"]["field"], "statsu");
+    refused(daemon.get("/v1/sessions?status=active,asleep").await, 400, "invalid_request");
+
+    let listed = daemon.get("/v1/sessions?includeArchived=true").await.expect_status(200);
+    assert_eq!(listed, json!({"sessions": [], "total": 0, "limit": 20, "offset": 0}), "nothing was made");
+}
+
+#[tokio::test]
+async fn bad_prompts_are_refused_before_anything_happens() {
+    let daemon = Daemon::builder()
+        .config("[control]\nbody_max = \"64KiB\"\n[limits]\nprompt_max = \"1KiB\"")
+        .agent("echo", echo())
+        .start()
+        .await;
+    let session = daemon.create_session("echo").await;
+    let path = format!("/v1/sessions/{session}/prompt");
+    for body in [
+        json!({}),
+        json!({"text": " \n"}),
+        json!({"text": "a", "content": []}),
+        json!({"content": []}),
+        json!({"content": [{"type": "text"}]}),
+        json!({"content": [{"type": "image", "data": ""}]}),
+        json!({"text": "x".repeat(2000)}),
+        json!({"txt": "a"}),
+    ] {
+        refused(daemon.post(&path, body).await, 400, "invalid_request");
+    }
+    refused(daemon.post(&path, json!({"text": "x".repeat(100_000)})).await, 413, "body_too_large");
+    assert_eq!(daemon.session(&session).await["turns"], 0);
+    let blocks = json!({"content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]});
+    let accepted = daemon.post(&path, blocks).await.expect_status(202);
+    daemon.wait_turn(&session, accepted["turnId"].as_str().unwrap()).await;
+    let messages = daemon.messages(&session).await;
+    assert_eq!(messages[1]["content"]["text"], "one\ntwo");
+}
+
+#[tokio::test]
+async fn sessions_are_listed_filtered_paged_and_changed() {
+    let daemon = Daemon::builder().config("[limits]\nprocesses = 1").agent("echo", echo()).start().await;
+    let workspace = daemon.workspace().display().to_string();
+    let mut ids = Vec::new();
+    for number in 0..3 {
+        let body = json!({"workspace": workspace, "agent": "echo", "title": format!("s{number}"),
+            "tags": [format!("tag{}", number % 2)], "start": "lazy"});
+        ids.push(daemon.post("/v1/sessions", body).await.expect_status(201)["id"].clone());
+    }
+    let names = |list: &Value| -> Vec<Value> {
+        list["sessions"].as_array().unwrap().iter().map(|session| session["title"].clone()).collect()
+    };
+    let all = daemon.get("/v1/sessions").await.expect_status(200);
+    assert_eq!(names(&all), ["s2", "s1", "s0"], "newest first");
+    let page = daemon.get("/v1/sessions?limit=1&offset=1").await.expect_status(200);
+    assert_eq!((names(&page), &page["total"]), (vec![json!("s1")], &json!(3)));
+    let tagged = daemon.get("/v1/sessions?tag=tag0").await.expect_status(200);
+    assert_eq!(names(&tagged), ["s2", "s0"]);
+    assert_eq!(daemon.get("/v1/sessions?agent=demo").await.expect_status(200)["total"], 0);
+    let workspace_id = all["sessions"][0]["workspaceId"].as_str().unwrap();
+    let here = daemon.get(&format!("/v1/sessions?workspaceId={workspace_id}")).await.expect_status(200);
+    assert_eq!(here["total"], 3);
+
+    let path = format!("/v1/sessions/{}", ids[0].as_str().unwrap());
+    let changed = daemon.patch(&path, json!({"title": "new", "tags": ["a", "b"]})).await.expect_status(200);
+    assert_eq!((&changed["title"], &changed["tags"]), (&json!("new"), &json!(["a", "b"])));
+    refused(daemon.patch(&path, json!({"status": "archived"})).await, 400, "invalid_request");
+    let events = daemon.events_so_far(ids[0].as_str().unwrap(), None).await;
+    assert_eq!(events.last().unwrap().payload(), &json!({"title": "new", "tags": ["a", "b"]}));
+    let in_use = daemon.delete(&format!("/v1/workspaces/{workspace_id}")).await;
+    assert_eq!(refused(in_use, 409, "workspace_in_use")["details"]["sessions"], 3);
+}
+
+#[tokio::test]
+async fn workspaces_are_real_paths_inside_the_roots() {
+    let daemon = Daemon::start().await;
+    let root = daemon.root();
+    std::fs::create_dir(root.join("real")).unwrap();
+    std::os::unix::fs::symlink(root.join("real"), root.join("link")).unwrap();
+    std::os::unix::fs::symlink("/etc", root.join("out")).unwrap();
+    std::fs::write(root.join("file"), "").unwrap();
+    let register = async |path: &str| daemon.post("/v1/workspaces", json!({"path": root.join(path)})).await;
+    let real = register("real").await.expect_status(201);
+    assert_eq!(register("link").await.expect_status(201)["id"], real["id"], "one directory, one workspace");
+    assert_eq!(register("real/../real").await.expect_status(201)["id"], real["id"]);
+    refused(register("out").await, 403, "outside_roots");
+    refused(register("real/../../..").await, 403, "outside_roots");
+    refused(register("file").await, 400, "invalid_request");
+    let sibling = format!("{}-sibling", root.display());
+    refused(daemon.post("/v1/workspaces", json!({"path": sibling})).await, 400, "workspace_missing");
+    assert_eq!(daemon.get("/v1/workspaces").await.expect_status(200)["total"], 1);
+    assert!(daemon.log().contains("security=true"), "an attempt is logged as a security event");
+    let path = format!("/v1/workspaces/{}", real["id"].as_str().unwrap());
+    assert_eq!(daemon.get(&path).await.expect_status(200), real);
+    daemon.delete(&path).await.expect_status(200);
+    refused(daemon.get(&path).await, 404, "workspace_not_found");
+}
+
+#[tokio::test]
+async fn agents_come_from_the_configuration_and_show_no_values() {
+    let daemon = Daemon::builder()
+        .agent_with("echo", echo(), "env = { KEY = \"very-secret-value\" }\ndescription = \"repeats\"")
+        .start()
+        .await;
+    let listed = daemon.get("/v1/agents").await;
+    assert!(!listed.text.contains("very-secret-value"));
+    let listed = listed.expect_status(200);
+    let slugs: Vec<&str> =
+        listed["agents"].as_array().unwrap().iter().map(|agent| agent["slug"].as_str().unwrap()).collect();
+    assert_eq!(slugs, ["demo", "echo", "gemini"]);
+    let echo = daemon.get("/v1/agents/echo").await.expect_status(200);
+    assert_eq!((&echo["env"], &echo["installed"]), (&json!(["KEY"]), &json!(true)));
+    refused(daemon.get("/v1/agents/nobody").await, 404, "agent_not_found");
+    let database = std::fs::read(daemon.state_dir().join("acpd.db-wal")).unwrap();
+    assert!(!database.windows(17).any(|window| window == b"very-secret-value"), "no row has it either");
+}
+
+#[tokio::test]
+async fn an_agent_that_is_not_installed_is_told_with_what_to_do() {
+    let daemon = Daemon::builder().env("PATH", "/nonexistent").start().await;
+    let workspace = daemon.workspace().display().to_string();
+    let body = refused(daemon.post("/v1/sessions", json!({"workspace": workspace})).await, 422, "agent_not_installed");
+    let hint = body["hint"].as_str().unwrap();
+    assert!(hint.contains("npm install -g @google/gemini-cli") && hint.contains("--agent demo"), "{hint}");
+}
+
+#[tokio::test]
+async fn health_and_info_tell_how_it_is() {
+    let daemon = Daemon::builder().agent("echo", echo()).start().await;
+    assert_eq!(daemon.get("/v1/health").await.expect_status(200), json!({"status": "ok"}));
+    let session = daemon.create_session("echo").await;
+    daemon.prompt_and_wait(&session, "x").await;
+    let info = daemon.get("/v1/info").await.expect_status(200);
+    assert_eq!(info["sessions"], json!({"active": 1, "archived": 0, "error": 0, "suspended": 0}));
+    assert_eq!(info["processes"], json!({"running": 1, "max": 5}));
+    assert_eq!(info["pid"], daemon.pid());
+}
+
+#[tokio::test]
+async fn the_rate_of_prompts_is_bounded() {
+    let daemon = Daemon::builder().config("[control]\nprompts_per_minute = 1").agent("echo", echo()).start().await;
+    let session = daemon.create_session("echo").await;
+    daemon.prompt(&session, "one").await;
+    let second = daemon.post(&format!("/v1/sessions/{session}/prompt"), json!({"text": "two"})).await;
+    let wait: u64 = second.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=60).contains(&wait));
+    refused(second, 429, "rate_limited");
+}
+
+#[tokio::test]
+async fn everything_on_disk_is_private() {
+    let daemon = Daemon::builder().agent("echo", echo()).start().await;
+    let session = daemon.create_session("echo").await;
+    daemon.prompt_and_wait(&session, "x").await;
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let mut directories = vec![daemon.state_dir().to_owned(), daemon.socket().parent().unwrap().to_owned()];
+    let mut files = 0;
+    while let Some(directory) = directories.pop() {
+        assert_eq!(mode(&directory), 0o700, "{}", directory.display());
+        for entry in std::fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else {
+                assert_eq!(mode(&path), 0o600, "{}", path.display());
+                files += 1;
+            }
+        }
+    }
+    assert!(files >= 5, "database, write-ahead log, log, locks, socket");
+}
+
+#[tokio::test]
+async fn an_agent_does_not_inherit_the_daemons_umask() {
+    let daemon = Daemon::builder().start().await;
+    let path = daemon.workspace().join("made-by-agent");
+    let script = json!([{"handshake": {}}, {"prompt": [{"textFromWrite": {"path": path, "text": "x"}}]}]);
+    let daemon = Daemon::builder().agent("writer", script).start().await;
+    let session = daemon.create_session("writer").await;
+    daemon.prompt_and_wait(&session, "go").await;
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+    let own = tempfile::tempdir().unwrap();
+    std::fs::write(own.path().join("x"), "").unwrap();
+    let expected = std::fs::metadata(own.path().join("x")).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, expected, "the one that the daemon was started with");
+}
+
+#[tokio::test]
+async fn a_configuration_with_mistakes_is_refused_with_all_of_them() {
+    let refused = Daemon::builder().config("[limits]\nprocesses = 0\n[sesions]\nx = 1").fail_to_start().await;
+    assert_eq!(refused.code, 1);
+    for text in ["limits.processes", "sesions", "hint:"] {
+        assert!(refused.stderr.contains(text), "{text} in {}", refused.stderr);
+    }
+}
+
+#[tokio::test]
+async fn a_directory_that_others_can_enter_is_refused() {
+    let builder = Daemon::builder();
+    std::fs::create_dir_all(builder.state_dir()).unwrap();
+    std::fs::set_permissions(builder.state_dir(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let refused = builder.fail_to_start().await;
+    assert_eq!(refused.code, 1);
+    assert!(refused.stderr.contains("chmod 700"), "{}", refused.stderr);
+}

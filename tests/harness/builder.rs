@@ -1,0 +1,180 @@
+//! Prepares a daemon: its directories, its configuration, its scripted agents and their gates.
+
+use std::collections::HashMap;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::daemon::{ACPD, Daemon, Output};
+use super::gate::Gate;
+
+/// The kernel takes 107 bytes; a test that comes near is told so in plain words.
+const SOCKET_PATH_BYTES_MAX: usize = 99;
+const PRIVATE: u32 = 0o700;
+
+/// Where everything of one test is, below one temporary directory.
+#[derive(Clone, Debug)]
+pub(super) struct Paths {
+    pub root: PathBuf,
+    pub config: PathBuf,
+    pub home: PathBuf,
+    pub log: PathBuf,
+    pub socket: PathBuf,
+    pub state: PathBuf,
+    pub workspace: PathBuf,
+}
+
+impl Paths {
+    /// Makes the directories. The root is canonical, because the daemon reports canonical paths.
+    fn create(root: &Path) -> Self {
+        let root = root.canonicalize().expect("the temporary directory is there");
+        let paths = Self {
+            config: root.join("config.toml"),
+            home: root.join("home"),
+            log: root.join("daemon.log"),
+            socket: root.join("run/acpd.sock"),
+            state: root.join("state"),
+            workspace: root.join("workspace"),
+            root,
+        };
+        assert!(
+            paths.socket.as_os_str().len() <= SOCKET_PATH_BYTES_MAX,
+            "TMPDIR is too long for a socket: {}",
+            paths.socket.display()
+        );
+        for directory in [&paths.root.join("run"), &paths.home, &paths.state, &paths.workspace] {
+            DirBuilder::new().mode(PRIVATE).create(directory).expect("a directory can be made");
+        }
+        paths
+    }
+
+    fn scripts(&self, agent: &str) -> PathBuf {
+        self.root.join("scripts").join(agent)
+    }
+}
+
+struct Agent {
+    name: String,
+    script: Value,
+    /// More lines for the agent's section of the configuration.
+    extra: String,
+}
+
+/// Everything that is decided before the daemon starts.
+pub struct DaemonBuilder {
+    directory: TempDir,
+    paths: Paths,
+    config: String,
+    agents: Vec<Agent>,
+    environment: Vec<(String, String)>,
+}
+
+impl DaemonBuilder {
+    pub fn new() -> Self {
+        let directory = tempfile::Builder::new().prefix("acpd-").tempdir().expect("a temporary directory can be made");
+        let paths = Paths::create(directory.path());
+        Self { directory, paths, config: String::new(), agents: Vec::new(), environment: Vec::new() }
+    }
+
+    /// Adds whole sections to the configuration. One that has its own `[workspace]` replaces the default.
+    #[must_use]
+    pub fn config(mut self, toml: &str) -> Self {
+        self.config.push_str(toml);
+        self.config.push('\n');
+        self
+    }
+
+    /// Adds a scripted agent.
+    #[must_use]
+    pub fn agent(self, name: &str, script: Value) -> Self {
+        self.agent_with(name, script, "")
+    }
+
+    /// Adds a scripted agent with more lines of TOML in its section.
+    #[must_use]
+    pub fn agent_with(mut self, name: &str, script: Value, extra: &str) -> Self {
+        self.agents.push(Agent { name: name.to_owned(), script, extra: extra.to_owned() });
+        self
+    }
+
+    /// Adds a variable to the daemon's environment, which has only `PATH` and `HOME` else.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The directory that all others are in, and the only allowed root of workspaces.
+    pub fn root(&self) -> &Path {
+        &self.paths.root
+    }
+
+    pub fn workspace(&self) -> &Path {
+        &self.paths.workspace
+    }
+
+    pub fn home(&self) -> &Path {
+        &self.paths.home
+    }
+
+    pub fn state_dir(&self) -> &Path {
+        &self.paths.state
+    }
+
+    pub fn socket(&self) -> &Path {
+        &self.paths.socket
+    }
+
+    /// Starts the daemon, and returns when it takes requests.
+    pub async fn start(self) -> Daemon {
+        let mut daemon = self.prepare();
+        daemon.launch().await;
+        daemon
+    }
+
+    /// Starts a daemon that is to refuse to start, and returns what it said.
+    pub async fn fail_to_start(self) -> Output {
+        self.prepare().launch_in_vain().await
+    }
+
+    fn prepare(self) -> Daemon {
+        let mut gates = HashMap::new();
+        for agent in &self.agents {
+            let directory = self.paths.scripts(&agent.name);
+            std::fs::create_dir_all(&directory).expect("a directory can be made");
+            std::fs::write(directory.join("script.json"), agent.script.to_string()).expect("a file can be written");
+            gates.insert(agent.name.clone(), Gate::listen(&directory.join("gate.sock")));
+        }
+        std::fs::write(&self.paths.config, self.configuration()).expect("a file can be written");
+        Daemon::new(self.directory, self.paths, self.environment, gates)
+    }
+
+    fn configuration(&self) -> String {
+        let mut sections = Vec::new();
+        if !self.config.lines().any(|line| line.trim() == "[workspace]") {
+            sections.push(format!("[workspace]\nroots = [{}]\n", quoted(&self.paths.root)));
+        }
+        sections.push(self.config.clone());
+        for Agent { name, extra, .. } in &self.agents {
+            let command = quoted(&test_agent());
+            let script = quoted(&self.paths.scripts(name).join("script.json"));
+            sections.push(format!("[agents.{name}]\ncommand = {command}\nargs = [{script}]\n{extra}\n"));
+        }
+        sections.join("\n")
+    }
+}
+
+/// A JSON string is a TOML string.
+fn quoted(path: &Path) -> String {
+    json!(path).to_string()
+}
+
+/// The scripted agent, which cargo puts next to the daemon as an example.
+fn test_agent() -> PathBuf {
+    let path = Path::new(ACPD).with_file_name("examples").join("test-agent");
+    assert!(path.exists(), "{} is missing: run `cargo build --examples` first", path.display());
+    path
+}

@@ -1,0 +1,263 @@
+//! The daemon under test: a real process, with its own directories, started and ended as the test says.
+
+use std::collections::HashMap;
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+use super::builder::{DaemonBuilder, Paths};
+use super::gate::Gate;
+use super::within;
+
+pub(super) const ACPD: &str = env!("CARGO_BIN_EXE_acpd");
+
+/// How much of the log a failed test prints: its end.
+const SHOWN_LOG_BYTES: usize = 64 << 10;
+
+/// A running daemon process.
+struct Running {
+    child: Child,
+    pid: u32,
+    ready_line: String,
+    /// Held open, so that a daemon that says more than its one line does not die of it.
+    stdout: Lines<BufReader<ChildStdout>>,
+}
+
+/// What a command wrote, and how it ended.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// The exit code, or -1 after a signal.
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Output {
+    fn new(output: &std::process::Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Stdout, when the command succeeded.
+    #[track_caller]
+    pub fn success(self) -> String {
+        assert_eq!(self.code, 0, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        self.stdout
+    }
+
+    /// Stdout as JSON, when the command succeeded.
+    #[track_caller]
+    pub fn json(self) -> Value {
+        let stdout = self.success();
+        serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("not JSON ({error}): {stdout}"))
+    }
+}
+
+/// The daemon. Dropping it kills the process and deletes its directories.
+pub struct Daemon {
+    running: Option<Running>,
+    environment: Vec<(String, String)>,
+    gates: HashMap<String, Gate>,
+    paths: Paths,
+    /// The last field, because it is dropped last.
+    _directory: TempDir,
+}
+
+impl Daemon {
+    pub fn builder() -> DaemonBuilder {
+        DaemonBuilder::new()
+    }
+
+    /// A daemon with the built-in agents only.
+    pub async fn start() -> Self {
+        Self::builder().start().await
+    }
+
+    pub(super) fn new(
+        directory: TempDir,
+        paths: Paths,
+        environment: Vec<(String, String)>,
+        gates: HashMap<String, Gate>,
+    ) -> Self {
+        Self { running: None, environment, gates, paths, _directory: directory }
+    }
+
+    fn spawn(&self) -> Child {
+        let log = OpenOptions::new().create(true).append(true).open(&self.paths.log).expect("the log can be opened");
+        let mut command = command(&self.paths);
+        command.arg("serve").arg("--config").arg(&self.paths.config);
+        command.arg("--state-dir").arg(&self.paths.state).arg("--socket").arg(&self.paths.socket);
+        command.envs(self.environment.iter().cloned());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).current_dir(&self.paths.home);
+        command.spawn().expect("acpd can be started")
+    }
+
+    /// Starts the process and waits for the line that says it is ready. The log is printed when this panics, because
+    /// the daemon is then dropped.
+    pub(super) async fn launch(&mut self) {
+        let mut child = self.spawn();
+        let pid = child.id().expect("the process has just been started");
+        let mut stdout = BufReader::new(child.stdout.take().expect("stdout is a pipe")).lines();
+        let line = within("the daemon's ready line", stdout.next_line()).await.expect("stdout can be read");
+        let Some(ready_line) = line else {
+            let status = within("the daemon's end", child.wait()).await;
+            panic!("the daemon ended before it was ready: {status:?}");
+        };
+        self.running = Some(Running { child, pid, ready_line, stdout });
+    }
+
+    pub(super) async fn launch_in_vain(self) -> Output {
+        let mut child = self.spawn();
+        let mut stdout = child.stdout.take().expect("stdout is a pipe");
+        let mut text = String::new();
+        let (status, _) =
+            within("the daemon's refusal", async { tokio::join!(child.wait(), stdout.read_to_string(&mut text)) })
+                .await;
+        Output { code: status.expect("acpd has ended").code().unwrap_or(-1), stdout: text, stderr: self.log() }
+    }
+
+    fn running(&self) -> &Running {
+        self.running.as_ref().expect("the daemon runs")
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.running().pid
+    }
+
+    /// What the daemon said on stdout when it was ready.
+    pub fn ready_line(&self) -> &str {
+        &self.running().ready_line
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid().cast_signed()), signal).expect("the daemon can be signalled");
+    }
+
+    /// SIGKILL, as a crash or a power cut.
+    pub async fn kill(&mut self) -> ExitStatus {
+        self.signal(Signal::SIGKILL);
+        self.ended().await
+    }
+
+    /// SIGTERM, as systemd stops it.
+    pub async fn terminate(&mut self) -> ExitStatus {
+        self.signal(Signal::SIGTERM);
+        self.ended().await
+    }
+
+    /// Waits until the daemon has ended by itself.
+    pub async fn ended(&mut self) -> ExitStatus {
+        let running = self.running.as_mut().expect("the daemon runs");
+        let status = within("the daemon's end", running.child.wait()).await.expect("the daemon can be waited for");
+        self.running = None;
+        status
+    }
+
+    /// Starts the daemon again on the same directories; one that still runs is terminated first.
+    pub async fn restart(&mut self) {
+        if self.running.is_some() {
+            self.terminate().await;
+        }
+        self.launch().await;
+    }
+
+    /// Runs `acpd` as a client of this daemon, in the workspace.
+    pub async fn cli(&self, arguments: &[&str]) -> Output {
+        self.cli_with_input(arguments, "").await
+    }
+
+    /// Runs `acpd` as a client that reads this text, and then the end, on stdin.
+    pub async fn cli_with_input(&self, arguments: &[&str], input: &str) -> Output {
+        let mut command = command(&self.paths);
+        command.env("ACPD_SOCKET", &self.paths.socket);
+        command.env("ACPD_STATE_DIR", &self.paths.state);
+        command.env("ACPD_CONFIG", &self.paths.config);
+        command.args(arguments).current_dir(&self.paths.workspace);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("acpd can be started");
+        let mut stdin = child.stdin.take().expect("stdin is a pipe");
+        let output = within(&format!("the end of acpd {arguments:?}"), async {
+            let write = async move {
+                // A command that does not read its stdin may have ended already.
+                let _ = stdin.write_all(input.as_bytes()).await;
+            };
+            tokio::join!(child.wait_with_output(), write).0
+        })
+        .await;
+        Output::new(&output.expect("acpd can be waited for"))
+    }
+
+    /// The gate of one scripted agent.
+    pub fn gate(&self, agent: &str) -> Gate {
+        self.gates.get(agent).cloned().unwrap_or_else(|| panic!("the test has no agent {agent:?}"))
+    }
+
+    /// What the daemon has written to stderr, over all its starts.
+    pub fn log(&self) -> String {
+        let bytes = std::fs::read(&self.paths.log).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The directory that all others are in, and the only allowed root of workspaces.
+    pub fn root(&self) -> &Path {
+        &self.paths.root
+    }
+
+    pub fn socket(&self) -> &Path {
+        &self.paths.socket
+    }
+
+    pub fn workspace(&self) -> &Path {
+        &self.paths.workspace
+    }
+
+    pub fn state_dir(&self) -> &Path {
+        &self.paths.state
+    }
+
+    pub fn home(&self) -> &Path {
+        &self.paths.home
+    }
+
+    /// The configuration file, for a test that changes it before a restart or a reload.
+    pub fn config_file(&self) -> &Path {
+        &self.paths.config
+    }
+}
+
+/// `acpd` with a clean environment, which dies with the test.
+fn command(paths: &Paths) -> Command {
+    let mut command = Command::new(ACPD);
+    command.env_clear().kill_on_drop(true);
+    command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.env("HOME", &paths.home);
+    command
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Some(running) = &mut self.running {
+            // Waits for the end without reaping, so that nothing is written any more when the directories are deleted.
+            let process = Pid::from_raw(running.pid.cast_signed());
+            if running.child.start_kill().is_ok() {
+                let _ = waitid(Id::Pid(process), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT);
+            }
+        }
+        if std::thread::panicking() {
+            let log = self.log();
+            let start = log.ceil_char_boundary(log.len().saturating_sub(SHOWN_LOG_BYTES));
+            eprintln!("--- the daemon's log ---\n{}--- end of the log ---", &log[start..]);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What was acknowledged survives the daemon: SIGKILL, SIGTERM, restart.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod harness;
+
+use std::collections::BTreeMap;
+
+use harness::{Daemon, Event};
+use serde_json::{Value, json};
+
+fn gated() -> Value {
+    json!([{"handshake": {}}, {"repeat": [{"prompt": [
+        {"thought": "hm"}, {"text": "one "}, {"text": "two "}, {"gate": "middle"}, {"textFromPrompt": true}
+    ]}]}])
+}
+
+fn by_sequence(events: &[Event]) -> BTreeMap<i64, Value> {
+    events.iter().map(|event| (event.id, event.data.clone())).collect()
+}
+
+#[tokio::test]
+async fn killed_in_the_middle_of_a_turn_nothing_acknowledged_or_seen_is_lost() {
+    let mut daemon = Daemon::builder().agent("gated", gated()).start().await;
+    let session = daemon.create_session("gated").await;
+    let mut stream = daemon.events(&session, None).await;
+    let running = daemon.prompt(&session, "first").await;
+    let passage = daemon.gate("gated").reached("middle").await;
+    let said = |event: &Event| event.kind == "message.delta" && event.payload().to_string().contains("two ");
+    let mut seen = stream.until_event("what the agent said", said).await;
+    let queued = daemon.prompt(&session, "second").await;
+    let is_second = |event: &Event| event.kind == "message.created" && event.payload()["content"]["text"] == "second";
+    seen.extend(stream.until_event("the second prompt", is_second).await);
+    daemon.kill().await;
+    drop(passage);
+
+    daemon.restart().await;
+    let turn = daemon.wait_turn(&session, running["turnId"].as_str().unwrap()).await;
+    assert_eq!((&turn["status"], &turn["error"]["code"]), (&json!("interrupted"), &json!("interrupted")));
+
+    // The queued turn runs; the interrupted one is not run again.
+    daemon.gate("gated").reached("middle").await.open().await;
+    let turn = daemon.wait_turn(&session, queued["turnId"].as_str().unwrap()).await;
+    assert_eq!(turn["status"], "completed");
+
+    let stored = by_sequence(&daemon.events_so_far(&session, None).await);
+    for (sequence, event) in by_sequence(&seen) {
+        assert_eq!(stored.get(&sequence), Some(&event), "what a subscriber saw is there, unchanged");
+    }
+    let sequences: Vec<i64> = stored.keys().copied().collect();
+    assert_eq!(sequences, (1..=i64::try_from(stored.len()).unwrap()).collect::<Vec<_>>(), "without a gap");
+
+    let messages = daemon.messages(&session).await;
+    let told: Vec<(&str, &Value)> =
+        messages.iter().map(|message| (message["role"].as_str().unwrap(), &message["content"])).collect();
+    assert_eq!(told[0], ("user", &json!({"type": "text", "text": "first", "partial": false})));
+    assert_eq!(told[1].1, &json!({"type": "thought", "text": "hm", "partial": false}));
+    assert_eq!(told[2].1, &json!({"type": "text", "text": "second", "partial": false}));
+    assert_eq!(told[3].1, &json!({"type": "text", "text": "one two ", "partial": true}), "what it said is kept");
+    assert_eq!(told[4].1["code"], "interrupted");
+    let spoken = told.iter().filter(|(role, content)| *role == "agent" && content["type"] == "text").count();
+    assert_eq!(spoken, 2, "the first turn's partial text and the second turn's answer: nothing ran twice");
+    assert_eq!(daemon.session(&session).await["status"], "active");
+}
+
+#[tokio::test]
+async fn every_202_survives_a_kill_at_once() {
+    const PROMPTS: usize = 8;
+    let script = json!([{"handshake": {}}, {"repeat": [{"prompt": [{"textFromPrompt": true}]}]}]);
+    let mut daemon = Daemon::builder().agent("echo", script).start().await;
+    let session = daemon.create_session("echo").await;
+    let mut accepted = Vec::new();
+    for number in 0..PROMPTS {
+        accepted.push(daemon.prompt(&session, &format!("prompt {number}")).await);
+    }
+    daemon.kill().await;
+    daemon.restart().await;
+    for prompt in &accepted {
+        let turn = daemon.wait_turn(&session, prompt["turnId"].as_str().unwrap()).await;
+        assert!(["completed", "interrupted"].contains(&turn["status"].as_str().unwrap()), "{turn}");
+    }
+    let asked: Vec<String> = daemon
+        .messages(&session)
+        .await
+        .iter()
+        .filter(|message| message["role"] == "user")
+        .map(|message| message["content"]["text"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(asked, (0..PROMPTS).map(|number| format!("prompt {number}")).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_stop_suspends_interrupts_and_ends_streams_and_resume_goes_on() {
+    let mut daemon = Daemon::builder().agent("gated", gated()).start().await;
+    let session = daemon.create_session("gated").await;
+    let running = daemon.prompt(&session, "first").await;
+    let passage = daemon.gate("gated").reached("middle").await;
+    let queued = daemon.prompt(&session, "second").await;
+    let mut stream = daemon.events(&session, None).await;
+    stream.until("turn.started").await;
+    daemon.signal(nix::sys::signal::Signal::SIGTERM);
+    let rest = stream.rest().await;
+    assert!(!stream.was_cut(), "the stream ends, it is not cut");
+    drop(passage);
+    assert!(daemon.ended().await.success());
+    let ended: Vec<&str> = rest.iter().map(|event| event.kind.as_str()).collect();
+    assert!(ended.contains(&"turn.completed") && ended.contains(&"session.status"), "{ended:?}");
+    assert!(!daemon.socket().exists());
+    assert!(!daemon.state_dir().join("acpd.db-wal").exists(), "a clean stop leaves one file");
+
+    daemon.restart().await;
+    let view = daemon.session(&session).await;
+    assert_eq!((&view["status"], &view["processState"]), (&json!("suspended"), &json!("stopped")));
+    let turn = daemon.wait_turn(&session, running["turnId"].as_str().unwrap()).await;
+    assert_eq!(turn["status"], "interrupted");
+    let refused = daemon.post(&format!("/v1/sessions/{session}/prompt"), json!({"text": "x"})).await.expect_status(409);
+    assert_eq!(refused["error"], "session_suspended");
+    assert!(refused["hint"].as_str().unwrap().contains("resume"));
+
+    let resumed = daemon.post(&format!("/v1/sessions/{session}/resume"), json!({})).await.expect_status(200);
+    assert_eq!(resumed["status"], "active");
+    daemon.gate("gated").reached("middle").await.open().await;
+    let turn = daemon.wait_turn(&session, queued["turnId"].as_str().unwrap()).await;
+    assert_eq!(turn["status"], "completed", "queued turns stay queued and run after the resume");
+}
+
+#[tokio::test]
+async fn resume_on_start_takes_sessions_up_by_itself() {
+    let mut daemon =
+        Daemon::builder().config("[sessions]\nresume_on_start = true").agent("gated", gated()).start().await;
+    let session = daemon.create_session("gated").await;
+    daemon.restart().await;
+    assert_eq!(daemon.session(&session).await["status"], "active");
+}
+
+#[tokio::test]
+async fn a_second_signal_does_not_wait_for_a_stubborn_agent() {
+    let script = json!([{"handshake": {}}, {"ignoreSignals": ["TERM"]}, {"gate": "up"}, {"hang": true}]);
+    let slow = "[processes]\neof_grace = \"10m\"\nshutdown_timeout = \"10m\"";
+    let mut daemon = Daemon::builder().config(slow).agent("stubborn", script).start().await;
+    let session = daemon.create_session("stubborn").await;
+    daemon.gate("stubborn").reached("up").await.open().await;
+    let pid = daemon.session(&session).await["pid"].as_u64().unwrap();
+    let mut stream = daemon.events(&session, None).await;
+    daemon.signal(nix::sys::signal::Signal::SIGTERM);
+    stream.until("session.status").await;
+    daemon.signal(nix::sys::signal::Signal::SIGTERM);
+    assert!(daemon.ended().await.success());
+    assert!(!harness::process_alive(u32::try_from(pid).unwrap()));
+}
+
+#[tokio::test]
+async fn only_one_daemon_has_a_state_directory() {
+    let daemon = Daemon::start().await;
+    let state = daemon.state_dir().display().to_string();
+    let socket = daemon.root().join("run/other.sock").display().to_string();
+    let second = daemon.cli(&["serve", "--state-dir", &state, "--socket", &socket]).await;
+    assert_eq!(second.code, 1);
+    assert!(second.stderr.contains("another acpd uses the state directory"), "{}", second.stderr);
+    daemon.get("/v1/health").await.expect_status(200);
+}
