@@ -4,11 +4,7 @@
 use super::harness::{Frame, SseParser, process_alive, process_gone};
 
 fn frame(id: &str, event: &str, data: &str) -> Frame {
-    Frame {
-        id: id.to_owned(),
-        event: event.to_owned(),
-        data: data.to_owned(),
-    }
+    Frame { id: id.to_owned(), event: event.to_owned(), data: data.to_owned() }
 }
 
 /// Every way of cutting a stream in two, and byte by byte, gives the same frames.
@@ -30,18 +26,12 @@ fn parsed(stream: &str) -> Vec<Frame> {
 #[test]
 fn events_of_all_line_ends_are_parsed() {
     let frames = parsed("id: 1\nevent: a\ndata: x\n\nid: 2\r\nevent: b\r\ndata: y\r\n\r\nid: 3\revent: c\rdata: z\r\r");
-    assert_eq!(
-        frames,
-        [frame("1", "a", "x"), frame("2", "b", "y"), frame("3", "c", "z")]
-    );
+    assert_eq!(frames, [frame("1", "a", "x"), frame("2", "b", "y"), frame("3", "c", "z")]);
 }
 
 #[test]
 fn data_of_several_lines_is_joined_and_only_one_space_is_stripped() {
-    assert_eq!(
-        parsed("data: a\ndata:b\ndata:  ü\n\n"),
-        [frame("", "message", "a\nb\n ü")]
-    );
+    assert_eq!(parsed("data: a\ndata:b\ndata:  ü\n\n"), [frame("", "message", "a\nb\n ü")]);
     assert_eq!(parsed("data\n\n"), [frame("", "message", "")]);
 }
 
@@ -56,22 +46,12 @@ fn comments_unknown_fields_and_unfinished_events_are_not_events() {
 #[test]
 fn an_id_stays_in_force_and_a_byte_order_mark_is_skipped() {
     let frames = parsed("\u{feff}id: 7\ndata: a\n\ndata: b\n\nid\ndata: c\n\n");
-    assert_eq!(
-        frames,
-        [
-            frame("7", "message", "a"),
-            frame("7", "message", "b"),
-            frame("", "message", "c")
-        ]
-    );
+    assert_eq!(frames, [frame("7", "message", "a"), frame("7", "message", "b"), frame("", "message", "c")]);
 }
 
 #[tokio::test]
 async fn a_process_is_alive_until_it_is_gone() {
-    let mut child = tokio::process::Command::new("cat")
-        .stdin(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = tokio::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
     let process_id = child.id().unwrap();
     assert!(process_alive(process_id));
     drop(child.stdin.take());

@@ -1,0 +1,215 @@
+//! The command line as a person or a script meets it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod harness;
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use harness::{Daemon, process_gone};
+use serde_json::{Value, json};
+
+fn echo() -> Value {
+    json!([{"handshake": {}}, {"repeat": [{"prompt": [{"text": "you said: "}, {"textFromPrompt": true}]}]}])
+}
+
+/// Ids, times and paths differ from run to run.
+fn settle(text: &str, daemon: &Daemon) -> String {
+    text.replace(&daemon.root().display().to_string(), "[root]")
+}
+
+#[tokio::test]
+async fn run_prints_the_answer_alone_and_the_session_stays() {
+    let daemon = Daemon::builder().agent("echo", echo()).start().await;
+    let output = daemon.cli(&["run", "--agent", "echo", "hello", "there"]).await;
+    assert_eq!(output.clone().success(), "you said: hello there\n");
+    assert_eq!(output.stderr, "", "nothing to say to people who are not there");
+    let listed = daemon.cli(&["ls", "--json"]).await.json();
+    assert_eq!((&listed["total"], &listed["sessions"][0]["title"]), (&json!(1), &json!("hello there")));
+
+    let again = daemon.cli(&["prompt", "-", "more"]).await.success();
+    assert_eq!(again, "you said: more\n");
+    let table = daemon.cli(&["ls"]).await.success();
+    insta::with_settings!({filters => vec![(r"[0-9a-f]{12}", "[id]"), (r" +\d+m?s", " [age]")]}, {
+        insta::assert_snapshot!(settle(&table, &daemon));
+    });
+}
+
+#[tokio::test]
+async fn what_is_piped_in_belongs_to_the_prompt() {
+    let daemon = Daemon::builder().agent("echo", echo()).start().await;
+    let both = daemon.cli_with_input(&["run", "--agent", "echo", "review"], "the diff\n").await.success();
+    assert_eq!(both, "you said: review\n\nthe diff\n");
+    let alone = daemon.cli_with_input(&["run", "--agent", "echo"], "only this").await.success();
+    assert_eq!(alone, "you said: only this\n");
+    let nothing = daemon.cli(&["run", "--agent", "echo"]).await;
+    assert_ne!(nothing.code, 0);
+    assert_eq!(daemon.cli(&["ls", "--json"]).await.json()["total"], 2, "an empty prompt made nothing");
+}
+
+#[tokio::test]
+async fn json_streams_are_one_event_a_line() {
+    let daemon = Daemon::builder().agent("echo", echo()).start().await;
+    let output = daemon.cli(&["run", "--json", "--agent", "echo", "hello"]).await.success();
+    let events: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(events.last().unwrap()["type"], "turn.completed");
+    let replayed = daemon.cli(&["attach", "--json", "--no-follow", "-"]).await.success();
+    let all: Vec<Value> = replayed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(all[0]["type"], "session.created", "attach replays from the start");
+    for event in &events {
+        assert!(all.contains(event), "what run showed is in the log: {event}");
+    }
+}
+
+#[tokio::test]
+async fn exit_codes_tell_how_a_turn_ended() {
+    let crashing = json!([{"handshake": {}}, {"expect": "session/prompt"}, {"text": "half"}, {"exit": 7}]);
+    let polite = json!([{"handshake": {}}, {"expect": "session/prompt"}, {"text": "working"}, {"gate": "busy"},
+        {"expect": "session/cancel"}, {"reply": {"stopReason": "cancelled"}}, {"expect": "session/prompt"}]);
+    let daemon = Daemon::builder().agent("crashing", crashing).agent("polite", polite).start().await;
+    let failed = daemon.cli(&["run", "--agent", "crashing", "go"]).await;
+    assert_eq!((failed.code, failed.stdout.as_str()), (4, "half\n"));
+    assert!(failed.stderr.contains("error: the agent exited with code 7"), "{}", failed.stderr);
+
+    let cancelling = async {
+        let passage = daemon.gate("polite").reached("busy").await;
+        daemon.cli(&["cancel", "-"]).await.success();
+        passage.open().await;
+    };
+    let (cancelled, ()) = tokio::join!(daemon.cli(&["run", "--agent", "polite", "go"]), cancelling);
+    assert_eq!(cancelled.code, 5, "{}", cancelled.stderr);
+}
+
+#[tokio::test]
+async fn errors_have_a_hint_and_a_code() {
+    let daemon = Daemon::builder().env("PATH", "/nonexistent").agent("echo", echo()).start().await;
+    let gemini = daemon.cli(&["run", "hello"]).await;
+    assert_eq!((gemini.code, gemini.stdout.as_str()), (1, ""));
+    insta::assert_snapshot!(gemini.stderr, @r#"
+    error: the command "gemini" of the agent "gemini" is not installed
+    hint: install it with `npm install -g @google/gemini-cli` and run `gemini` once to sign in, or try acpd without any key: --agent demo
+    "#);
+    let outside = daemon.cli(&["run", "--agent", "echo", "--workspace", "/", "hello"]).await;
+    assert_eq!(outside.code, 1);
+    assert!(outside.stderr.contains("outside the allowed roots") && outside.stderr.contains("hint: the roots are"));
+    let nobody = daemon.cli(&["show", "nobody"]).await;
+    assert_eq!(nobody.code, 1);
+    assert!(nobody.stderr.contains("nobody"), "{}", nobody.stderr);
+    assert_eq!(daemon.cli(&["frobnicate"]).await.code, 2);
+}
+
+#[tokio::test]
+async fn sessions_are_named_by_pieces_of_their_id_and_by_title() {
+    let daemon = Daemon::builder().agent("echo", echo()).start().await;
+    let first = daemon.cli(&["new", "--agent", "echo", "--title", "the first one"]).await.success();
+    let second = daemon.cli(&["new", "--agent", "echo", "--lazy"]).await.success();
+    let (first, second) = (first.trim(), second.trim());
+    let id = async |name: &str| daemon.cli(&["show", "--json", name]).await.json()["id"].as_str().unwrap().to_owned();
+    assert_eq!(id(first).await, first);
+    assert_eq!(id(&first[24..]).await, first, "by its end");
+    assert_eq!(id("the first one").await, first);
+    assert_eq!(id("-").await, second, "the newest of this workspace");
+    let ambiguous = daemon.cli(&["show", &first[..4]]).await;
+    assert_eq!(ambiguous.code, 1);
+    for session in [first, second] {
+        assert!(ambiguous.stderr.contains(&session[24..]), "the candidates are listed: {}", ambiguous.stderr);
+    }
+}
+
+#[tokio::test]
+async fn a_session_is_shown_resumed_archived_and_removed() {
+    let mut daemon = Daemon::builder().agent("echo", echo()).start().await;
+    let session = daemon.cli(&["new", "--agent", "echo"]).await.success();
+    let session = session.trim();
+    daemon.cli(&["prompt", session, "one"]).await.success();
+    let messages = daemon.cli(&["messages", "--json", session]).await.json();
+    assert_eq!(messages["messages"].as_array().unwrap().len(), 2);
+    assert_eq!(daemon.cli(&["turns", "--json", session]).await.json()["total"], 1);
+
+    daemon.restart().await;
+    let resumed = daemon.cli(&["prompt", session, "two"]).await;
+    assert_eq!(resumed.clone().success(), "you said: two\n", "a prompt to a suspended session resumes it");
+    assert!(resumed.stderr.contains("resumed"), "{}", resumed.stderr);
+
+    daemon.cli(&["archive", session]).await.success();
+    let refused = daemon.cli(&["prompt", session, "three"]).await;
+    assert_eq!(refused.code, 1);
+    assert!(refused.stderr.contains("archived"), "{}", refused.stderr);
+    assert_eq!(daemon.cli(&["ls", "--json"]).await.json()["total"], 0);
+    assert_eq!(daemon.cli(&["ls", "--json", "--all"]).await.json()["total"], 1);
+    daemon.cli(&["rm", "--purge", session]).await.success();
+    assert_eq!(daemon.cli(&["ls", "--json", "--all"]).await.json()["total"], 0);
+}
+
+#[tokio::test]
+async fn control_characters_of_an_agent_do_not_reach_the_terminal() {
+    let script =
+        json!([{"handshake": {}}, {"prompt": [{"text": "\u{1b}]0;title\u{7}\u{1b}[31mred\u{9b}2J done\u{8}"}]}]);
+    let daemon = Daemon::builder().agent("rude", script).start().await;
+    let output = daemon.cli(&["run", "--agent", "rude", "hello"]).await.success();
+    assert!(!output.chars().any(|character| character.is_control() && character != '\n'), "{output:?}");
+    assert!(output.contains("red"));
+}
+
+/// `acpd` without a daemon, in directories of its own.
+fn acpd(home: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_acpd"))
+        .args(arguments)
+        .env_clear()
+        .env("HOME", home)
+        .env("PATH", "/usr/bin:/bin")
+        .env("ACPD_DEMO_PAUSE_MS", "0")
+        .env("SECRET_OF_THE_SHELL", "x")
+        .current_dir(home)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_client_starts_the_daemon_when_none_runs() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let none = acpd(home, &["status"]);
+    assert_eq!(none.status.code(), Some(3), "status never starts one");
+    let socket = String::from_utf8(acpd(home, &["socket"]).stdout).unwrap();
+    assert_eq!(Path::new(socket.trim()), home.join(".local/state/acpd/run/acpd.sock"));
+
+    let run = acpd(home, &["run", "--agent", "demo", "hello"]);
+    let stderr = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(run.status.success(), "{stderr}");
+    assert!(stderr.contains("started the daemon"), "{stderr}");
+    assert!(String::from_utf8_lossy(&run.stdout).contains("demo agent"));
+
+    let status: Value = serde_json::from_slice(&acpd(home, &["status", "--json"]).stdout).unwrap();
+    let pid = u32::try_from(status["info"]["pid"].as_u64().unwrap()).unwrap();
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
+    assert!(!String::from_utf8_lossy(&environment).contains("SECRET_OF_THE_SHELL"));
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let session: u32 = stat.rsplit(") ").next().unwrap().split(' ').nth(3).unwrap().parse().unwrap();
+    assert_eq!(session, pid, "it has left the client's session");
+    let again = acpd(home, &["ls"]);
+    assert!(again.status.success() && !String::from_utf8_lossy(&again.stderr).contains("started"));
+
+    let process = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
+    nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGTERM).unwrap();
+    process_gone(pid).await;
+}
+
+#[tokio::test]
+async fn migrate_goes_up_and_down_while_no_daemon_runs() {
+    let home = tempfile::tempdir().unwrap();
+    let told = |arguments: &[&str]| {
+        let output = acpd(home.path(), arguments);
+        let text = if output.status.success() { output.stdout } else { output.stderr };
+        (output.status.success(), String::from_utf8(text).unwrap())
+    };
+    assert!(told(&["migrate"]).1.contains("schema version 0 is now 1"));
+    assert!(told(&["migrate"]).1.contains("already"));
+    assert!(told(&["migrate", "--down", "0"]).1.contains("schema version 1 is now 0"));
+    let (success, text) = told(&["migrate", "--down", "7"]);
+    assert!(!success && text.starts_with("error:"), "{text}");
+    let copies = home.path().join(".local/state/acpd/backups");
+    assert_eq!(std::fs::read_dir(copies).unwrap().count(), 1, "a copy was made before going down");
+}
