@@ -47,12 +47,14 @@ pub enum ApiError {
         slug: String,
         known: Vec<String>,
     },
-    TooManyRequests {
+    /// More of these than the setting allows.
+    TooOften {
+        what: &'static str,
+        setting: &'static str,
         wait: Duration,
     },
-    TooManyPrompts {
-        wait: Duration,
-    },
+    /// The store cannot be written.
+    Unhealthy(StoreError),
     Registry(RegistryError),
 }
 
@@ -165,14 +167,14 @@ impl ApiError {
                 let hint = format!("the agents are {}; add others as [agents.SLUG] in config.toml", known.join(", "));
                 Answer::new(S::NOT_FOUND, "agent_not_found", format!("there is no agent {slug:?}"), hint)
             }
-            Self::TooManyRequests { wait } => {
-                let hint = "ask less often, or raise control.requests_per_second";
-                Answer::new(S::TOO_MANY_REQUESTS, "rate_limited", "too many requests", hint).retry_after(wait)
+            Self::TooOften { what, setting, wait } => {
+                let hint = format!("ask less often, or raise {setting}");
+                Answer::new(S::TOO_MANY_REQUESTS, "rate_limited", format!("too many {what}"), hint).retry_after(wait)
             }
-            Self::TooManyPrompts { wait } => {
-                let hint = "prompt less often, or raise control.prompts_per_minute";
-                Answer::new(S::TOO_MANY_REQUESTS, "rate_limited", "too many prompts to this session", hint)
-                    .retry_after(wait)
+            Self::Unhealthy(error) => {
+                let message = format!("the store cannot be written: {}", chain(&error));
+                let hint = "check the free space and the permissions of the state directory";
+                Answer::new(S::SERVICE_UNAVAILABLE, "store_unwritable", message, hint)
             }
             Self::Registry(error) => registry_answer(error),
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 
+use super::error::ApiError;
 use crate::config;
 use crate::model::SessionId;
 
@@ -28,12 +29,15 @@ impl RateLimits {
     }
 
     /// Lets a request of this user pass, or says how long to wait.
-    pub fn request(&self, uid: u32) -> Result<(), Duration> {
-        check(&self.requests, &uid)
+    pub fn request(&self, uid: u32) -> Result<(), ApiError> {
+        let too_often = |wait| ApiError::TooOften { what: "requests", setting: "control.requests_per_second", wait };
+        check(&self.requests, &uid).map_err(too_often)
     }
 
-    pub fn prompt(&self, session: SessionId) -> Result<(), Duration> {
-        check(&self.prompts, &session)
+    pub fn prompt(&self, session: SessionId) -> Result<(), ApiError> {
+        let what = "prompts to this session";
+        let too_often = |wait| ApiError::TooOften { what, setting: "control.prompts_per_minute", wait };
+        check(&self.prompts, &session).map_err(too_often)
     }
 }
 

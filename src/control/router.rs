@@ -48,7 +48,7 @@ async fn admit(State(api): State<Arc<Api>>, request: Request, next: Next) -> Res
     let span = tracing::info_span!("request", id = %Uuid::now_v7(), %method, path, uid, pid);
     async move {
         if let Some(uid) = uid {
-            api.limits.request(uid).map_err(|wait| ApiError::TooManyRequests { wait })?;
+            api.limits.request(uid)?;
         }
         let response = next.run(request).await;
         tracing::debug!(status = response.status().as_u16(), "answered");

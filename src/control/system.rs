@@ -14,7 +14,7 @@ use crate::store::Unit;
 
 /// Alive, and the store can be written: an empty unit goes the whole way through the writer.
 pub async fn health(State(api): State<Arc<Api>>) -> Result<Json<Health>, ApiError> {
-    api.registry.hub().append(Unit::default()).await?;
+    api.registry.hub().append(Unit::default()).await.map_err(ApiError::Unhealthy)?;
     Ok(Json(Health { status: "ok".to_owned() }))
 }
 

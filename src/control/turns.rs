@@ -41,7 +41,7 @@ pub async fn prompt(
     Json(request): Json<Prompt>,
 ) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     let content = content_of(request, api.registry.shared().config.limits.prompt_max.0)?;
-    api.limits.prompt(id).map_err(|wait| ApiError::TooManyPrompts { wait })?;
+    api.limits.prompt(id)?;
     let prompt = NewPrompt { turn: TurnId::new(), message: MessageId::new(), content };
     let (turn_id, message_id) = (prompt.turn, prompt.message);
     let accepted = api.registry.prompt(id, prompt).await?;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use futures_util::StreamExt;
@@ -28,6 +29,8 @@ use crate::store::{self, Direction, StoreOptions};
 
 /// More threads than this serve nobody: the work is waiting, not computing.
 const WORKER_THREADS_MAX: usize = 4;
+/// How long clients have to take their last events when the agents have used up the time for stopping.
+const LAST_EVENTS_GRACE: Duration = Duration::from_secs(1);
 /// What nobody but the daemon's user may read.
 const PRIVATE_UMASK: Mode = Mode::RWXG.union(Mode::RWXO);
 
@@ -171,6 +174,7 @@ async fn shut_down(
     // 5. What is left to write is written, and every stream ends with its last event.
     hub.end_streams().await;
     // 6. The last connections end, and the socket goes. A client that does not read is not waited for.
+    let deadline = deadline.max(Instant::now() + LAST_EVENTS_GRACE);
     if tokio::time::timeout_at(deadline, tasks.wait()).await.is_err() {
         tracing::warn!("some clients did not take their last events");
     }

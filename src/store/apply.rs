@@ -15,6 +15,8 @@ use crate::model::{EventBody, SessionId, Timestamp, TurnId, TurnStatus};
 const SEQUENCES_MAX: usize = 4096;
 /// Rows in one statement. SQLite takes 32,766 variables; ours have at most 8 a row.
 const ROWS_PER_STATEMENT: usize = 512;
+/// Every number of rows is a statement of its own. Only the usual, small ones are kept prepared; large ones weigh much.
+const CACHED_ROWS_MAX: usize = 8;
 
 /// The last numbers that a session's messages and events have.
 #[derive(Clone, Copy, Debug, Default)]
@@ -157,14 +159,21 @@ impl<'a> Apply<'a> {
         match op {
             Op::CreateSession(new) => self.create_session(connection, session, new).await,
             Op::SetStatus { from, to, reason } => {
-                sqlx::query("UPDATE sessions SET status = ?, status_changed_at = ?, updated_at = ? WHERE id = ?")
-                    .bind(to.as_str())
-                    .bind(self.now.as_millis())
-                    .bind(self.now.as_millis())
-                    .bind(session.to_string())
-                    .execute(connection)
-                    .await
-                    .map_err(StoreError::database("to set a session's status"))?;
+                // Whoever asks for it may have read the status before somebody else changed it; then nothing happens.
+                let changed = sqlx::query(
+                    "UPDATE sessions SET status = ?, status_changed_at = ?, updated_at = ? WHERE id = ? AND status = ?",
+                )
+                .bind(to.as_str())
+                .bind(self.now.as_millis())
+                .bind(self.now.as_millis())
+                .bind(session.to_string())
+                .bind(from.as_str())
+                .execute(connection)
+                .await
+                .map_err(StoreError::database("to set a session's status"))?;
+                if changed.rows_affected() == 0 {
+                    return Ok(());
+                }
                 self.event(session, None, &EventBody::SessionStatus { from: *from, to: *to, reason })
             }
             Op::ChangeSession(change) => self.change_session(connection, session, change).await,
@@ -371,7 +380,8 @@ impl<'a> Apply<'a> {
                     .push_bind(message.tool_call_id.as_deref())
                     .push_bind(now);
             });
-            insert.build().execute(&mut *connection).await.map_err(StoreError::database("to insert messages"))?;
+            let insert = insert.build().persistent(rows.len() <= CACHED_ROWS_MAX);
+            insert.execute(&mut *connection).await.map_err(StoreError::database("to insert messages"))?;
         }
         for rows in self.events.chunks(ROWS_PER_STATEMENT) {
             let mut insert = QueryBuilder::<Sqlite>::new(
@@ -385,8 +395,8 @@ impl<'a> Apply<'a> {
                     .push_bind(event.data.as_str())
                     .push_bind(now);
             });
-            let outcome =
-                insert.build().execute(&mut *connection).await.map_err(StoreError::database("to insert events"))?;
+            let insert = insert.build().persistent(rows.len() <= CACHED_ROWS_MAX);
+            let outcome = insert.execute(&mut *connection).await.map_err(StoreError::database("to insert events"))?;
             self.cursor = self.cursor.max(outcome.last_insert_rowid());
         }
         self.active.sort_unstable();

@@ -151,9 +151,9 @@ impl Store {
         rows.iter().map(row::message).collect()
     }
 
-    /// Oldest first, with how many there are in all. Ids are made in order, so they sort by age.
+    /// In the order they were accepted, whatever the clock did, with how many there are in all.
     pub async fn turns(&self, session: SessionId, limit: i64, offset: i64) -> Result<(Vec<Turn>, i64), StoreError> {
-        let rows = sqlx::query("SELECT * FROM turns WHERE session_id = ? ORDER BY id LIMIT ? OFFSET ?")
+        let rows = sqlx::query("SELECT * FROM turns WHERE session_id = ? ORDER BY rowid LIMIT ? OFFSET ?")
             .bind(session.to_string())
             .bind(limit)
             .bind(offset)
@@ -189,7 +189,7 @@ impl Store {
         if let Some(session) = session {
             query.push(" AND turns.session_id = ").push_bind(session.to_string());
         }
-        query.push(" ORDER BY turns.id");
+        query.push(" ORDER BY turns.rowid");
         let rows = query.build().fetch_all(&self.pool).await.map_err(StoreError::database("reading open turns"))?;
         let open_turn = |row: &SqliteRow| {
             Ok(OpenTurn {
