@@ -14,6 +14,8 @@ use crate::store::{Committed, EventScope, Head, Store, StoreError, StoreOptions,
 
 /// Events handed out at a time.
 const PAGE_EVENTS: i64 = 512;
+/// Watched sessions from which on those that nobody watches any more are forgotten.
+const WATCHED_MAX: usize = 1024;
 
 /// How far a log is known to reach; 0 before the first commit that anybody watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +61,7 @@ impl Hub {
     pub fn subscribe(&self, scope: EventScope, cursor: i64) -> Subscription {
         let reach = match scope {
             EventScope::All => self.reaches.all.subscribe(),
-            EventScope::Session(session) => self.reaches.lock().entry(session).or_default().subscribe(),
+            EventScope::Session(session) => self.reaches.watch(session),
         };
         Subscription { store: self.store.clone(), scope, cursor, reach }
     }
@@ -85,6 +87,16 @@ impl Reaches {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn watch(&self, session: SessionId) -> watch::Receiver<Reach> {
+        let mut sessions = self.lock();
+        if sessions.len() >= WATCHED_MAX {
+            sessions.retain(|_, reach| reach.receiver_count() > 0);
+        }
+        // Whoever comes when the streams have ended gets what there is, and the end.
+        let ended = self.all.borrow().ended;
+        sessions.entry(session).or_insert_with(|| watch::Sender::new(Reach { cursor: 0, ended })).subscribe()
+    }
+
     fn publish(&self, heads: &[Head]) {
         let mut sessions = self.lock();
         for head in heads {
@@ -107,10 +119,11 @@ impl Reaches {
     }
 
     fn end(&self) {
-        for reach in self.lock().values() {
+        let sessions = self.lock();
+        self.all.send_modify(|reach| reach.ended = true);
+        for reach in sessions.values() {
             reach.send_modify(|reach| reach.ended = true);
         }
-        self.all.send_modify(|reach| reach.ended = true);
     }
 }
 
