@@ -64,7 +64,7 @@ impl Output {
     }
 }
 
-/// The daemon. Dropping it kills the process and deletes its directories.
+/// The daemon. Dropping it stops the process and deletes its directories.
 pub struct Daemon {
     running: Option<Running>,
     environment: Vec<(String, String)>,
@@ -247,14 +247,18 @@ fn command(paths: &Paths) -> Command {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        let panicking = std::thread::panicking();
         if let Some(running) = &mut self.running {
-            // Waits for the end without reaping, so that nothing is written any more when the directories are deleted.
+            // A daemon that is asked to stop takes its agents with it; one that a failed test left in any state is not
+            // waited for that long. Either way nothing is written any more when the directories are deleted.
             let process = Pid::from_raw(running.pid.cast_signed());
-            if running.child.start_kill().is_ok() {
+            let signal = if panicking { Signal::SIGKILL } else { Signal::SIGTERM };
+            self.gates.clear();
+            if kill(process, signal).is_ok() {
                 let _ = waitid(Id::Pid(process), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT);
             }
         }
-        if std::thread::panicking() {
+        if panicking {
             let log = self.log();
             let start = log.ceil_char_boundary(log.len().saturating_sub(SHOWN_LOG_BYTES));
             eprintln!("--- the daemon's log ---\n{}--- end of the log ---", &log[start..]);
