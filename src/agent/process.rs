@@ -19,7 +19,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use rustix::fs::Mode;
 use tokio::process::Child;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -29,6 +29,7 @@ use super::command::{Command, CommandError};
 use super::pipes::{self, Drain, Stdin, Tail};
 use super::shim;
 use crate::acp::Line;
+use crate::lane::{Lane, LaneWatch};
 
 /// Lines that wait to be read by the actor; their bytes are bounded besides.
 const OUTPUT_LINES_MAX: usize = 256;
@@ -100,7 +101,7 @@ pub struct Process {
     pid: u32,
     input: mpsc::Sender<Bytes>,
     output: mpsc::Receiver<Output>,
-    stop: watch::Sender<Stop>,
+    stop: Lane<Stop>,
     stderr: Tail,
 }
 
@@ -134,7 +135,7 @@ impl Process {
 
         let (output_sender, output) = mpsc::channel(OUTPUT_LINES_MAX);
         let (input, input_lines) = mpsc::channel(INPUT_LINES_MAX);
-        let (stop, stop_requests) = watch::channel(Stop::No);
+        let stop = Lane::new(Stop::No);
         let stdin_state = Stdin::default();
         let tail = Tail::new(bounds.stderr_tail_bytes);
         let stderr_tail = tail.clone();
@@ -146,7 +147,7 @@ impl Process {
         let reading = pipes::read_lines(stdout, bounds.line_bytes_max, output_sender.clone(), drain.clone());
         let reader = tasks.spawn(reading.instrument(span.clone()));
         let stderr_reader = tasks.spawn(pipes::keep_tail(stderr, tail.clone(), drain.clone()).instrument(span.clone()));
-        let supervisor = Supervisor { child, pid, bounds, stop: stop_requests, stdin: stdin_state };
+        let supervisor = Supervisor { child, pid, bounds, stop: stop.watch(), stdin: stdin_state };
         tasks.spawn(
             async move {
                 let status = supervisor.run().await;
@@ -193,22 +194,12 @@ impl Process {
 
     /// Starts down the ladder. Asking again changes nothing.
     pub fn stop(&self) {
-        self.raise(Stop::Ladder);
+        self.stop.raise(Stop::Ladder);
     }
 
     /// Goes to the end of the ladder at once.
     pub fn kill(&self) {
-        self.raise(Stop::Kill);
-    }
-
-    fn raise(&self, to: Stop) {
-        self.stop.send_if_modified(|level| {
-            let raised = *level < to;
-            if raised {
-                *level = to;
-            }
-            raised
-        });
+        self.stop.raise(Stop::Kill);
     }
 }
 
@@ -222,7 +213,7 @@ struct Supervisor {
     child: Child,
     pid: u32,
     bounds: Bounds,
-    stop: watch::Receiver<Stop>,
+    stop: LaneWatch<Stop>,
     stdin: Stdin,
 }
 
@@ -235,15 +226,30 @@ enum Rung {
     Killed,
 }
 
+impl Rung {
+    fn deadline(self) -> Option<Instant> {
+        match self {
+            Self::StdinClosed(at) | Self::Terminated(at) => Some(at),
+            Self::Running | Self::Killed => None,
+        }
+    }
+
+    /// What was asked for and is being done already.
+    fn granted(self) -> Stop {
+        match self {
+            Self::Running => Stop::No,
+            Self::StdinClosed(_) | Self::Terminated(_) => Stop::Ladder,
+            Self::Killed => Stop::Kill,
+        }
+    }
+}
+
 impl Supervisor {
     /// Waits for the end, helping it along when asked to.
     async fn run(mut self) -> ExitStatus {
         let mut rung = Rung::Running;
         loop {
-            let deadline = match rung {
-                Rung::StdinClosed(at) | Rung::Terminated(at) => Some(at),
-                Rung::Running | Rung::Killed => None,
-            };
+            let deadline = rung.deadline();
             tokio::select! {
                 biased;
                 status = self.child.wait() => match status {
@@ -254,12 +260,12 @@ impl Supervisor {
                         return ExitStatus::from_raw(0);
                     }
                 },
-                level = stop_requested(&mut self.stop, rung) => rung = self.climb(rung, level),
+                level = self.stop.above(rung.granted()) => rung = self.climb(rung, level),
                 // An agent that takes nothing in any more is of no use: it has the grace to end by itself.
                 () = self.stdin.broken.cancelled(), if matches!(rung, Rung::Running) => {
                     rung = self.climb(rung, Stop::Ladder);
                 }
-                () = until(deadline) => rung = self.climb(rung, Stop::Ladder),
+                () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => rung = self.climb(rung, Stop::Ladder),
             }
         }
     }
@@ -282,28 +288,6 @@ impl Supervisor {
             }
             (rung, Stop::No) => rung,
         }
-    }
-}
-
-/// Resolves when the owner asks for more than the present rung has granted.
-async fn stop_requested(stop: &mut watch::Receiver<Stop>, rung: Rung) -> Stop {
-    let granted = match rung {
-        Rung::Running => Stop::No,
-        Rung::StdinClosed(_) | Rung::Terminated(_) => Stop::Ladder,
-        Rung::Killed => Stop::Kill,
-    };
-    let requested = stop.wait_for(|level| *level > granted).await.map(|level| *level);
-    match requested {
-        Ok(level) => level,
-        // The handle is gone; its Drop has asked for the kill, which `wait_for` has seen, or it is granted already.
-        Err(_) => std::future::pending().await,
-    }
-}
-
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -3,22 +3,14 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
-use serde::Deserialize;
 
 use super::Api;
 use super::error::ApiError;
-use super::extract::{Json, LIMIT_MAX, Query, page};
+use super::extract::{Json, LIMIT_MAX, PageQuery, Query, page};
 use super::wire::{Agent, AgentList};
 use crate::model::AgentProfile;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ListQuery {
-    limit: Option<i64>,
-    offset: Option<i64>,
-}
-
-pub async fn list(State(api): State<Arc<Api>>, Query(query): Query<ListQuery>) -> Result<Json<AgentList>, ApiError> {
+pub async fn list(State(api): State<Arc<Api>>, Query(query): Query<PageQuery>) -> Result<Json<AgentList>, ApiError> {
     let (limit, offset) = page(query.limit.or(Some(LIMIT_MAX)), query.offset)?;
     let profiles = &api.registry.shared().config.agents;
     let (first, count) = (usize::try_from(offset).unwrap_or(0), usize::try_from(limit).unwrap_or(0));

@@ -10,8 +10,8 @@ use axum::http::header;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use super::Api;
 use super::error::ApiError;
@@ -31,11 +31,8 @@ impl<T: DeserializeOwned> FromRequest<Arc<Api>> for Json<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, ApiError> {
-        let content_type =
-            request.headers().get(header::CONTENT_TYPE).map(|value| value.to_str().unwrap_or("").to_owned());
         let body = read_body(request, api).await?;
-        check_content_type(content_type.as_deref())?;
-        from_json(&body).map(Self)
+        from_json(&body.ok_or_else(|| ApiError::invalid("", "the body is missing"))?).map(Self)
     }
 }
 
@@ -46,14 +43,10 @@ impl<T: DeserializeOwned + Default> FromRequest<Arc<Api>> for OptionalJson<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, ApiError> {
-        let content_type =
-            request.headers().get(header::CONTENT_TYPE).map(|value| value.to_str().unwrap_or("").to_owned());
-        let body = read_body(request, api).await?;
-        if body.is_empty() {
-            return Ok(Self(T::default()));
+        match read_body(request, api).await? {
+            Some(body) => from_json(&body).map(Self),
+            None => Ok(Self(T::default())),
         }
-        check_content_type(content_type.as_deref())?;
-        from_json(&body).map(Self)
     }
 }
 
@@ -69,22 +62,23 @@ impl<T: Serialize> IntoResponse for Json<T> {
     }
 }
 
-async fn read_body(request: Request, api: &Arc<Api>) -> Result<Bytes, ApiError> {
+/// The whole body, which must say that it is JSON; nothing when it is empty.
+async fn read_body(request: Request, api: &Arc<Api>) -> Result<Option<Bytes>, ApiError> {
     let max = api.registry.shared().config.control.body_max.0;
-    let collect = Limited::new(request.into_body(), max).collect();
-    match tokio::time::timeout(BODY_TIMEOUT, collect).await {
-        Err(_) => Err(ApiError::BodyTimeout),
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(ApiError::BodyTooLarge { max }),
-        Ok(Err(error)) => Err(ApiError::invalid("", format!("the body could not be read: {error}"))),
+    let (head, body) = request.into_parts();
+    let body = match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, max).collect()).await {
+        Err(_) => return Err(ApiError::BodyTimeout),
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(ApiError::BodyTooLarge { max }),
+        Ok(Err(error)) => return Err(ApiError::invalid("", format!("the body could not be read: {error}"))),
+    };
+    if body.is_empty() {
+        return Ok(None);
     }
-}
-
-fn check_content_type(found: Option<&str>) -> Result<(), ApiError> {
-    let found = found.unwrap_or("");
+    let found = head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
     let essence = found.split(';').next().unwrap_or("").trim();
     if essence.eq_ignore_ascii_case("application/json") {
-        Ok(())
+        Ok(Some(body))
     } else {
         Err(ApiError::UnsupportedMediaType { found: found.to_owned() })
     }
@@ -125,7 +119,15 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<Api>> for Query<T> {
     }
 }
 
-/// A page of a list.
+/// Which page of a list.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PageQuery {
+    pub limit: Option<i64>,
+    pub offset: Option<i64>,
+}
+
+/// A page of a list, within its bounds.
 pub fn page(limit: Option<i64>, offset: Option<i64>) -> Result<(i64, i64), ApiError> {
     let limit = limit.unwrap_or(LIMIT_DEFAULT);
     let offset = offset.unwrap_or(0);

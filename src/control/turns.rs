@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::Api;
 use super::error::ApiError;
-use super::extract::{Id, Json, OptionalJson, Query, TurnPath, page};
+use super::extract::{Id, Json, OptionalJson, PageQuery, Query, TurnPath, page};
 use super::sessions::stored;
 use super::wire::{Accepted, Cancel, CancelAccepted, Prompt, Turn, TurnList};
 use crate::model::{Content, MessageId, SessionId, TurnId};
@@ -21,13 +21,6 @@ use crate::store::EventScope;
 /// The longest that a request may wait for a turn's end.
 const WAIT_SECONDS_MAX: u64 = 600;
 const BLOCKS_MAX: usize = 64;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ListQuery {
-    limit: Option<i64>,
-    offset: Option<i64>,
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -105,7 +98,7 @@ pub async fn cancel(
 pub async fn list(
     State(api): State<Arc<Api>>,
     Id(id): Id<SessionId>,
-    Query(query): Query<ListQuery>,
+    Query(query): Query<PageQuery>,
 ) -> Result<Json<TurnList>, ApiError> {
     let (limit, offset) = page(query.limit, query.offset)?;
     stored(&api, id).await?;

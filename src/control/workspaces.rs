@@ -5,24 +5,16 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use serde::Deserialize;
 
 use super::Api;
 use super::error::ApiError;
-use super::extract::{Id, Json, Query, page};
+use super::extract::{Id, Json, PageQuery, Query, page};
 use super::wire::{RegisterWorkspace, Workspace, WorkspaceList};
 use crate::model::WorkspaceId;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ListQuery {
-    limit: Option<i64>,
-    offset: Option<i64>,
-}
-
 pub async fn list(
     State(api): State<Arc<Api>>,
-    Query(query): Query<ListQuery>,
+    Query(query): Query<PageQuery>,
 ) -> Result<Json<WorkspaceList>, ApiError> {
     let (limit, offset) = page(query.limit, query.offset)?;
     let (workspaces, total) = api.registry.hub().store().workspaces(limit, offset).await?;

@@ -14,12 +14,13 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use crate::agent::WorkspaceError;
 use crate::hub::Hub;
+use crate::lane::Lane;
 use crate::model::{ErrorCode, ProcessState, SessionId, TurnId, WorkspaceId};
 use crate::session::{
     self, Accepted, Halt, Live, NewPrompt, Refusal, Reply, Request, SessionActor, SessionHandle, Shared,
@@ -60,7 +61,7 @@ pub struct Registry {
     actors: Mutex<HashMap<SessionId, SessionHandle>>,
     /// Held while a session is loaded and registered, so that nobody acts on a row that is out of date.
     gate: tokio::sync::Mutex<()>,
-    halt: watch::Sender<Halt>,
+    halt: Lane<Halt>,
     tasks: TaskTracker,
 }
 
@@ -70,7 +71,7 @@ impl Registry {
             shared,
             actors: Mutex::default(),
             gate: tokio::sync::Mutex::new(()),
-            halt: watch::Sender::new(Halt::No),
+            halt: Lane::new(Halt::No),
             tasks: TaskTracker::new(),
         })
     }
@@ -143,7 +144,7 @@ impl Registry {
 
     /// Queues a request with the session's actor, making the actor when there is none.
     async fn send(self: &Arc<Self>, session: SessionId, request: Request) -> Result<(), RegistryError> {
-        if *self.halt.borrow() != Halt::No {
+        if self.halt.level() != Halt::No {
             return Err(Refusal::ShuttingDown.into());
         }
         if let Some(handle) = self.lock().get(&session) {
@@ -166,7 +167,7 @@ impl Registry {
             return Ok(None);
         };
         let open_turns = store.open_turns(Some(session)).await?;
-        Ok(Some(session::actor(row, open_turns, Arc::clone(&self.shared), self.halt.subscribe())))
+        Ok(Some(session::actor(row, open_turns, Arc::clone(&self.shared), self.halt.watch())))
     }
 
     /// Called with the gate held.
@@ -207,13 +208,7 @@ impl Registry {
 
     /// Tells every actor that the daemon stops. New requests are refused from here on.
     pub fn halt(&self, halt: Halt) {
-        self.halt.send_if_modified(|level| {
-            let raised = *level < halt;
-            if raised {
-                *level = halt;
-            }
-            raised
-        });
+        self.halt.raise(halt);
     }
 
     /// Resolves when every actor has ended and every process is reaped.

@@ -24,6 +24,7 @@ use super::turns::{QueuedTurn, Running, Stage};
 use super::{Accepted, Halt, Live, MAILBOX_MAX, Refusal, Reply, Request, SessionHandle, Shared};
 use crate::acp::{Requests, incoming};
 use crate::agent::Output;
+use crate::lane::LaneWatch;
 use crate::model::agent::FrozenProfile;
 use crate::model::session::Session;
 use crate::model::{ErrorCode, PermissionMode, ProcessState, SessionStatus, Timestamp, TurnError, TurnId, TurnStatus};
@@ -84,7 +85,7 @@ pub struct SessionActor {
     pub(super) untitled: bool,
 
     mailbox: mpsc::Receiver<Request>,
-    halt: watch::Receiver<Halt>,
+    halt: LaneWatch<Halt>,
     pub(super) halted: Halt,
     live: watch::Sender<Live>,
 
@@ -103,7 +104,7 @@ pub fn actor(
     session: Session,
     open_turns: Vec<OpenTurn>,
     shared: Arc<Shared>,
-    halt: watch::Receiver<Halt>,
+    halt: LaneWatch<Halt>,
 ) -> (SessionActor, SessionHandle) {
     let (mailbox_sender, mailbox) = mpsc::channel(MAILBOX_MAX);
     let (live, live_receiver) = watch::channel(Live::STOPPED);
@@ -157,11 +158,11 @@ impl SessionActor {
         let has_room = !self.outbox.is_full();
         tokio::select! {
             biased;
-            halt = halt_raised(&mut self.halt, self.halted) => Input::Halt(halt),
+            halt = self.halt.above(self.halted) => Input::Halt(halt),
             outcome = self.outbox.committed() => Input::Committed(outcome),
             Some(request) = self.mailbox.recv() => Input::Request(request),
             input = self.link.next(has_room) => Input::Link(input),
-            () = until(deadline) => Input::Deadline,
+            () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Input::Deadline,
         }
     }
 
@@ -319,19 +320,4 @@ impl SessionActor {
 /// Whoever asked may have gone away; what was asked has happened all the same.
 pub(super) fn answer<T>(reply: oneshot::Sender<T>, value: T) {
     drop(reply.send(value));
-}
-
-async fn halt_raised(halt: &mut watch::Receiver<Halt>, granted: Halt) -> Halt {
-    let raised = halt.wait_for(|level| *level > granted).await.map(|level| *level);
-    match raised {
-        Ok(level) => level,
-        Err(_) => std::future::pending().await,
-    }
-}
-
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
-    }
 }
