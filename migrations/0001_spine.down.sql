@@ -1,4 +1,5 @@
 DROP TABLE events;
+DROP TABLE heartbeat;
 DROP TABLE messages;
 DROP TABLE turns;
 DROP TABLE sessions;

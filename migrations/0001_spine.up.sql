@@ -71,6 +71,12 @@ CREATE TABLE messages (
 CREATE INDEX messages_by_time ON messages (session_id, created_at);
 CREATE INDEX messages_by_turn ON messages (turn_id);
 
+-- One row that is written to see whether the database can be.
+CREATE TABLE heartbeat (
+    id  INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
+    at  INTEGER NOT NULL
+) STRICT;
+
 -- AUTOINCREMENT: the id is the cursor over all sessions and must never be given twice, not even after a purge.
 CREATE TABLE events (
     id          INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,

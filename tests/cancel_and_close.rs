@@ -210,9 +210,11 @@ async fn a_workspace_that_leads_outside_its_root_is_fatal_and_one_that_is_missin
     let session = created["id"].as_str().unwrap();
 
     std::fs::remove_dir(&workspace).unwrap();
-    let turn = daemon.prompt_and_wait(session, "one").await;
-    assert_eq!(turn["status"], "failed");
-    assert_eq!(daemon.session(session).await["status"], "active", "it may come back");
+    let refused =
+        daemon.post(&format!("/v1/sessions/{session}/prompt"), json!({"text": "one"})).await.expect_status(409);
+    assert_eq!(refused["error"], "workspace_missing");
+    let view = daemon.session(session).await;
+    assert_eq!((&view["status"], &view["turns"]), (&json!("active"), &json!(0)), "it may come back");
     std::fs::create_dir(&workspace).unwrap();
     assert_eq!(daemon.prompt_and_wait(session, "two").await["status"], "completed");
 
@@ -233,4 +235,34 @@ async fn a_workspace_that_leads_outside_its_root_is_fatal_and_one_that_is_missin
     assert_eq!(daemon.delete(&path).await.expect_status(409)["error"], "session_error");
     daemon.delete(&format!("{path}?purge=true")).await.expect_status(200);
     assert_eq!(daemon.get(&path).await.status, 404);
+}
+
+#[tokio::test]
+async fn prompts_that_come_together_share_the_process_that_one_of_them_starts() {
+    let script = json!([{"handshake": {}}, {"repeat": [{"prompt": [{"textFromPrompt": true}]}]}]);
+    let daemon = Daemon::builder().config("[limits]\nprocesses = 1").agent("echo", script).start().await;
+    for _ in 0..5 {
+        let body = json!({"workspace": daemon.workspace(), "agent": "echo", "start": "lazy"});
+        let created = daemon.post("/v1/sessions", body).await.expect_status(201);
+        let session = created["id"].as_str().unwrap();
+        let (first, second) = tokio::join!(daemon.prompt(session, "one"), daemon.prompt(session, "two"));
+        for accepted in [first, second] {
+            let turn = daemon.wait_turn(session, accepted["turnId"].as_str().unwrap()).await;
+            assert_eq!(turn["status"], "completed");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_title_that_somebody_gave_stays_and_an_archived_session_does_not_change() {
+    let script = json!([{"handshake": {}}, {"repeat": [{"prompt": [{"textFromPrompt": true}]}]}]);
+    let daemon = Daemon::builder().agent("echo", script).start().await;
+    let session = daemon.create_session("echo").await;
+    let path = format!("/v1/sessions/{session}");
+    daemon.patch(&path, json!({"title": "mine"})).await.expect_status(200);
+    daemon.prompt_and_wait(&session, "hello").await;
+    assert_eq!(daemon.session(&session).await["title"], "mine");
+    daemon.post(&format!("{path}/archive"), json!({})).await.expect_status(200);
+    let refused = daemon.patch(&path, json!({"title": "other"})).await.expect_status(409);
+    assert_eq!(refused["error"], "session_archived");
 }

@@ -205,3 +205,60 @@ async fn a_flooding_agent_does_not_keep_another_session_waiting() {
     let text: String = messages[1..].iter().map(|message| message["content"]["text"].as_str().unwrap()).collect();
     assert!(text.ends_with("spam 49999 "), "all of it is there");
 }
+
+#[tokio::test]
+async fn what_escaped_the_agent_and_goes_on_writing_holds_nobody_up() {
+    let builder = Daemon::builder();
+    let pid_file = builder.root().join("escaped.pid");
+    let answers =
+        r#"read l; echo '{"id":0,"result":{"protocolVersion":1}}'; read l; echo '{"id":1,"result":{"sessionId":"s"}}'"#;
+    let noise = format!("echo $$ > {}; while :; do echo noise >&2 || exit; done", pid_file.display());
+    let shell = format!("{answers}; setsid sh -c '{noise}' & read l; exit 3");
+    let agent = format!("[agents.escaping]\ncommand = \"/bin/sh\"\nargs = [\"-c\", {}]", json!(shell));
+    let daemon = builder.config(&agent).start().await;
+    let session = daemon.create_session("escaping").await;
+    let turn = daemon.prompt_and_wait(&session, "go").await;
+    assert_eq!(turn["error"]["code"], "agent_exited", "{turn}");
+    assert!(turn["error"]["message"].as_str().unwrap().contains("code 3"), "{turn}");
+    daemon.post(&format!("/v1/sessions/{session}/archive"), json!({})).await.expect_status(200);
+    let pid: i32 = std::fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
+    // It dies of its broken pipe, or by this; killing what has escaped is not acpd's yet.
+    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
+}
+
+#[tokio::test]
+async fn an_agent_that_closes_its_output_or_answers_in_its_own_way_does_not_hang_the_turn() {
+    let answers = r#"read l; echo '{"id":0,"result":{"protocolVersion":1}}'; read l; echo '{"id":1,"result":{"sessionId":"s"}}'; read l"#;
+    let closing = json!(format!("{answers}; exec 1>&-; while :; do read l || exit 0; done"));
+    let odd =
+        json!(format!("{answers}; echo '{{\"id\":2,\"error\":{{\"code\":\"E_ODD\",\"message\":null}}}}'; read l"));
+    let agents = format!(
+        "[processes]\neof_grace = \"50ms\"\n[agents.closing]\ncommand = \"/bin/sh\"\nargs = [\"-c\", {closing}]\n\
+         [agents.odd]\ncommand = \"/bin/sh\"\nargs = [\"-c\", {odd}]"
+    );
+    let daemon = Daemon::builder().config(&agents).start().await;
+    let (turn, _) = run(&daemon, "closing").await;
+    assert_eq!(turn["error"]["code"], "agent_exited", "{turn}");
+    let (turn, _) = run(&daemon, "odd").await;
+    assert!(turn["error"]["message"].as_str().unwrap().contains("E_ODD"), "{turn}");
+}
+
+#[tokio::test]
+async fn large_payloads_are_cut_before_they_are_kept() {
+    let large = "y".repeat(300_000);
+    let script = json!([{"handshake": {}}, {"prompt": [
+        {"update": {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "big", "rawInput": {"data": large}}},
+        {"update": {"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed",
+            "content": [{"type": "content", "content": {"type": "text", "text": large}}]}},
+        {"text": large}
+    ]}]);
+    let daemon = Daemon::builder().config("[limits]\npayload_max = \"64KiB\"").agent("big", script).start().await;
+    let (turn, session) = run(&daemon, "big").await;
+    assert_eq!(turn["status"], "completed");
+    let messages = session["messages"].as_array().unwrap();
+    assert_eq!(messages[1]["content"]["arguments"]["truncated"], true);
+    assert_eq!(messages[2]["content"]["result"]["truncated"], true);
+    let text: String = messages[3..].iter().map(|message| message["content"]["text"].as_str().unwrap()).collect();
+    assert_eq!(text, large, "text is split, not cut");
+    assert!(messages.iter().all(|message| message.to_string().len() < 70_000));
+}

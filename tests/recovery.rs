@@ -159,3 +159,76 @@ async fn only_one_daemon_has_a_state_directory() {
     assert!(second.stderr.contains("another acpd uses the state directory"), "{}", second.stderr);
     daemon.get("/v1/health").await.expect_status(200);
 }
+
+#[tokio::test]
+async fn turns_that_wait_for_a_slot_get_one_from_a_session_that_is_idle() {
+    let config = "[limits]\nprocesses = 1\n[processes]\neof_grace = \"50ms\"";
+    let mut daemon = Daemon::builder().config(config).agent("gated", gated()).start().await;
+    let first = daemon.create_session("gated").await;
+    daemon.prompt(&first, "running").await;
+    let passage = daemon.gate("gated").reached("middle").await;
+    let one = daemon.prompt(&first, "one").await;
+    let body = json!({"workspace": daemon.workspace(), "agent": "gated", "start": "lazy"});
+    let second = daemon.post("/v1/sessions", body).await.expect_status(201);
+    let second = second["id"].as_str().unwrap().to_owned();
+    daemon.kill().await;
+    drop(passage);
+    // A turn that was accepted when there was room, as a crash in between would leave it.
+    let database = daemon.state_dir().join("acpd.db");
+    let turn = "01a1e272-8a8e-762f-a984-29c55e0e6330";
+    let sql = format!(
+        "INSERT INTO turns (id, session_id, status, queued_at) VALUES ('{turn}', '{second}', 'queued', 0); \
+         INSERT INTO messages (id, session_id, sequence, turn_id, role, content, created_at) VALUES \
+         ('01a1e272-8a8e-762f-a984-29c55e0e6331', '{second}', 1, '{turn}', 'user', '{{\"type\":\"text\",\"text\":\"two\",\"partial\":false}}', 0);"
+    );
+    let written = std::process::Command::new("python3")
+        .args(["-c", "import sqlite3,sys; c=sqlite3.connect(sys.argv[1]); c.executescript(sys.argv[2]); c.close()"])
+        .arg(&database)
+        .arg(&sql)
+        .status()
+        .unwrap();
+    assert!(written.success());
+
+    daemon.restart().await;
+    for (session, turn) in [(&first, one["turnId"].as_str().unwrap()), (&second, turn)] {
+        daemon.gate("gated").reached("middle").await.open().await;
+        let turn = daemon.wait_turn(session, turn).await;
+        assert_eq!(turn["status"], "completed", "each has its process in turn");
+    }
+}
+
+#[tokio::test]
+async fn a_cancel_that_was_acknowledged_stands_whatever_ends_the_daemon() {
+    for graceful in [true, false] {
+        let mut daemon = Daemon::builder().agent("gated", gated()).start().await;
+        let session = daemon.create_session("gated").await;
+        let accepted = daemon.prompt(&session, "go").await;
+        let passage = daemon.gate("gated").reached("middle").await;
+        daemon.post(&format!("/v1/sessions/{session}/cancel"), json!({})).await.expect_status(202);
+        if graceful {
+            daemon.signal(nix::sys::signal::Signal::SIGTERM);
+            drop(passage);
+            daemon.ended().await;
+        } else {
+            daemon.kill().await;
+        }
+        daemon.restart().await;
+        let turn = daemon.wait_turn(&session, accepted["turnId"].as_str().unwrap()).await;
+        assert_eq!(turn["status"], "cancelled", "graceful: {graceful}");
+    }
+}
+
+#[tokio::test]
+async fn a_purge_does_not_move_the_end_of_the_log_back() {
+    let daemon = Daemon::builder().agent("gated", gated()).start().await;
+    let kept = daemon.create_session("gated").await;
+    let gone = daemon.create_session("gated").await;
+    let mut all = daemon.event_stream("/v1/events?after=0", &[]).await;
+    let is_gone = |event: &Event| event.kind == "process.ready" && event.data["sessionId"] == gone.as_str();
+    let cursor = all.until_event("the second session's process", is_gone).await.pop().unwrap().id.to_string();
+    daemon.delete(&format!("/v1/sessions/{gone}?purge=true")).await.expect_status(200);
+    let mut again = daemon.event_stream("/v1/events", &[("last-event-id", &cursor)]).await;
+    daemon.patch(&format!("/v1/sessions/{kept}"), json!({"title": "next"})).await.expect_status(200);
+    let next = again.until("session.updated").await;
+    assert!(next.iter().all(|event| event.kind != "log.reset"), "nothing is told again");
+}

@@ -42,6 +42,13 @@ impl RpcError {
     pub const TOO_MANY_REQUESTS: i64 = 429;
 }
 
+impl RpcError {
+    /// An error of any shape is an error: what does not have the usual one is told as it is.
+    fn read(raw: &RawValue) -> Self {
+        serde_json::from_str(raw.get()).unwrap_or_else(|_| Self { code: 0, message: raw.get().to_owned(), data: None })
+    }
+}
+
 #[derive(Deserialize)]
 struct Fields<'a> {
     #[serde(borrow)]
@@ -52,7 +59,8 @@ struct Fields<'a> {
     params: Option<&'a RawValue>,
     #[serde(borrow)]
     result: Option<&'a RawValue>,
-    error: Option<RpcError>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
 }
 
 impl<'a> Envelope<'a> {
@@ -76,7 +84,7 @@ impl<'a> Envelope<'a> {
             Fields { id: None, method: Some(method), params, .. } => Self::Notification { method, params },
             // We number our requests; an answer with any other id is nobody's.
             Fields { id: Some(id), method: None, result, error, .. } => match (id.get().parse(), result, error) {
-                (Ok(id), _, Some(error)) => Self::Answer { id, outcome: Err(error) },
+                (Ok(id), _, Some(error)) => Self::Answer { id, outcome: Err(RpcError::read(error)) },
                 (Ok(id), Some(result), None) => Self::Answer { id, outcome: Ok(result) },
                 // `"result": null` reads as absent; it is an answer all the same.
                 (Ok(id), None, None) => Self::Answer { id, outcome: Ok(RawValue::NULL) },
@@ -109,6 +117,7 @@ mod tests {
         assert_eq!(kind(r#"{"id":3,"result":null}"#), "answer 3 null");
         assert_eq!(kind(r#"{"id":4,"error":{"code":-32000,"message":"sign in"}}"#), "error 4 -32000 sign in");
         assert_eq!(kind(r#"{"id":4,"error":{"code":429}}"#), "error 4 429 ");
+        assert_eq!(kind(r#"{"id":5,"error":{"code":"x","message":null}}"#), r#"error 5 0 {"code":"x","message":null}"#);
         assert_eq!(kind(r#"{"id":"not ours","result":1}"#), "noise");
     }
 

@@ -34,6 +34,9 @@ const ENVIRONMENT_ALLOWED: [&str; 22] = [
 ];
 const ENVIRONMENT_ALLOWED_PREFIX: &str = "LC_";
 
+/// This program itself, also when its file was replaced by a newer one meanwhile.
+pub const SELF_PROGRAM: &str = "/proc/self/exe";
+
 /// Where programs are looked for when the daemon has no PATH.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
@@ -87,7 +90,7 @@ impl Command {
 /// The file that a command stands for: this program itself, a path, or the first match on PATH.
 pub fn find_program(command: &str, path: &str) -> Option<PathBuf> {
     if command == SELF_COMMAND {
-        return std::env::current_exe().ok();
+        return Some(PathBuf::from(SELF_PROGRAM));
     }
     if command.contains('/') {
         let program = PathBuf::from(command);

@@ -1,14 +1,14 @@
 //! The three pipes, each with its own task, so that none can block another.
 
 use std::collections::VecDeque;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Take};
 use tokio::sync::{Semaphore, mpsc};
-use tokio::time::Instant;
 use tokio_util::codec::FramedRead;
 use tokio_util::sync::CancellationToken;
 
@@ -19,35 +19,43 @@ use crate::acp::{Line, LineCodec};
 const INBOUND_BYTES_MAX: usize = 4 << 20;
 const STDERR_READ_BYTES: usize = 4096;
 
-/// Says when to stop reading a pipe that does not end, because a descendant of the agent holds it open: when the agent
-/// is gone and nothing has come for a while. What is in the pipe already is always read, however slow the reader.
-#[derive(Clone, Debug)]
-pub struct Drain {
+/// What the tasks of one process tell each other.
+#[derive(Clone, Debug, Default)]
+pub struct Signals {
+    /// We close its standard input: the first rung of the ladder.
+    pub close_stdin: CancellationToken,
+    /// The agent has closed its end of a pipe: it cannot be talked to any more.
+    pub broken: CancellationToken,
+    /// The process is gone.
     pub exited: CancellationToken,
-    pub grace: Duration,
 }
 
-impl Drain {
-    async fn is_over(&self) {
-        self.exited.cancelled().await;
-        tokio::time::sleep_until(Instant::now() + self.grace).await;
-    }
+/// Reads on after the exit only what is in the pipe then. A descendant of the agent may hold the pipe open and write to
+/// it for ever, but what the agent itself wrote is all there.
+fn end_with_what_is_there<R: AsyncRead + AsFd>(pipe: &mut Take<R>) {
+    let bytes = rustix::io::ioctl_fionread(pipe.get_ref()).unwrap_or(0);
+    pipe.set_limit(bytes);
 }
 
 /// Reads lines until the pipe ends. When the actor does not take them, neither are they read, and the agent waits.
 pub async fn read_lines(
-    stdout: impl AsyncRead + Unpin,
+    stdout: impl AsyncRead + AsFd + Unpin,
     line_bytes_max: usize,
     output: mpsc::Sender<Output>,
-    drain: Drain,
+    signals: Signals,
 ) {
     let budget = Arc::new(Semaphore::new(INBOUND_BYTES_MAX));
-    let mut lines = FramedRead::new(stdout, LineCodec::new(line_bytes_max));
+    let mut lines = FramedRead::new(stdout.take(u64::MAX), LineCodec::new(line_bytes_max));
+    let mut is_ending = false;
     loop {
         let line = tokio::select! {
             biased;
+            () = signals.exited.cancelled(), if !is_ending => {
+                is_ending = true;
+                end_with_what_is_there(lines.get_mut());
+                continue;
+            }
             line = lines.next() => line,
-            () = drain.is_over() => break,
         };
         let line = match line {
             None => break,
@@ -69,15 +77,7 @@ pub async fn read_lines(
             break;
         }
     }
-}
-
-/// When standard input is closed, and by whom.
-#[derive(Clone, Debug, Default)]
-pub struct Stdin {
-    /// We close it: the first rung of the ladder.
-    pub close: CancellationToken,
-    /// The agent has closed it, or is gone.
-    pub broken: CancellationToken,
+    signals.broken.cancel();
 }
 
 /// Writes lines in order until it is told to close. An agent that does not read is noticed by the deadline of a write.
@@ -86,13 +86,13 @@ pub async fn write_lines(
     mut pipe: impl AsyncWrite + Unpin,
     mut lines: mpsc::Receiver<Bytes>,
     timeout: Duration,
-    stdin: Stdin,
+    signals: Signals,
     output: mpsc::Sender<Output>,
 ) {
     loop {
         let line = tokio::select! {
             biased;
-            () = stdin.close.cancelled() => return,
+            () = signals.close_stdin.cancelled() => return,
             line = lines.recv() => line,
         };
         let Some(line) = line else { return };
@@ -102,14 +102,14 @@ pub async fn write_lines(
         };
         let written = tokio::select! {
             biased;
-            () = stdin.close.cancelled() => return,
+            () = signals.close_stdin.cancelled() => return,
             written = tokio::time::timeout(timeout, write) => written,
         };
         match written {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::debug!(%error, "the agent has closed its standard input");
-                return stdin.broken.cancel();
+                return signals.broken.cancel();
             }
             Err(_) => {
                 let message = format!("the agent did not read its standard input for {timeout:?}");
@@ -146,13 +146,19 @@ impl Tail {
 }
 
 /// Keeps the tail of standard error until the pipe ends.
-pub async fn keep_tail(mut stderr: impl AsyncRead + Unpin, tail: Tail, drain: Drain) {
+pub async fn keep_tail(stderr: impl AsyncRead + AsFd + Unpin, tail: Tail, signals: Signals) {
+    let mut stderr = stderr.take(u64::MAX);
     let mut buffer = vec![0; STDERR_READ_BYTES];
+    let mut is_ending = false;
     loop {
         let count = tokio::select! {
             biased;
+            () = signals.exited.cancelled(), if !is_ending => {
+                is_ending = true;
+                end_with_what_is_there(&mut stderr);
+                continue;
+            }
             count = stderr.read(&mut buffer) => count,
-            () = drain.is_over() => break,
         };
         let Ok(count @ 1..) = count else { break };
         let chunk = &buffer[..count];

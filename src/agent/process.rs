@@ -21,12 +21,11 @@ use rustix::fs::Mode;
 use tokio::process::Child;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
-use super::command::{Command, CommandError};
-use super::pipes::{self, Drain, Stdin, Tail};
+use super::command::{Command, CommandError, SELF_PROGRAM};
+use super::pipes::{self, Signals, Tail};
 use super::shim;
 use crate::acp::Line;
 use crate::lane::{Lane, LaneWatch};
@@ -43,7 +42,6 @@ pub struct Bounds {
     pub stdin_timeout: Duration,
     pub eof_grace: Duration,
     pub term_grace: Duration,
-    pub drain_grace: Duration,
     /// The umask that agents get, which is the one the daemon was started with.
     pub umask: Mode,
 }
@@ -70,8 +68,6 @@ pub struct Exit {
 pub enum SpawnError {
     #[error(transparent)]
     Command(#[from] CommandError),
-    #[error("cannot find this program itself, which starts the agent")]
-    NoShim(#[source] std::io::Error),
     #[error("cannot start {program:?} in {workspace:?}")]
     Spawn {
         program: PathBuf,
@@ -108,8 +104,8 @@ pub struct Process {
 impl Process {
     /// Starts the agent. Its tasks belong to `tasks`, and outlive the handle until the process is reaped.
     pub fn spawn(command: &Command, bounds: Bounds, tasks: &TaskTracker) -> Result<Self, SpawnError> {
-        let shim = std::env::current_exe().map_err(SpawnError::NoShim)?;
-        let mut child = tokio::process::Command::new(shim)
+        let mut child = tokio::process::Command::new(SELF_PROGRAM)
+            .arg0("acpd")
             .args(shim::arguments(bounds.umask))
             .arg(&command.program)
             .args(&command.args)
@@ -136,24 +132,24 @@ impl Process {
         let (output_sender, output) = mpsc::channel(OUTPUT_LINES_MAX);
         let (input, input_lines) = mpsc::channel(INPUT_LINES_MAX);
         let stop = Lane::new(Stop::No);
-        let stdin_state = Stdin::default();
+        let signals = Signals::default();
         let tail = Tail::new(bounds.stderr_tail_bytes);
         let stderr_tail = tail.clone();
         let span = tracing::Span::current();
-        let drain = Drain { exited: CancellationToken::new(), grace: bounds.drain_grace };
         let writing =
-            pipes::write_lines(stdin, input_lines, bounds.stdin_timeout, stdin_state.clone(), output_sender.clone());
+            pipes::write_lines(stdin, input_lines, bounds.stdin_timeout, signals.clone(), output_sender.clone());
         tasks.spawn(writing.instrument(span.clone()));
-        let reading = pipes::read_lines(stdout, bounds.line_bytes_max, output_sender.clone(), drain.clone());
+        let reading = pipes::read_lines(stdout, bounds.line_bytes_max, output_sender.clone(), signals.clone());
         let reader = tasks.spawn(reading.instrument(span.clone()));
-        let stderr_reader = tasks.spawn(pipes::keep_tail(stderr, tail.clone(), drain.clone()).instrument(span.clone()));
-        let supervisor = Supervisor { child, pid, bounds, stop: stop.watch(), stdin: stdin_state };
+        let stderr_reader =
+            tasks.spawn(pipes::keep_tail(stderr, tail.clone(), signals.clone()).instrument(span.clone()));
+        let supervisor = Supervisor { child, pid, bounds, stop: stop.watch(), signals: signals.clone() };
         tasks.spawn(
             async move {
                 let status = supervisor.run().await;
                 // Whoever is left of the group goes with its leader, and then the pipes end.
                 kill_group(pid, Signal::SIGKILL);
-                drain.exited.cancel();
+                signals.exited.cancel();
                 for ended in [reader.await, stderr_reader.await] {
                     if let Err(error) = ended {
                         tracing::error!(pid, %error, "a reader of the agent's pipes did not end well");
@@ -214,7 +210,7 @@ struct Supervisor {
     pid: u32,
     bounds: Bounds,
     stop: LaneWatch<Stop>,
-    stdin: Stdin,
+    signals: Signals,
 }
 
 /// The rungs of the ladder, each with the time at which the next one is taken.
@@ -261,8 +257,8 @@ impl Supervisor {
                     }
                 },
                 level = self.stop.above(rung.granted()) => rung = self.climb(rung, level),
-                // An agent that takes nothing in any more is of no use: it has the grace to end by itself.
-                () = self.stdin.broken.cancelled(), if matches!(rung, Rung::Running) => {
+                // An agent that cannot be talked to is of no use: it has the grace to end by itself.
+                () = self.signals.broken.cancelled(), if matches!(rung, Rung::Running) => {
                     rung = self.climb(rung, Stop::Ladder);
                 }
                 () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => rung = self.climb(rung, Stop::Ladder),
@@ -274,12 +270,12 @@ impl Supervisor {
         let now = Instant::now();
         match (rung, level) {
             (_, Stop::Kill) | (Rung::Terminated(_) | Rung::Killed, Stop::Ladder) => {
-                self.stdin.close.cancel();
+                self.signals.close_stdin.cancel();
                 kill_group(self.pid, Signal::SIGKILL);
                 Rung::Killed
             }
             (Rung::Running, Stop::Ladder) => {
-                self.stdin.close.cancel();
+                self.signals.close_stdin.cancel();
                 Rung::StdinClosed(now + self.bounds.eof_grace)
             }
             (Rung::StdinClosed(_), Stop::Ladder) => {

@@ -76,7 +76,6 @@ pub struct Processes {
     pub cancel_grace: Duration,
     pub eof_grace: Duration,
     pub term_grace: Duration,
-    pub drain_grace: Duration,
     pub shutdown_timeout: Duration,
 }
 
@@ -189,7 +188,6 @@ impl Default for Config {
                 cancel_grace: Duration::from_secs(10),
                 eof_grace: Duration::from_secs(2),
                 term_grace: Duration::from_secs(2),
-                drain_grace: Duration::from_millis(500),
                 shutdown_timeout: Duration::from_secs(10),
             },
             limits: Limits {

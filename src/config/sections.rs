@@ -44,7 +44,6 @@ pub fn read(root: &mut Section<'_>, config: &mut Config) {
         section.read("cancel_grace", &mut processes.cancel_grace);
         section.read("eof_grace", &mut processes.eof_grace);
         section.read("term_grace", &mut processes.term_grace);
-        section.read("drain_grace", &mut processes.drain_grace);
         section.read("shutdown_timeout", &mut processes.shutdown_timeout);
     });
     root.section("limits", |section| {

@@ -206,6 +206,10 @@ fn registry_answer(error: RegistryError) -> Answer {
             Answer::new(S::FORBIDDEN, "wider_permissions", message, hint).details(json!({ "granted": granted }))
         }
         RegistryError::Workspace(error) => workspace_answer(error),
+        RegistryError::WorkspaceGone(error) => {
+            let hint = "put the directory back, and prompt again";
+            Answer::new(S::CONFLICT, "workspace_missing", chain(&error), hint)
+        }
         RegistryError::UnknownWorkspace(_) => {
             Answer::new(S::NOT_FOUND, "workspace_not_found", message, "list the workspaces with GET /v1/workspaces")
         }

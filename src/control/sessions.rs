@@ -13,7 +13,7 @@ use super::extract::{Id, Json, OptionalJson, Query, page};
 use super::wire::{CreateSession, MessageList, PatchSession, Session, SessionList, SessionView, Start};
 use crate::model::{self, SessionId, SessionStatus, Timestamp, WorkspaceId};
 use crate::registry::{self, WorkspaceChoice};
-use crate::store::{EventScope, Op, SessionChange, SessionFilter, Unit};
+use crate::store::{EventScope, SessionChange, SessionFilter};
 
 /// Messages in the view of one session.
 const VIEW_MESSAGES: i64 = 200;
@@ -130,8 +130,7 @@ pub async fn change(
     if title.is_none() && tags.is_none() {
         return Ok(Json(shown(&api, session)));
     }
-    let change = Op::ChangeSession(SessionChange { title, tags });
-    api.registry.hub().append(Unit::one(id, change)).await?;
+    api.registry.change(id, SessionChange { title, tags }).await?;
     Ok(Json(shown(&api, stored(&api, id).await?)))
 }
 

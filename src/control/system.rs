@@ -10,11 +10,11 @@ use super::error::ApiError;
 use super::extract::Json;
 use super::wire::{Health, Info, ProcessCount};
 use crate::model::Timestamp;
-use crate::store::Unit;
+use crate::store::{Catalogue, Unit};
 
-/// Alive, and the store can be written: an empty unit goes the whole way through the writer.
+/// Alive, and the store can be written: a trial write goes the whole way through the writer.
 pub async fn health(State(api): State<Arc<Api>>) -> Result<Json<Health>, ApiError> {
-    api.registry.hub().append(Unit::default()).await.map_err(ApiError::Unhealthy)?;
+    api.registry.hub().append(Unit::catalogue(Catalogue::Heartbeat)).await.map_err(ApiError::Unhealthy)?;
     Ok(Json(Health { status: "ok".to_owned() }))
 }
 

@@ -128,20 +128,11 @@ pub async fn show(
         if turn.status.is_final() || wait == 0 {
             return Ok(Json(turn.into()));
         }
-        let ended = async {
-            while let Some(page) = events.next().await? {
-                if page.iter().any(|event| event.turn == Some(path.turn) && event.kind == "turn.completed") {
-                    return Ok(true);
-                }
-            }
-            Ok::<_, ApiError>(false)
-        };
-        match tokio::time::timeout_at(deadline, ended).await {
-            Ok(Ok(true)) => {}
-            // Nothing will follow, because the daemon stops: the turn is told as it is.
-            Ok(Ok(false)) => wait = 0,
-            Ok(Err(error)) => return Err(error),
-            Err(_) => return Ok(Json(turn.into())),
+        match tokio::time::timeout_at(deadline, events.next()).await {
+            Ok(Ok(Some(_))) => {}
+            // The time is over, or nothing will follow because the daemon stops: the turn is told as it is now.
+            Ok(Ok(None)) | Err(_) => wait = 0,
+            Ok(Err(error)) => return Err(error.into()),
         }
     }
 }

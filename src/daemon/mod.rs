@@ -14,7 +14,6 @@ use futures_util::StreamExt;
 use rustix::fs::Mode;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook_tokio::Signals;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -24,13 +23,13 @@ use crate::config::{Config, Overrides, Paths};
 use crate::control::{Api, ControlSocket, Server};
 use crate::hub::Hub;
 use crate::registry::Registry;
-use crate::session::{Halt, Shared};
+use crate::session::{Halt, Shared, Slots};
 use crate::store::{self, Direction, StoreOptions};
 
 /// More threads than this serve nobody: the work is waiting, not computing.
 const WORKER_THREADS_MAX: usize = 4;
-/// How long clients have to take their last events when the agents have used up the time for stopping.
-const LAST_EVENTS_GRACE: Duration = Duration::from_secs(1);
+/// How long each of the last steps of stopping may take.
+const MOMENT: Duration = Duration::from_secs(2);
 /// What nobody but the daemon's user may read.
 const PRIVATE_UMASK: Mode = Mode::RWXG.union(Mode::RWXO);
 
@@ -54,7 +53,6 @@ pub fn serve(overrides: &Overrides, detached: bool) -> anyhow::Result<()> {
         .build()
         .context("cannot start the runtime")?
         .block_on(run(config, paths, environment, agent_umask))
-        .inspect_err(|error| tracing::error!(error = format!("{error:#}"), "acpd ends with an error"))
 }
 
 /// `acpd migrate`: to the newest schema, or down to an older one.
@@ -91,7 +89,7 @@ async fn run(
     let hub = Hub::open(&store_options(&config, &paths)).await?;
     let roots = config.workspace_roots(&paths.home);
     let bounds = bounds(&config, agent_umask);
-    let slots = Arc::new(Semaphore::new(config.limits.processes));
+    let slots = Slots::new(config.limits.processes);
     let control = config.control.clone();
     let shutdown_timeout = config.processes.shutdown_timeout;
     let process_tasks = TaskTracker::new();
@@ -120,7 +118,6 @@ fn bounds(config: &Config, umask: Mode) -> Bounds {
         stdin_timeout: config.processes.stdin_timeout,
         eof_grace: config.processes.eof_grace,
         term_grace: config.processes.term_grace,
-        drain_grace: config.processes.drain_grace,
         umask,
     }
 }
@@ -159,26 +156,33 @@ async fn shut_down(
     stop_accepting.cancel();
     // 2. Every actor keeps what there is: partial text, the running turn as interrupted. Its process starts to go.
     registry.halt(Halt::Suspend);
-    // 3. Every active session is suspended, in one transaction. Queued turns stay queued.
-    if let Err(error) = registry.suspend_all().await {
-        tracing::error!(error = &error as &dyn std::error::Error, "the sessions could not be suspended");
-    }
-    // 4. The processes end, together, until the deadline or a second signal; then they are killed.
+    // 3. Every active session is suspended, in one transaction; queued turns stay queued. Meanwhile the processes end,
+    //    together, until the deadline or a second signal.
+    let orderly = async {
+        if let Err(error) = registry.suspend_all().await {
+            tracing::error!(error = &error as &dyn std::error::Error, "the sessions could not be suspended");
+        }
+        registry.ended().await;
+    };
     tokio::select! {
-        () = registry.ended() => {}
+        () = orderly => {}
         () = stop_requested(signals) => tracing::warn!("told to stop again; killing what is left"),
         () = tokio::time::sleep_until(deadline) => tracing::warn!("some agents did not stop in time; killing them"),
     }
+    // 4. What is left is killed. From here on nothing is waited for longer than a moment, whatever is in trouble.
     registry.halt(Halt::Kill);
-    registry.ended().await;
+    in_a_moment("the end of the agents", registry.ended()).await;
     // 5. What is left to write is written, and every stream ends with its last event.
-    hub.end_streams().await;
+    in_a_moment("the end of the record", hub.end_streams()).await;
     // 6. The last connections end, and the socket goes. A client that does not read is not waited for.
-    let deadline = deadline.max(Instant::now() + LAST_EVENTS_GRACE);
-    if tokio::time::timeout_at(deadline, tasks.wait()).await.is_err() {
-        tracing::warn!("some clients did not take their last events");
-    }
+    in_a_moment("clients to take their last events", tasks.wait()).await;
     // 7. The store is closed last.
-    hub.close().await;
+    in_a_moment("the store to close", hub.close()).await;
     tracing::info!("stopped");
+}
+
+async fn in_a_moment(what: &str, end: impl Future<Output = ()>) {
+    if tokio::time::timeout(MOMENT, end).await.is_err() {
+        tracing::warn!("did not wait any longer for {what}");
+    }
 }

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -10,11 +9,8 @@ use super::{Registry, RegistryError};
 use crate::agent::{self, WorkspaceError};
 use crate::model::session::{Session, Workspace};
 use crate::model::{AgentProfile, PermissionMode, ProcessState, SessionId, WorkspaceId};
-use crate::session::{Refusal, Request, Slot};
+use crate::session::{Admission, Request};
 use crate::store::{Catalogue, NewSession, Op, Unit};
-
-/// How long a request waits for the process that makes room for it to be gone.
-const EVICTION_WAIT: Duration = Duration::from_secs(15);
 
 /// What a new session is to be.
 #[derive(Debug)]
@@ -47,7 +43,7 @@ impl Registry {
             WorkspaceChoice::Path(path) => self.register_workspace(&path).await?,
             WorkspaceChoice::Registered(id) => self.known_workspace(id).await?,
         };
-        let slot = if create.start { Some(self.reserve_slot().await?) } else { None };
+        let admission = if create.start { self.admit().await? } else { Admission::None };
 
         let id = SessionId::new();
         let new = NewSession {
@@ -60,8 +56,8 @@ impl Registry {
         };
         self.hub().append(Unit::one(id, Op::CreateSession(Box::new(new)))).await?;
         self.log_session_counts().await;
-        if let Some(slot) = slot {
-            self.send(id, Request::Start { slot }).await?;
+        if create.start {
+            self.send(id, Request::Start { admission }).await?;
         }
         self.hub().store().session(id).await?.ok_or(RegistryError::NotFound(id))
     }
@@ -115,6 +111,15 @@ impl Registry {
         agent::resolve_workspace(path, &self.shared().roots)
     }
 
+    /// Whether a process could be started for the session now. What is fatal for it is the actor's to find out.
+    pub(super) async fn check_workspace_of(&self, session: SessionId) -> Result<(), RegistryError> {
+        let row = self.hub().store().session(session).await?.ok_or(RegistryError::NotFound(session))?;
+        match self.resolve_workspace(Path::new(&row.workspace)) {
+            Ok(_) | Err(WorkspaceError::OutsideRoots { .. }) => Ok(()),
+            Err(error) => Err(RegistryError::WorkspaceGone(error)),
+        }
+    }
+
     /// Forgets a workspace that no session is in.
     pub async fn remove_workspace(&self, id: WorkspaceId) -> Result<Workspace, RegistryError> {
         let store = self.hub().store();
@@ -128,22 +133,15 @@ impl Registry {
         Ok(known)
     }
 
-    /// The right to a process: a free one, or that of the session which has been idle longest.
-    pub(super) async fn reserve_slot(&self) -> Result<Slot, RegistryError> {
-        let slots = &self.shared().slots;
-        if let Ok(slot) = Arc::clone(slots).try_acquire_owned() {
-            return Ok(slot);
+    /// The right to a process: a free slot, or that of the session which has been idle longest.
+    pub(super) async fn admit(&self) -> Result<Admission, RegistryError> {
+        if let Some(slot) = self.shared().slots.try_take() {
+            return Ok(Admission::Slot(slot));
         }
-        let limit = || RegistryError::ProcessLimit { max: self.shared().config.limits.processes };
-        if !self.evict_one().await {
-            return Err(limit());
+        if self.evict_one().await {
+            return Ok(Admission::Promised);
         }
-        // Fair: turns that were accepted earlier and wait for a slot come first.
-        match tokio::time::timeout(EVICTION_WAIT, Arc::clone(slots).acquire_owned()).await {
-            Ok(Ok(slot)) => Ok(slot),
-            Ok(Err(_)) => Err(Refusal::ShuttingDown.into()),
-            Err(_) => Err(limit()),
-        }
+        Err(RegistryError::ProcessLimit { max: self.shared().config.limits.processes })
     }
 
     /// Asks idle sessions, the one idle longest first, to let their process go.

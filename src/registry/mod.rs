@@ -23,9 +23,9 @@ use crate::hub::Hub;
 use crate::lane::Lane;
 use crate::model::{ErrorCode, ProcessState, SessionId, TurnId, WorkspaceId};
 use crate::session::{
-    self, Accepted, Halt, Live, NewPrompt, Refusal, Reply, Request, SessionActor, SessionHandle, Shared,
+    self, Accepted, Admission, Halt, Live, NewPrompt, Refusal, Reply, Request, SessionActor, SessionHandle, Shared,
 };
-use crate::store::StoreError;
+use crate::store::{SessionChange, StoreError, Unit};
 
 pub use admission::{CreateSession, WorkspaceChoice};
 
@@ -45,6 +45,8 @@ pub enum RegistryError {
     WiderPermissions { agent: String, granted: &'static str, asked: &'static str },
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
+    #[error(transparent)]
+    WorkspaceGone(WorkspaceError),
     #[error("there is no workspace {0}")]
     UnknownWorkspace(WorkspaceId),
     #[error("the workspace {id} still has {sessions} sessions")]
@@ -61,6 +63,8 @@ pub struct Registry {
     actors: Mutex<HashMap<SessionId, SessionHandle>>,
     /// Held while a session is loaded and registered, so that nobody acts on a row that is out of date.
     gate: tokio::sync::Mutex<()>,
+    /// Held while a prompt finds a slot and hands it to its session.
+    admission: tokio::sync::Mutex<()>,
     halt: Lane<Halt>,
     tasks: TaskTracker,
 }
@@ -71,6 +75,7 @@ impl Registry {
             shared,
             actors: Mutex::default(),
             gate: tokio::sync::Mutex::new(()),
+            admission: tokio::sync::Mutex::new(()),
             halt: Lane::new(Halt::No),
             tasks: TaskTracker::new(),
         })
@@ -94,19 +99,29 @@ impl Registry {
         self.lock().values().filter(|handle| handle.live().process_state != ProcessState::Stopped).count()
     }
 
-    /// Accepts a prompt: first without a slot, for a process that is there; then with one.
+    /// Accepts a prompt: first for a process that is there; then with a slot, or the promise of one.
     pub async fn prompt(self: &Arc<Self>, session: SessionId, prompt: NewPrompt) -> Result<Accepted, RegistryError> {
-        let ask = |slot| {
+        let ask = |admission| {
             let prompt = prompt.clone();
-            self.ask(session, move |reply| Request::Prompt { prompt, slot, reply })
+            self.ask(session, move |reply| Request::Prompt { prompt, admission, reply })
         };
-        match ask(None).await {
-            Err(RegistryError::Refused(Refusal::NeedsSlot)) => {
-                let slot = self.reserve_slot().await?;
-                ask(Some(slot)).await
-            }
-            outcome => outcome,
+        let needs_slot = |outcome: &Result<_, _>| matches!(outcome, Err(RegistryError::Refused(Refusal::NeedsSlot)));
+        let outcome = ask(Admission::None).await;
+        if !needs_slot(&outcome) {
+            return outcome;
         }
+        self.check_workspace_of(session).await?;
+        // One at a time: of two prompts to one session only the first needs a slot.
+        let _admission = self.admission.lock().await;
+        let outcome = ask(Admission::None).await;
+        if !needs_slot(&outcome) {
+            return outcome;
+        }
+        ask(self.admit().await?).await
+    }
+
+    pub async fn change(self: &Arc<Self>, session: SessionId, change: SessionChange) -> Result<(), RegistryError> {
+        self.ask(session, |reply| Request::Change { change, reply }).await
     }
 
     pub async fn cancel(
@@ -184,26 +199,56 @@ impl Registry {
     /// Runs an actor to its end, and sees to it that nothing is left of it.
     async fn drive(self: Arc<Self>, session: SessionId, mut actor: SessionActor) {
         loop {
-            let ended = AssertUnwindSafe(actor.run()).catch_unwind().await;
-            if ended.is_err() {
-                // Nobody gets a new actor for it until the record is put right.
-                let _gate = self.gate.lock().await;
-                self.lock().remove(&session);
-                drop(actor);
-                tracing::error!("the session's actor panicked; its process is killed and its turn fails");
-                let reason = "acpd failed while the turn was running; this is a bug, see its log";
-                if let Err(error) = self.settle_running_turns(Some(session), ErrorCode::Internal, reason).await {
-                    tracing::error!(error = &error as &dyn std::error::Error, "cannot record the failed turn");
+            let reason = match AssertUnwindSafe(actor.run()).catch_unwind().await {
+                Ok(Ok(())) => {
+                    let mut actors = self.lock();
+                    if actor.has_mail() {
+                        continue;
+                    }
+                    actors.remove(&session);
+                    tracing::debug!(actors = actors.len(), "an actor ends");
+                    return;
                 }
-                return;
+                Ok(Err(error)) => {
+                    tracing::error!(error = &error as &dyn std::error::Error, "the session's record was not written");
+                    "acpd could not write the record; see its log and the free disk space"
+                }
+                Err(_) => {
+                    tracing::error!("the session's actor panicked; its process is killed and its turn fails");
+                    "acpd failed while the turn was running; this is a bug, see its log"
+                }
+            };
+            // Nobody gets a new actor for it until the record is put right.
+            let gate = self.gate.lock().await;
+            self.lock().remove(&session);
+            drop(actor);
+            let settled = self.settle_abandoned(session, reason).await;
+            match settled {
+                // Its next turns go on. Each time round one has ended, so this comes to an end.
+                Ok(Some((next, handle))) => {
+                    self.lock().insert(session, handle);
+                    actor = next;
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    // It is tried again when somebody asks for the session.
+                    return tracing::error!(error = &error as &dyn std::error::Error, "cannot put the record right");
+                }
             }
-            let mut actors = self.lock();
-            if !actor.has_mail() {
-                actors.remove(&session);
-                tracing::debug!(actors = actors.len(), "an actor ends");
-                return;
-            }
+            drop(gate);
         }
+    }
+
+    /// Ends the turn of an actor that is gone, and makes a new actor when there was one.
+    async fn settle_abandoned(
+        &self,
+        session: SessionId,
+        reason: &str,
+    ) -> Result<Option<(SessionActor, SessionHandle)>, RegistryError> {
+        // What the old actor had on its way to the writer comes first.
+        self.hub().append(Unit::default()).await?;
+        let settled = self.settle_running_turns(Some(session), ErrorCode::Internal, reason).await?;
+        if settled == 0 { Ok(None) } else { self.load(session).await }
     }
 
     /// Tells every actor that the daemon stops. New requests are refused from here on.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Registry, RegistryError};
 use crate::model::{Content, ErrorCode, MessageId, Role, SessionId, SessionStatus, Trigger, TurnError, TurnStatus};
-use crate::store::{Catalogue, NewMessage, Op, SessionFilter, StoreError, Unit};
+use crate::store::{Catalogue, NewMessage, Op, StoreError, Unit};
 
 impl Registry {
     /// Puts the record right after whatever ended the last daemon, and takes up the work that was accepted then.
@@ -33,59 +33,52 @@ impl Registry {
 
     async fn change_all(&self, from: SessionStatus, trigger: Trigger, reason: &'static str) -> Result<(), StoreError> {
         let Ok(to) = from.on(trigger) else { return Ok(()) };
-        let filter = SessionFilter { statuses: vec![from], ..SessionFilter::default() };
-        let (sessions, _) = self.hub().store().sessions(&filter, i64::MAX, 0).await?;
-        if sessions.is_empty() {
-            return Ok(());
-        }
-        tracing::info!(sessions = sessions.len(), %from, %to, "changing the status of sessions");
-        let ops = sessions.into_iter().map(|session| (session.id, Op::SetStatus { from, to, reason })).collect();
-        self.hub().append(Unit { catalogue: Vec::new(), ops }).await?;
+        self.hub().append(Unit::catalogue(Catalogue::SetStatusOfAll { from, to, reason })).await?;
         Ok(())
     }
 
     /// Turns that the record has as running, and that nobody runs: their streamed text becomes partial messages, and
-    /// they end. Of all sessions, or of one whose actor is gone.
+    /// they end. Of all sessions, or of one whose actor is gone; tells how many.
     pub(super) async fn settle_running_turns(
         &self,
         session: Option<SessionId>,
         code: ErrorCode,
         reason: &str,
-    ) -> Result<(), StoreError> {
-        let status = if code == ErrorCode::Interrupted { TurnStatus::Interrupted } else { TurnStatus::Failed };
+    ) -> Result<usize, StoreError> {
         let store = self.hub().store();
         let mut unit = Unit::default();
+        let mut settled = 0;
         for turn in store.open_turns(session).await? {
             if turn.status != TurnStatus::Running {
                 continue;
             }
-            let mut record = |id, role, content| {
-                let message = NewMessage { id, turn: Some(turn.id), role, content, tool_call_id: None };
-                unit.ops.push((turn.session, Op::Message(message)));
+            settled += 1;
+            let mut record = |id, role, content: &Content| {
+                unit.ops.push((turn.session, Op::Message(NewMessage::new(id, Some(turn.id), role, content))));
             };
             for text in store.unfinished_text(turn.id).await? {
-                record(text.id, Role::Agent, text.content);
+                record(text.id, Role::Agent, &text.content);
             }
-            record(MessageId::new(), Role::System, Content::notice(code.as_str(), reason));
-            let error = Some(TurnError::new(code, reason));
+            // Whoever cancelled it was told so, and that stands.
+            let (status, error) = if turn.cancel_requested {
+                (TurnStatus::Cancelled, None)
+            } else {
+                record(MessageId::new(), Role::System, &Content::notice(code.as_str(), reason));
+                let status = if code == ErrorCode::Interrupted { TurnStatus::Interrupted } else { TurnStatus::Failed };
+                (status, Some(TurnError::new(code, reason)))
+            };
             unit.ops.push((turn.session, Op::FinishTurn { turn: turn.id, status, stop_reason: None, error }));
             tracing::warn!(session = %turn.session, turn = %turn.id, %status, "a turn was running that nobody runs");
         }
-        if !unit.ops.is_empty() {
+        if settled > 0 {
             self.hub().append(unit).await?;
         }
-        Ok(())
+        Ok(settled)
     }
 
     async fn take_up_queued_turns(self: &Arc<Self>) -> Result<(), RegistryError> {
-        let mut sessions: Vec<SessionId> =
-            self.hub().store().open_turns(None).await?.into_iter().map(|turn| turn.session).collect();
-        sessions.dedup();
-        for session in sessions {
+        for session in self.hub().store().sessions_with_queued_turns().await? {
             let _gate = self.gate.lock().await;
-            if self.lock().contains_key(&session) {
-                continue;
-            }
             if let Some((actor, handle)) = self.load(session).await? {
                 tracing::info!(%session, "taking up queued turns");
                 self.register(session, actor, handle);

@@ -26,6 +26,7 @@ use crate::acp::{Requests, incoming};
 use crate::agent::Output;
 use crate::lane::LaneWatch;
 use crate::model::agent::FrozenProfile;
+use crate::model::event::ExitReason;
 use crate::model::session::Session;
 use crate::model::{ErrorCode, PermissionMode, ProcessState, SessionStatus, Timestamp, TurnError, TurnId, TurnStatus};
 use crate::store::{Op, OpenTurn, StoreError};
@@ -37,13 +38,14 @@ enum Input {
     Request(Request),
     Link(LinkInput),
     Deadline,
+    /// Another session waits for a slot, and this one has a process with nothing to do.
+    SlotWanted,
 }
 
 /// What is done once a change is committed.
 pub(super) enum After {
     Accept {
         reply: Reply<Accepted>,
-        turn: TurnId,
         position: usize,
     },
     /// Write the prompt to the agent.
@@ -55,8 +57,8 @@ pub(super) enum After {
         turns: Vec<TurnId>,
     },
     Send(Bytes),
-    Resumed(Reply<()>),
-    Closed,
+    /// It is done: a change, a resume, the end of a closing.
+    Answer(Vec<Reply<()>>),
 }
 
 /// What our open requests to the agent are for.
@@ -67,12 +69,10 @@ pub(super) enum Purpose {
     Prompt(TurnId),
 }
 
-/// The session is being archived or deleted, and these wait for the end of it.
+/// The session is being archived or deleted: what is left to do when its process is gone.
 pub(super) struct Closing {
     pub replies: Vec<Reply<()>>,
     pub purge: bool,
-    /// The last unit is on its way.
-    pub sealed: bool,
 }
 
 pub struct SessionActor {
@@ -137,15 +137,17 @@ pub fn actor(
 }
 
 impl SessionActor {
-    /// Runs until there is nothing to do. It may be called again, with everything as it was left.
-    pub async fn run(&mut self) {
+    /// Runs until there is nothing to do; then it may be called again, with everything as it was left. When the record
+    /// does not take a change, memory and record part: that is the end of this actor, and the record is what counts.
+    pub async fn run(&mut self) -> Result<(), Arc<StoreError>> {
         self.settle();
         while !self.is_done() {
             let input = self.next_input().await;
-            self.handle(input);
+            self.handle(input)?;
             self.settle();
             self.assert_invariants();
         }
+        Ok(())
     }
 
     /// Whether a request came in after [`Self::run`] returned.
@@ -156,20 +158,22 @@ impl SessionActor {
     async fn next_input(&mut self) -> Input {
         let deadline = self.next_deadline();
         let has_room = !self.outbox.is_full();
+        let is_idle = self.has_idle_process();
         tokio::select! {
             biased;
             halt = self.halt.above(self.halted) => Input::Halt(halt),
             outcome = self.outbox.committed() => Input::Committed(outcome),
             Some(request) = self.mailbox.recv() => Input::Request(request),
-            input = self.link.next(has_room) => Input::Link(input),
             () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Input::Deadline,
+            input = self.link.next(has_room) => Input::Link(input),
+            () = self.shared.slots.wanted(), if is_idle => Input::SlotWanted,
         }
     }
 
-    fn handle(&mut self, input: Input) {
+    fn handle(&mut self, input: Input) -> Result<(), Arc<StoreError>> {
         match input {
             Input::Halt(halt) => self.on_halt(halt),
-            Input::Committed(outcome) => self.on_committed(outcome),
+            Input::Committed(outcome) => self.on_committed(outcome)?,
             Input::Request(request) => self.on_request(request),
             Input::Link(LinkInput::Slot(slot)) => self.on_slot(slot),
             Input::Link(LinkInput::Output(output)) => match output {
@@ -181,7 +185,9 @@ impl SessionActor {
                 Output::Exited(exit) => self.on_exited(exit),
             },
             Input::Deadline => self.on_deadline(),
+            Input::SlotWanted => self.stop_process(ExitReason::Evicted),
         }
+        Ok(())
     }
 
     /// Does what follows from the state as it is now: the next turn, a process for it, the end of a closing.
@@ -193,13 +199,17 @@ impl SessionActor {
                 Link::Waiting(_) | Link::Starting(_) | Link::Stopping { .. } => {}
             }
         }
-        self.seal_closing();
+        self.finish_closing();
         self.outbox.flush();
         self.publish();
     }
 
     pub(super) fn takes_work(&self) -> bool {
         self.status == SessionStatus::Active && self.halted == Halt::No && self.closing.is_none()
+    }
+
+    pub(super) fn has_idle_process(&self) -> bool {
+        matches!(self.link, Link::Ready { .. }) && self.running.is_none() && self.queue.is_empty()
     }
 
     fn is_done(&self) -> bool {
@@ -244,7 +254,7 @@ impl SessionActor {
         self.outbox.push(op);
     }
 
-    fn on_committed(&mut self, outcome: Outcome<After>) {
+    fn on_committed(&mut self, outcome: Outcome<After>) -> Result<(), Arc<StoreError>> {
         let Outcome { result, then } = outcome;
         match result {
             Ok(committed) => {
@@ -252,20 +262,21 @@ impl SessionActor {
                     let cursor = committed.before.get(mark).copied().unwrap_or(0);
                     self.after_commit(after, cursor);
                 }
+                Ok(())
             }
             Err(error) => {
                 let error = Arc::new(error);
                 for (_, after) in then {
-                    self.after_failure(after, &error);
+                    after_failure(after, &error);
                 }
-                self.on_record_failed(&error);
+                Err(error)
             }
         }
     }
 
     fn after_commit(&mut self, after: After, cursor: i64) {
         match after {
-            After::Accept { reply, position, .. } => answer(reply, Ok(Accepted { position, after: cursor })),
+            After::Accept { reply, position } => answer(reply, Ok(Accepted { position, after: cursor })),
             After::Begin(turn) => self.begin_turn(turn),
             After::Cancel { reply, running, turns } => {
                 if let Some(turn) = running {
@@ -274,37 +285,9 @@ impl SessionActor {
                 answer(reply, Ok(turns));
             }
             After::Send(line) => self.send(line),
-            After::Resumed(reply) => answer(reply, Ok(())),
-            After::Closed => {
-                for reply in self.closing.take().map(|closing| closing.replies).unwrap_or_default() {
+            After::Answer(replies) => {
+                for reply in replies {
                     answer(reply, Ok(()));
-                }
-            }
-        }
-    }
-
-    /// Nothing that was not committed has happened.
-    fn after_failure(&mut self, after: After, error: &Arc<StoreError>) {
-        let refusal = || Refusal::Store(Arc::clone(error));
-        match after {
-            After::Accept { reply, turn, .. } => {
-                self.queue.retain(|queued| queued.id != turn);
-                self.running.take_if(|running| running.turn == turn);
-                answer(reply, Err(refusal()));
-            }
-            // A turn whose start was not recorded is not begun. The record still has it as queued: it is not lost.
-            After::Begin(turn) => {
-                self.running.take_if(|running| running.turn == turn);
-            }
-            After::Cancel { reply, .. } => answer(reply, Err(refusal())),
-            After::Send(_) => {}
-            After::Resumed(reply) => {
-                self.status = SessionStatus::Suspended;
-                answer(reply, Err(refusal()));
-            }
-            After::Closed => {
-                for reply in self.closing.take().map(|closing| closing.replies).unwrap_or_default() {
-                    answer(reply, Err(refusal()));
                 }
             }
         }
@@ -314,6 +297,21 @@ impl SessionActor {
         let request = self.requests.next_deadline().map(Instant::from_std);
         let cancel = self.running.as_ref().and_then(Running::kill_at);
         request.into_iter().chain(cancel).min()
+    }
+}
+
+/// Nothing that was not committed has happened, and whoever asked for it is told so.
+fn after_failure(after: After, error: &Arc<StoreError>) {
+    let refusal = || Refusal::Store(Arc::clone(error));
+    match after {
+        After::Accept { reply, .. } => answer(reply, Err(refusal())),
+        After::Cancel { reply, .. } => answer(reply, Err(refusal())),
+        After::Answer(replies) => {
+            for reply in replies {
+                answer(reply, Err(refusal()));
+            }
+        }
+        After::Begin(_) | After::Send(_) => {}
     }
 }
 

@@ -48,7 +48,8 @@ impl SessionActor {
         // Before the session is known its updates are kept all the same; another session's are kept as they are.
         let foreign = self.link.agent_session().is_some_and(|own| own != update.session_id);
         if foreign {
-            return self.record(Op::Event { turn, body: EventBody::AgentUpdate { update: params.to_owned() } });
+            return self
+                .record(Op::Event { turn, body: EventBody::AgentUpdate { update: self.transcript.capped(params) } });
         }
         let outbox = &mut self.outbox;
         self.transcript.update(turn, update.update, &mut |op| outbox.push(op));
@@ -80,7 +81,10 @@ impl SessionActor {
         let mark = self.outbox.mark();
         let outbox = &mut self.outbox;
         self.transcript.permission_asked(turn, request.tool_call, &mut |op| outbox.push(op));
-        let body = EventBody::PermissionRequested { tool_call_id: tool_call_id.clone(), request: params.to_owned() };
+        let body = EventBody::PermissionRequested {
+            tool_call_id: tool_call_id.clone(),
+            request: self.transcript.capped(params),
+        };
         self.record(Op::Event { turn, body });
         let body = EventBody::PermissionResolved {
             tool_call_id: tool_call_id.clone(),

@@ -3,6 +3,8 @@
 //! `initialize` → `session/new`, each with its deadline and raced against the process's exit. An error names the phase
 //! and carries the tail of standard error.
 
+use std::sync::Arc;
+
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -14,7 +16,7 @@ use crate::agent::{Command, Exit, Process, SpawnError, WorkspaceError, resolve_w
 use crate::model::error::chain;
 use crate::model::event::ExitReason;
 use crate::model::{ContextRestored, ErrorCode, EventBody, LastError, Timestamp, Trigger, TurnError};
-use crate::store::{Op, StoreError};
+use crate::store::Op;
 
 impl Purpose {
     fn method(self) -> &'static str {
@@ -28,8 +30,7 @@ impl Purpose {
 
 impl SessionActor {
     pub(super) fn wait_for_slot(&mut self) {
-        let slots = std::sync::Arc::clone(&self.shared.slots);
-        self.link = Link::Waiting(Box::pin(async move { slots.acquire_owned().await.ok() }));
+        self.link = Link::Waiting(Box::pin(Arc::clone(&self.shared.slots).take_for_work()));
     }
 
     pub(super) fn on_slot(&mut self, slot: Option<Slot>) {
@@ -236,13 +237,6 @@ impl SessionActor {
         let last =
             LastError { code: error.code.as_str().to_owned(), message: error.message.clone(), at: Timestamp::now() };
         self.record(Op::SetLastError(last));
-    }
-
-    /// The record did not take what was said: going on would be a lie.
-    pub(super) fn on_record_failed(&mut self, error: &StoreError) {
-        tracing::error!(error = error as &dyn std::error::Error, "the session's record could not be written");
-        let message = "acpd could not write the record; see its log and the free disk space";
-        self.fault(TurnError::new(ErrorCode::Internal, message));
     }
 
     fn rpc_failure(&self, purpose: Purpose, error: &RpcError) -> TurnError {

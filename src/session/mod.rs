@@ -10,6 +10,7 @@ mod handshake;
 mod link;
 mod outbox;
 mod requests;
+mod slots;
 mod transcript;
 mod turns;
 
@@ -17,7 +18,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::TaskTracker;
 
 use crate::agent::Bounds;
@@ -25,15 +26,13 @@ use crate::config::Config;
 use crate::hub::Hub;
 use crate::model::status::Denied;
 use crate::model::{Content, MessageId, ProcessState, SessionStatus, Timestamp, TurnId};
-use crate::store::StoreError;
+use crate::store::{SessionChange, StoreError};
 
 pub use actor::{SessionActor, actor};
+pub use slots::{Slot, Slots};
 
 /// Requests that wait for one session. More are shed.
 pub const MAILBOX_MAX: usize = 64;
-
-/// The right to have a process.
-pub type Slot = OwnedSemaphorePermit;
 
 /// What every actor has from the daemon.
 #[derive(Debug)]
@@ -45,8 +44,7 @@ pub struct Shared {
     /// The daemon's own environment, from which agents get what is allowed.
     pub environment: BTreeMap<String, String>,
     pub bounds: Bounds,
-    /// One permit a process. Fair: who waits first is served first.
-    pub slots: Arc<Semaphore>,
+    pub slots: Arc<Slots>,
     /// The tasks of processes, which outlive their actors until they are reaped.
     pub process_tasks: TaskTracker,
 }
@@ -56,13 +54,17 @@ pub struct Shared {
 pub enum Request {
     Prompt {
         prompt: NewPrompt,
-        slot: Option<Slot>,
+        admission: Admission,
         reply: Reply<Accepted>,
     },
     Cancel {
         turn: Option<TurnId>,
         queued: bool,
         reply: Reply<Vec<TurnId>>,
+    },
+    Change {
+        change: SessionChange,
+        reply: Reply<()>,
     },
     Resume {
         reply: Reply<()>,
@@ -75,12 +77,22 @@ pub enum Request {
     },
     /// Starts the process without a prompt, so that the first one finds it warm.
     Start {
-        slot: Slot,
+        admission: Admission,
     },
     /// Makes room for another session's process. An actor with work refuses.
     Evict {
         reply: oneshot::Sender<bool>,
     },
+}
+
+/// What a request that may need a process brings for it.
+#[derive(Debug)]
+pub enum Admission {
+    /// Nothing: it is for a process that is there, or on its way.
+    None,
+    Slot(Slot),
+    /// Somebody lets a process go for it; the slot comes when that is gone.
+    Promised,
 }
 
 pub type Reply<T> = oneshot::Sender<Result<T, Refusal>>;

@@ -3,7 +3,7 @@
 use super::actor::{After, Closing, SessionActor, answer};
 use super::link::Link;
 use super::turns::QueuedTurn;
-use super::{Accepted, Halt, NewPrompt, Refusal, Reply, Request, Slot};
+use super::{Accepted, Admission, Halt, NewPrompt, Refusal, Reply, Request};
 use crate::model::event::ExitReason;
 use crate::model::status::Denied;
 use crate::model::{Content, MessageId, Role, SessionStatus, Trigger, TurnId, TurnStatus};
@@ -18,17 +18,22 @@ impl SessionActor {
             return refuse(request, || Refusal::ShuttingDown);
         }
         match request {
-            Request::Prompt { prompt, slot, reply } => self.on_prompt(prompt, slot, reply),
+            Request::Prompt { prompt, admission, reply } => self.on_prompt(prompt, admission, reply),
             Request::Cancel { turn, queued, reply } => self.on_cancel(turn, queued, reply),
+            Request::Change { change, reply } => self.on_change(change, reply),
             Request::Resume { reply } => self.on_resume(reply),
             Request::Close { reason, purge, reply } => self.on_close(reason, purge, reply),
-            Request::Start { slot } => {
+            Request::Start { admission } => {
                 if self.takes_work() && matches!(self.link, Link::Stopped) {
-                    self.start_process(slot);
+                    match admission {
+                        Admission::Slot(slot) => self.start_process(slot),
+                        Admission::Promised => self.wait_for_slot(),
+                        Admission::None => {}
+                    }
                 }
             }
             Request::Evict { reply } => {
-                let idle = matches!(self.link, Link::Ready { .. }) && self.running.is_none() && self.queue.is_empty();
+                let idle = self.has_idle_process();
                 if idle {
                     self.stop_process(ExitReason::Evicted);
                 }
@@ -37,7 +42,7 @@ impl SessionActor {
         }
     }
 
-    fn on_prompt(&mut self, prompt: NewPrompt, slot: Option<Slot>, reply: Reply<Accepted>) {
+    fn on_prompt(&mut self, prompt: NewPrompt, admission: Admission, reply: Reply<Accepted>) {
         if self.status != SessionStatus::Active {
             return answer(reply, Err(Refusal::NotActive(self.status)));
         }
@@ -45,7 +50,7 @@ impl SessionActor {
         if waiting >= self.shared.config.sessions.queue {
             return answer(reply, Err(Refusal::QueueFull { waiting }));
         }
-        if slot.is_none() && matches!(self.link, Link::Stopped | Link::Waiting(_)) {
+        if matches!((&admission, &self.link), (Admission::None, Link::Stopped)) {
             return answer(reply, Err(Refusal::NeedsSlot));
         }
         let NewPrompt { turn, message, content } = prompt;
@@ -56,17 +61,11 @@ impl SessionActor {
             let change = SessionChange { title: Some(title_of(&content)), tags: None };
             self.record(Op::ChangeSession(change));
         }
-        self.record(Op::Message(NewMessage {
-            id: message,
-            turn: Some(turn),
-            role: Role::User,
-            content: content.clone(),
-            tool_call_id: None,
-        }));
-        self.outbox.then(mark, After::Accept { reply, turn, position });
+        self.record(Op::Message(NewMessage::new(message, Some(turn), Role::User, &content)));
+        self.outbox.then(mark, After::Accept { reply, position });
         self.queue.push_back(QueuedTurn { id: turn, prompt: content });
         // A slot that is not needed goes back: the process may have come up meanwhile.
-        if let Some(slot) = slot
+        if let Admission::Slot(slot) = admission
             && matches!(self.link, Link::Stopped | Link::Waiting(_))
         {
             self.start_process(slot);
@@ -101,12 +100,26 @@ impl SessionActor {
         self.outbox.then(mark, After::Cancel { reply, running, turns });
     }
 
+    /// Archived and in error, a session can only be read or deleted.
+    fn on_change(&mut self, change: SessionChange, reply: Reply<()>) {
+        match self.status {
+            SessionStatus::Active | SessionStatus::Suspended => {}
+            SessionStatus::Archived | SessionStatus::Error => {
+                return answer(reply, Err(Refusal::NotActive(self.status)));
+            }
+        }
+        self.untitled &= change.title.is_none();
+        let mark = self.outbox.mark();
+        self.record(Op::ChangeSession(change));
+        self.outbox.then(mark, After::Answer(vec![reply]));
+    }
+
     fn on_resume(&mut self, reply: Reply<()>) {
         let mark = self.outbox.mark();
         match self.change_status(Trigger::Resume, "resume") {
             Err(denied) => answer(reply, Err(Refusal::Denied(denied))),
             Ok(false) => answer(reply, Ok(())),
-            Ok(true) => self.outbox.then(mark, After::Resumed(reply)),
+            Ok(true) => self.outbox.then(mark, After::Answer(vec![reply])),
         }
     }
 
@@ -140,28 +153,22 @@ impl SessionActor {
             Link::Waiting(_) => self.link = Link::Stopped,
             Link::Starting(_) | Link::Ready { .. } => self.stop_process(ExitReason::Archive),
         }
-        let closing = self.closing.get_or_insert_with(|| Closing { replies: Vec::new(), purge, sealed: false });
+        let closing = self.closing.get_or_insert_with(|| Closing { replies: Vec::new(), purge });
         closing.purge |= purge;
-        closing.sealed = false;
         closing.replies.push(reply);
     }
 
-    /// When the process is gone, the last unit says so; when it is committed, everybody who waits is answered.
-    pub(super) fn seal_closing(&mut self) {
+    /// When the process is gone, nothing follows but the purge; when all is committed, everybody who waits is answered.
+    pub(super) fn finish_closing(&mut self) {
         if !matches!(self.link, Link::Stopped) {
             return;
         }
-        let Some(closing) = &mut self.closing else { return };
-        if closing.sealed {
-            return;
-        }
-        closing.sealed = true;
-        let purge = closing.purge;
+        let Some(Closing { replies, purge }) = self.closing.take() else { return };
         let mark = self.outbox.mark();
         if purge {
             self.record(Op::Purge);
         }
-        self.outbox.then(mark, After::Closed);
+        self.outbox.then(mark, After::Answer(replies));
     }
 
     pub(super) fn cancel_everything(&mut self) {
@@ -194,13 +201,8 @@ impl SessionActor {
 
     /// A message of acpd's own.
     pub(super) fn notice(&mut self, turn: Option<TurnId>, code: &str, text: impl Into<String>) {
-        self.record(Op::Message(NewMessage {
-            id: MessageId::new(),
-            turn,
-            role: Role::System,
-            content: Content::notice(code, text),
-            tool_call_id: None,
-        }));
+        let content = Content::notice(code, text);
+        self.record(Op::Message(NewMessage::new(MessageId::new(), turn, Role::System, &content)));
     }
 }
 
@@ -209,7 +211,9 @@ fn refuse(request: Request, refusal: impl Fn() -> Refusal) {
     match request {
         Request::Prompt { reply, .. } => answer(reply, Err(refusal())),
         Request::Cancel { reply, .. } => answer(reply, Err(refusal())),
-        Request::Resume { reply } | Request::Close { reply, .. } => answer(reply, Err(refusal())),
+        Request::Change { reply, .. } | Request::Resume { reply } | Request::Close { reply, .. } => {
+            answer(reply, Err(refusal()));
+        }
         Request::Start { .. } => {}
         Request::Evict { reply } => answer(reply, false),
     }

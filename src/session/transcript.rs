@@ -71,6 +71,7 @@ impl Transcript {
     /// Notes a tool call that was told of only by a permission request.
     pub fn permission_asked(&mut self, turn: Option<TurnId>, call: ToolCall, record: &mut impl FnMut(Op)) {
         self.close_text(false, record);
+        let call = self.capped_call(call);
         self.open_tool(turn, call, record);
     }
 
@@ -85,7 +86,7 @@ impl Transcript {
     pub fn close(&mut self, partial: bool, record: &mut impl FnMut(Op)) {
         self.close_text(partial, record);
         if let Some((turn, steps)) = self.plan.take() {
-            record(message(turn, Role::System, Content::Plan { steps }, None));
+            record(Op::Message(NewMessage::new(MessageId::new(), turn, Role::System, &Content::Plan { steps })));
         }
         let mut tools: Vec<OpenTool> = std::mem::take(&mut self.tools).into_values().collect();
         tools.sort_by_key(|tool| tool.order);
@@ -95,20 +96,30 @@ impl Transcript {
         }
     }
 
-    fn text(&mut self, turn: Option<TurnId>, kind: DeltaKind, text: &str, record: &mut impl FnMut(Op)) {
-        if text.is_empty() {
-            return;
+    /// Text that would make its message too large begins another one.
+    fn text(&mut self, turn: Option<TurnId>, kind: DeltaKind, mut text: &str, record: &mut impl FnMut(Op)) {
+        while !text.is_empty() {
+            let is_same = |open: &OpenText| open.kind == kind && open.turn == turn;
+            let room = match &self.text {
+                Some(open) if is_same(open) => {
+                    text.floor_char_boundary(self.payload_bytes_max.saturating_sub(open.text.len()))
+                }
+                Some(_) | None => 0,
+            };
+            if room == 0 {
+                self.close_text(false, record);
+            }
+            // A character is taken even when it is larger than all the room there is.
+            let whole =
+                text.floor_char_boundary(self.payload_bytes_max).max(text.chars().next().map_or(0, char::len_utf8));
+            let (piece, rest) = text.split_at(if room == 0 { whole } else { room });
+            let open =
+                self.text.get_or_insert_with(|| OpenText { id: MessageId::new(), turn, kind, text: String::new() });
+            open.text.push_str(piece);
+            let body = EventBody::MessageDelta { message_id: open.id, role: Role::Agent, kind, text: piece.to_owned() };
+            record(Op::Event { turn, body });
+            text = rest;
         }
-        let fits = |open: &OpenText| {
-            open.kind == kind && open.turn == turn && open.text.len() + text.len() <= self.payload_bytes_max
-        };
-        if !self.text.as_ref().is_some_and(fits) {
-            self.close_text(false, record);
-        }
-        let open = self.text.get_or_insert_with(|| OpenText { id: MessageId::new(), turn, kind, text: String::new() });
-        open.text.push_str(text);
-        let body = EventBody::MessageDelta { message_id: open.id, role: Role::Agent, kind, text: text.to_owned() };
-        record(Op::Event { turn, body });
     }
 
     fn close_text(&mut self, partial: bool, record: &mut impl FnMut(Op)) {
@@ -119,10 +130,11 @@ impl Transcript {
             DeltaKind::Text => Content::Text { text, partial },
             DeltaKind::Thought => Content::Thought { text, partial },
         };
-        record(Op::Message(NewMessage { id, turn, role: Role::Agent, content, tool_call_id: None }));
+        record(Op::Message(NewMessage::new(id, turn, Role::Agent, &content)));
     }
 
     fn tool(&mut self, turn: Option<TurnId>, call: ToolCall, raw: &RawValue, record: &mut impl FnMut(Op)) {
+        let call = self.capped_call(call);
         let (id, is_final, is_new) = (call.id.clone(), call.is_final(), !self.tools.contains_key(&call.id));
         let update = self.capped(raw);
         let event = |tool_call_id: String, update: Box<RawValue>, status: Option<String>| match status {
@@ -144,6 +156,14 @@ impl Transcript {
         }
     }
 
+    /// What is kept of a call until it ends is bounded like what is recorded of it.
+    fn capped_call(&self, mut call: ToolCall) -> ToolCall {
+        for value in [&mut call.raw_input, &mut call.raw_output, &mut call.content] {
+            *value = value.take().map(|value| self.capped_value(value));
+        }
+        call
+    }
+
     fn open_tool(&mut self, turn: Option<TurnId>, call: ToolCall, record: &mut impl FnMut(Op)) {
         if self.tools.contains_key(&call.id) {
             return;
@@ -159,15 +179,15 @@ impl Transcript {
             id: id.clone(),
             name: call.name.clone().or_else(|| call.title.clone()).unwrap_or_default(),
             kind: call.kind.clone().unwrap_or_else(|| "other".to_owned()),
-            arguments: self.capped_value(call.raw_input.clone()),
+            arguments: call.raw_input.clone().unwrap_or(Value::Null),
         };
-        record(message(turn, Role::ToolCall, content, Some(id.clone())));
+        record(tool_message(turn, Role::ToolCall, &content, id.clone()));
         self.tools_begun += 1;
         self.tools.insert(id, OpenTool { order: self.tools_begun, turn, call });
     }
 
     /// The agent's own JSON, unless it is too large to keep; then a marker of its kind in its place.
-    fn capped(&self, raw: &RawValue) -> Box<RawValue> {
+    pub fn capped(&self, raw: &RawValue) -> Box<RawValue> {
         if raw.get().len() <= self.payload_bytes_max {
             return raw.to_owned();
         }
@@ -176,8 +196,7 @@ impl Transcript {
         serde_json::value::to_raw_value(&marker).unwrap_or_else(|_| RawValue::NULL.to_owned())
     }
 
-    fn capped_value(&self, value: Option<Value>) -> Value {
-        let value = value.unwrap_or(Value::Null);
+    fn capped_value(&self, value: Value) -> Value {
         let bytes = serde_json::to_string(&value).map_or(0, |text| text.len());
         if bytes <= self.payload_bytes_max { value } else { serde_json::json!({ "truncated": true, "bytes": bytes }) }
     }
@@ -200,12 +219,12 @@ impl OpenTool {
     fn result(self, status: &str, error: Option<String>) -> Op {
         let result = self.call.content.or(self.call.raw_output).unwrap_or(Value::Null);
         let content = Content::ToolResult { status: status.to_owned(), result, error };
-        message(self.turn, Role::ToolResult, content, Some(self.call.id))
+        tool_message(self.turn, Role::ToolResult, &content, self.call.id)
     }
 }
 
-fn message(turn: Option<TurnId>, role: Role, content: Content, tool_call_id: Option<String>) -> Op {
-    Op::Message(NewMessage { id: MessageId::new(), turn, role, content, tool_call_id })
+fn tool_message(turn: Option<TurnId>, role: Role, content: &Content, tool_call_id: String) -> Op {
+    Op::Message(NewMessage::new(MessageId::new(), turn, role, content).of_tool_call(tool_call_id))
 }
 
 #[cfg(test)]

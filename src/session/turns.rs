@@ -119,6 +119,9 @@ impl SessionActor {
     }
 
     pub(super) fn interrupt_running(&mut self) {
+        if self.running.as_ref().is_some_and(|running| running.cancel.is_some()) {
+            return self.finish_running(TurnStatus::Cancelled, None, None);
+        }
         let error = TurnError::new(ErrorCode::Interrupted, "the daemon stopped while the turn was running");
         self.finish_running(TurnStatus::Interrupted, None, Some(error));
     }

@@ -6,10 +6,11 @@ use std::collections::HashMap;
 use serde_json::value::RawValue;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
+use super::row;
 use super::writer::Head;
 use super::{Catalogue, Committed, NewMessage, NewSession, Op, SessionChange, StoreError, Unit};
 use crate::model::message::Message;
-use crate::model::{EventBody, SessionId, Timestamp, TurnId, TurnStatus};
+use crate::model::{EventBody, SessionId, SessionStatus, Timestamp, TurnId, TurnStatus};
 
 /// Sessions whose counters are kept at hand; a forgotten one is read again.
 const SEQUENCES_MAX: usize = 4096;
@@ -45,6 +46,12 @@ impl Sequences {
 /// Counters as they will be when the transaction is committed.
 #[derive(Clone, Copy, Debug)]
 pub struct CountersAfter(Counters);
+
+/// What a transaction leaves behind: where the logs reach, and the numbers to go on from.
+pub struct Applied {
+    pub heads: Vec<Head>,
+    pub sequences: HashMap<SessionId, Option<CountersAfter>>,
+}
 
 struct EventRow {
     session: SessionId,
@@ -91,8 +98,8 @@ impl<'a> Apply<'a> {
         Ok(committed)
     }
 
-    /// What the transaction leaves behind: where the logs reach, and the numbers to go on from.
-    pub fn finish(self) -> (Vec<Head>, HashMap<SessionId, Option<CountersAfter>>) {
+    /// What the transaction leaves behind when it is committed.
+    pub fn finish(self) -> Applied {
         let cursor = self.cursor;
         let heads = self
             .counters
@@ -104,10 +111,10 @@ impl<'a> Apply<'a> {
                 purged: counters.is_none(),
             })
             .collect();
-        (heads, self.counters)
+        Applied { heads, sequences: self.counters }
     }
 
-    async fn catalogue(&self, connection: &mut SqliteConnection, change: &Catalogue) -> Result<(), StoreError> {
+    async fn catalogue(&mut self, connection: &mut SqliteConnection, change: &Catalogue) -> Result<(), StoreError> {
         let now = self.now.as_millis();
         match change {
             Catalogue::AddWorkspace { id, path } => {
@@ -128,6 +135,16 @@ impl<'a> Apply<'a> {
                     .execute(connection)
                     .await
                     .map_err(StoreError::database("to remove a workspace"))?;
+            }
+            Catalogue::SetStatusOfAll { from, to, reason } => {
+                self.set_status_of_all(connection, *from, *to, reason).await?;
+            }
+            Catalogue::Heartbeat => {
+                sqlx::query("INSERT INTO heartbeat (id, at) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET at = ?1")
+                    .bind(now)
+                    .execute(connection)
+                    .await
+                    .map_err(StoreError::database("a trial write"))?;
             }
             Catalogue::SetAgents(profiles) => {
                 sqlx::query("UPDATE agents SET status = 'archived', updated_at = ? WHERE status = 'active'")
@@ -158,24 +175,7 @@ impl<'a> Apply<'a> {
     async fn op(&mut self, connection: &mut SqliteConnection, session: SessionId, op: &Op) -> Result<(), StoreError> {
         match op {
             Op::CreateSession(new) => self.create_session(connection, session, new).await,
-            Op::SetStatus { from, to, reason } => {
-                // Whoever asks for it may have read the status before somebody else changed it; then nothing happens.
-                let changed = sqlx::query(
-                    "UPDATE sessions SET status = ?, status_changed_at = ?, updated_at = ? WHERE id = ? AND status = ?",
-                )
-                .bind(to.as_str())
-                .bind(self.now.as_millis())
-                .bind(self.now.as_millis())
-                .bind(session.to_string())
-                .bind(from.as_str())
-                .execute(connection)
-                .await
-                .map_err(StoreError::database("to set a session's status"))?;
-                if changed.rows_affected() == 0 {
-                    return Ok(());
-                }
-                self.event(session, None, &EventBody::SessionStatus { from: *from, to: *to, reason })
-            }
+            Op::SetStatus { from, to, reason } => self.set_status(connection, session, *from, *to, reason).await,
             Op::ChangeSession(change) => self.change_session(connection, session, change).await,
             Op::SetAgentSession { agent_session_id, context_restored } => {
                 sqlx::query(
@@ -207,6 +207,53 @@ impl<'a> Apply<'a> {
             Op::Event { turn, body } => self.event(session, *turn, body),
             Op::Purge => self.purge(connection, session).await,
         }
+    }
+
+    async fn set_status(
+        &mut self,
+        connection: &mut SqliteConnection,
+        session: SessionId,
+        from: SessionStatus,
+        to: SessionStatus,
+        reason: &'static str,
+    ) -> Result<(), StoreError> {
+        let changed = sqlx::query(
+            "UPDATE sessions SET status = ?, status_changed_at = ?, updated_at = ? WHERE id = ? AND status = ?",
+        )
+        .bind(to.as_str())
+        .bind(self.now.as_millis())
+        .bind(self.now.as_millis())
+        .bind(session.to_string())
+        .bind(from.as_str())
+        .execute(connection)
+        .await
+        .map_err(StoreError::database("to set a session's status"))?;
+        if changed.rows_affected() != 1 {
+            return Err(StoreError::Refused("a status that does not follow from the session's own"));
+        }
+        self.event(session, None, &EventBody::SessionStatus { from, to, reason })
+    }
+
+    /// Decided here, after everything that was appended before, so that nobody's change is overwritten or missed.
+    async fn set_status_of_all(
+        &mut self,
+        connection: &mut SqliteConnection,
+        from: SessionStatus,
+        to: SessionStatus,
+        reason: &'static str,
+    ) -> Result<(), StoreError> {
+        let rows = sqlx::query("SELECT id FROM sessions WHERE status = ?")
+            .bind(from.as_str())
+            .fetch_all(&mut *connection)
+            .await
+            .map_err(StoreError::database("to find the sessions of a status"))?;
+        tracing::info!(sessions = rows.len(), %from, %to, "changing the status of sessions");
+        for row in rows {
+            let session = row::parsed(&row, "id")?;
+            self.counters(connection, session).await?;
+            self.set_status(connection, session, from, to, reason).await?;
+        }
+        Ok(())
     }
 
     async fn create_session(
@@ -333,7 +380,7 @@ impl<'a> Apply<'a> {
             sequence,
             turn_id: new.turn,
             role: new.role,
-            content: to_raw(&new.content)?,
+            content: new.content.clone(),
             tool_call_id: new.tool_call_id.clone(),
             created_at: self.now,
         };

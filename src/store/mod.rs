@@ -20,6 +20,7 @@ mod unit;
 mod writer;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
@@ -74,11 +75,24 @@ pub enum StoreError {
     Damaged { what: String },
     #[error("the store does not take this: {0}")]
     Refused(&'static str),
+    #[error(transparent)]
+    NotCommitted(Arc<StoreError>),
     #[error("the store is closed")]
     Closed,
 }
 
 impl StoreError {
+    /// Whether the unit itself is at fault, and not the disk or a lock that would fail every other one too.
+    fn is_of_a_unit(&self) -> bool {
+        match self {
+            Self::Refused(_) | Self::Damaged { .. } => true,
+            Self::Database { source: sqlx::Error::Database(error), .. } => {
+                !matches!(error.kind(), sqlx::error::ErrorKind::Other)
+            }
+            _ => false,
+        }
+    }
+
     fn database(operation: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
         move |source| Self::Database { operation, source }
     }

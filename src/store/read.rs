@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use futures_util::TryStreamExt;
+use futures_util::{Stream, TryStreamExt};
 use serde_json::value::RawValue;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Sqlite};
@@ -49,6 +49,8 @@ pub struct OpenTurn {
     pub id: TurnId,
     pub session: SessionId,
     pub status: TurnStatus,
+    /// Somebody was told that it will be cancelled.
+    pub cancel_requested: bool,
     pub prompt: Content,
 }
 
@@ -59,8 +61,10 @@ pub struct UnfinishedText {
     pub content: Content,
 }
 
-/// A page of events ends early when it is this large.
-const EVENTS_BYTES_MAX: usize = 1 << 20;
+/// A page of events ends early when it is this large. It is what a reader that does not read costs.
+const EVENTS_BYTES_MAX: usize = 128 << 10;
+/// So does a page of messages.
+const MESSAGES_BYTES_MAX: usize = 8 << 20;
 
 const SESSION_COLUMNS: &str = "SELECT sessions.*, workspaces.path AS workspace, \
      (SELECT count(*) FROM turns WHERE turns.session_id = sessions.id) AS turns \
@@ -111,7 +115,8 @@ impl Store {
         Ok(counts)
     }
 
-    /// Messages in order, after a sequence and since a time, and how many the session has in all.
+    /// Messages in order, after a sequence and since a time, and how many the session has in all. Fewer than `limit` come
+    /// when they are large, but never none when there are any.
     pub async fn messages(
         &self,
         session: SessionId,
@@ -126,29 +131,25 @@ impl Store {
         .bind(after)
         .bind(since.map_or(i64::MIN, Timestamp::as_millis))
         .bind(limit)
-        .fetch_all(&self.pool)
-        .await
-        .map_err(StoreError::database("reading messages"))?;
+        .fetch(&self.pool);
+        let messages = bounded_messages(rows).await?;
         let total: i64 = sqlx::query_scalar("SELECT count(*) FROM messages WHERE session_id = ?")
             .bind(session.to_string())
             .fetch_one(&self.pool)
             .await
             .map_err(StoreError::database("counting messages"))?;
-        let messages = rows.iter().map(row::message).collect::<Result<_, _>>()?;
         Ok((messages, total))
     }
 
-    /// The newest messages, in order.
+    /// The newest messages, in order; fewer than `limit` when they are large.
     pub async fn last_messages(&self, session: SessionId, limit: i64) -> Result<Vec<Message>, StoreError> {
-        let rows = sqlx::query(
-            "SELECT * FROM (SELECT * FROM messages WHERE session_id = ? ORDER BY sequence DESC LIMIT ?) ORDER BY sequence",
-        )
-        .bind(session.to_string())
-        .bind(limit)
-        .fetch_all(&self.pool)
-        .await
-        .map_err(StoreError::database("reading messages"))?;
-        rows.iter().map(row::message).collect()
+        let rows = sqlx::query("SELECT * FROM messages WHERE session_id = ? ORDER BY sequence DESC LIMIT ?")
+            .bind(session.to_string())
+            .bind(limit)
+            .fetch(&self.pool);
+        let mut messages = bounded_messages(rows).await?;
+        messages.reverse();
+        Ok(messages)
     }
 
     /// In the order they were accepted, whatever the clock did, with how many there are in all.
@@ -182,7 +183,7 @@ impl Store {
     /// Turns that are queued or running, in the order they were accepted, of one session or of all.
     pub async fn open_turns(&self, session: Option<SessionId>) -> Result<Vec<OpenTurn>, StoreError> {
         let mut query = QueryBuilder::<Sqlite>::new(
-            "SELECT turns.id, turns.session_id, turns.status, messages.content FROM turns \
+            "SELECT turns.id, turns.session_id, turns.status, turns.cancel_requested_at, messages.content FROM turns \
              JOIN messages ON messages.turn_id = turns.id AND messages.role = 'user' \
              WHERE turns.status IN ('queued', 'running')",
         );
@@ -196,10 +197,23 @@ impl Store {
                 id: row::parsed(row, "id")?,
                 session: row::parsed(row, "session_id")?,
                 status: row::parsed(row, "status")?,
+                cancel_requested: row::column::<Option<i64>>(row, "cancel_requested_at")?.is_some(),
                 prompt: row::from_json(row, "content")?,
             })
         };
         rows.iter().map(open_turn).collect()
+    }
+
+    /// Active sessions that have turns waiting, in the order of those turns.
+    pub async fn sessions_with_queued_turns(&self) -> Result<Vec<SessionId>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT sessions.id FROM turns JOIN sessions ON sessions.id = turns.session_id \
+             WHERE turns.status = 'queued' AND sessions.status = 'active' GROUP BY sessions.id ORDER BY min(turns.rowid)",
+        )
+        .fetch_all(&self.pool)
+        .await
+        .map_err(StoreError::database("reading queued turns"))?;
+        rows.iter().map(|row| row::parsed(row, "id")).collect()
     }
 
     /// Events after a cursor, in order: the session's sequence, or the id over all sessions. Fewer than `limit` come when
@@ -267,7 +281,10 @@ impl Store {
                 sqlx::query_scalar("SELECT coalesce(max(sequence), 0) FROM events WHERE session_id = ?")
                     .bind(session.to_string())
             }
-            EventScope::All => sqlx::query_scalar("SELECT coalesce(max(id), 0) FROM events"),
+            EventScope::All => {
+                // Not the newest that is left: a purge must not move the end of the log back.
+                sqlx::query_scalar("SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0)")
+            }
         };
         query.fetch_one(&self.pool).await.map_err(StoreError::database("reading the end of the log"))
     }
@@ -304,6 +321,21 @@ impl Store {
         let workspaces = rows.iter().map(row::workspace).collect::<Result<_, _>>()?;
         Ok((workspaces, total))
     }
+}
+
+async fn bounded_messages(
+    mut rows: impl Stream<Item = Result<SqliteRow, sqlx::Error>> + Unpin,
+) -> Result<Vec<Message>, StoreError> {
+    let mut messages = Vec::new();
+    let mut bytes = 0;
+    while bytes < MESSAGES_BYTES_MAX
+        && let Some(row) = rows.try_next().await.map_err(StoreError::database("reading messages"))?
+    {
+        let message = row::message(&row)?;
+        bytes += message.content.get().len();
+        messages.push(message);
+    }
+    Ok(messages)
 }
 
 fn push_filter(query: &mut QueryBuilder<Sqlite>, filter: &SessionFilter) {

@@ -47,7 +47,7 @@ async fn session(writer: &Writer) -> SessionId {
 }
 
 fn text(turn: Option<TurnId>, role: Role, text: &str) -> Op {
-    Op::Message(NewMessage { id: MessageId::new(), turn, role, content: Content::text(text), tool_call_id: None })
+    Op::Message(NewMessage::new(MessageId::new(), turn, role, &Content::text(text)))
 }
 
 #[tokio::test]
@@ -125,7 +125,8 @@ async fn a_unit_is_whole_or_not_at_all_and_does_not_fail_its_neighbours() {
     let good = |what: &str| Unit::one(session, text(None, Role::System, what));
     let (before, refused, after) = tokio::join!(writer.append(good("a")), writer.append(bad), writer.append(good("b")));
     assert!(before.is_ok() && after.is_ok());
-    assert!(matches!(refused, Err(StoreError::Refused(_))));
+    let Err(StoreError::NotCommitted(refused)) = refused else { panic!("{refused:?}") };
+    assert!(matches!(*refused, StoreError::Refused(_)), "{refused}");
     let (messages, _) = store.messages(session, 0, None, 10).await.unwrap();
     let texts: Vec<&str> = messages.iter().map(|message| message.content.get()).collect();
     assert_eq!(texts.len(), 2, "{texts:?}");
@@ -204,4 +205,43 @@ async fn closing_commits_what_was_appended_and_refuses_the_rest() {
     let late = writer.append(Unit::one(session, text(None, Role::System, "late"))).await;
     assert!(matches!(late, Err(StoreError::Closed)));
     assert_eq!(store.messages(session, 0, None, 1).await.unwrap().1, 50);
+}
+
+#[tokio::test]
+async fn a_full_disk_is_survived() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = options(directory.path());
+    migrate(&options, Direction::Up).await.unwrap();
+    // A database that may not grow fails in the same way as a disk that is full, and SQLite rolls back by itself.
+    let small = connect_options(&options.database, &options.settings).pragma("max_page_count", "80");
+    let writer = Writer::start(small.connect().await.unwrap(), &options.settings, |_| {});
+    let (filled, kept) = (session(&writer).await, session(&writer).await);
+    let large = "x".repeat(50_000);
+    let full = loop {
+        if let Err(error) = writer.append(Unit::one(filled, text(None, Role::System, &large))).await {
+            break error;
+        }
+    };
+    assert!(crate::model::error::chain(&full).contains("full"), "{full:?}");
+    writer.append(Unit::one(filled, Op::Purge)).await.expect("what needs no space still works");
+    writer.append(Unit::one(kept, text(None, Role::System, &large))).await.expect("there is space again");
+    writer.close().await;
+}
+
+#[tokio::test]
+async fn suspending_all_meets_whatever_was_changed_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, writer) = open(directory.path()).await;
+    let (archived, active) = (session(&writer).await, session(&writer).await);
+    let archive = Op::SetStatus { from: SessionStatus::Active, to: SessionStatus::Archived, reason: "archive" };
+    let suspend =
+        Catalogue::SetStatusOfAll { from: SessionStatus::Active, to: SessionStatus::Suspended, reason: "shutdown" };
+    let (first, second) =
+        tokio::join!(writer.append(Unit::one(archived, archive)), writer.append(Unit::catalogue(suspend)));
+    assert!(first.is_ok() && second.is_ok());
+    let status = async |session| store.session(session).await.unwrap().unwrap().status;
+    assert_eq!(status(archived).await, SessionStatus::Archived, "archived is final");
+    assert_eq!(status(active).await, SessionStatus::Suspended);
+    let last = store.events(EventScope::Session(active), 0, 10).await.unwrap().pop().unwrap();
+    assert_eq!(last.kind, "session.status");
 }

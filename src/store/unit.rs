@@ -1,5 +1,7 @@
 //! What can be written: units of operations, committed whole or not at all.
 
+use serde_json::value::RawValue;
+
 use crate::model::agent::FrozenProfile;
 use crate::model::{
     AgentProfile, Content, ContextRestored, EventBody, LastError, MessageId, PermissionMode, Role, SessionId,
@@ -26,6 +28,14 @@ pub enum Catalogue {
     },
     /// The profiles that are configured now; all others become archived.
     SetAgents(Vec<AgentProfile>),
+    /// Every session of one status gets another one.
+    SetStatusOfAll {
+        from: SessionStatus,
+        to: SessionStatus,
+        reason: &'static str,
+    },
+    /// A write that changes nothing for anybody, to see whether one can be made.
+    Heartbeat,
 }
 
 /// The closed set of changes. Each writes its row and the event that tells of it.
@@ -91,8 +101,22 @@ pub struct NewMessage {
     pub id: MessageId,
     pub turn: Option<TurnId>,
     pub role: Role,
-    pub content: Content,
+    /// The JSON of a [`Content`], made once: it is what is stored, told and weighed.
+    pub content: Box<RawValue>,
     pub tool_call_id: Option<String>,
+}
+
+impl NewMessage {
+    pub fn new(id: MessageId, turn: Option<TurnId>, role: Role, content: &Content) -> Self {
+        // Texts, numbers and values always have a JSON form.
+        let content = serde_json::value::to_raw_value(content).unwrap_or_else(|_| RawValue::NULL.to_owned());
+        Self { id, turn, role, content, tool_call_id: None }
+    }
+
+    pub fn of_tool_call(mut self, tool_call_id: String) -> Self {
+        self.tool_call_id = Some(tool_call_id);
+        self
+    }
 }
 
 /// The acknowledgement of a unit.
@@ -139,10 +163,7 @@ impl Op {
                 EventBody::PermissionRequested { request, .. } => request.get().len(),
                 _ => 0,
             },
-            Self::Message(message) => match &message.content {
-                Content::Text { text, .. } | Content::Thought { text, .. } => text.len(),
-                _ => ROW_BYTES,
-            },
+            Self::Message(message) => message.content.get().len(),
             _ => 0,
         };
         ROW_BYTES + payload

@@ -5,16 +5,16 @@
 //!            bounded   never waits to fill a batch; FULL unless it holds deltas only
 //! ```
 //!
-//! A batch that fails is tried again unit by unit, so that one bad unit cannot fail its neighbours.
+//! A batch that fails through one of its units is tried again unit by unit, so that it fails alone.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, Executor};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use super::apply::{Apply, Sequences};
+use super::apply::{Applied, Apply, Sequences};
 use super::{Committed, StoreError, Unit};
 use crate::config;
 use crate::model::SessionId;
@@ -140,17 +140,19 @@ impl WriterTask {
             batch.into_iter().map(|waiting| (waiting.unit, waiting.acknowledgement)).unzip();
         match self.commit(&units).await {
             Ok((heads, committed)) => self.tell(&heads, acknowledgements, committed),
-            Err(error) if units.len() == 1 => {
-                tracing::error!(error = &error as &dyn std::error::Error, "a unit was not committed");
-                if let Some(acknowledgement) = acknowledgements.into_iter().next() {
-                    // Whoever waited may be gone; there is nobody else to tell.
-                    drop(acknowledgement.send(Err(error)));
-                }
-            }
-            Err(error) => {
+            // One of them is at fault: each for itself, so that it fails alone.
+            Err(error) if error.is_of_a_unit() && units.len() > 1 => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "a batch failed; committing one by one");
                 for (unit, acknowledgement) in units.into_iter().zip(acknowledgements) {
                     Box::pin(self.commit_and_tell(vec![Waiting { unit, acknowledgement }])).await;
+                }
+            }
+            Err(error) => {
+                tracing::error!(error = &error as &dyn std::error::Error, units = units.len(), "nothing was committed");
+                let error = Arc::new(error);
+                for acknowledgement in acknowledgements {
+                    // Whoever waited may be gone; there is nobody else to tell.
+                    drop(acknowledgement.send(Err(StoreError::NotCommitted(Arc::clone(&error)))));
                 }
             }
         }
@@ -163,24 +165,35 @@ impl WriterTask {
         }
     }
 
+    /// One transaction. It is begun and ended by hand: when a commit fails for want of space, SQLite rolls back by
+    /// itself, and a guard that counts transactions would count this one for ever.
     async fn commit(&mut self, units: &[Unit]) -> Result<(Vec<Head>, Vec<Committed>), StoreError> {
         self.set_synchronous(!units.iter().all(Unit::is_delta_only)).await?;
-        let mut transaction = self
-            .connection
-            .begin_with("BEGIN IMMEDIATE")
-            .await
-            .map_err(StoreError::database("to begin a transaction"))?;
+        self.connection.execute("BEGIN IMMEDIATE").await.map_err(StoreError::database("to begin a transaction"))?;
+        match self.apply(units).await {
+            Ok((applied, committed)) => {
+                // Only now: a transaction that was rolled back must not leave a gap in the sequences.
+                self.sequences.absorb(applied.sequences);
+                Ok((applied.heads, committed))
+            }
+            Err(error) => {
+                // There may be nothing left to roll back, and that is all that can be wrong with it.
+                drop(self.connection.execute("ROLLBACK").await);
+                Err(error)
+            }
+        }
+    }
+
+    async fn apply(&mut self, units: &[Unit]) -> Result<(Applied, Vec<Committed>), StoreError> {
         let mut apply = Apply::new(&self.sequences);
         let mut committed = Vec::with_capacity(units.len());
         for unit in units {
-            committed.push(apply.unit(&mut transaction, unit).await?);
+            committed.push(apply.unit(&mut self.connection, unit).await?);
         }
-        apply.flush(&mut transaction).await?;
-        let (heads, sequences) = apply.finish();
-        transaction.commit().await.map_err(StoreError::database("to commit a transaction"))?;
-        // Only now: a transaction that was rolled back must not leave a gap in the sequences.
-        self.sequences.absorb(sequences);
-        Ok((heads, committed))
+        apply.flush(&mut self.connection).await?;
+        let applied = apply.finish();
+        self.connection.execute("COMMIT").await.map_err(StoreError::database("to commit a transaction"))?;
+        Ok((applied, committed))
     }
 
     /// Deltas come again in their message, so a batch of nothing else may be lost to a power cut; all others may not.
