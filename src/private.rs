@@ -10,22 +10,22 @@ use std::path::Path;
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 const OTHERS: u32 = 0o077;
+const STICKY: u32 = 0o1000;
 
 /// Makes the directory, or makes sure that the one which is there is ours alone.
 pub fn directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)?;
     let metadata = std::fs::metadata(path)?;
     let mode = metadata.permissions().mode() & 0o7777;
-    if mode & OTHERS != 0 {
-        let problem =
-            format!("it is open to others (mode {mode:o}); `chmod 700` it, or choose a directory of acpd's own");
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
-    }
-    if metadata.uid() != rustix::process::geteuid().as_raw() {
-        let problem = format!("it belongs to uid {}; choose a directory of your own", metadata.uid());
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
-    }
-    Ok(())
+    let is_own = metadata.uid() == rustix::process::geteuid().as_raw();
+    let problem = match (is_own, mode & OTHERS) {
+        (true, 0) => return Ok(()),
+        (false, _) => format!("it belongs to uid {}; choose a directory of your own", metadata.uid()),
+        // A directory that everybody shares is not to be closed for the others.
+        (true, _) if mode & STICKY != 0 => "it is shared with everybody; choose a directory of acpd's own".to_owned(),
+        (true, _) => format!("it is open to others (mode {mode:o}); `chmod 700` it, or choose one of acpd's own"),
+    };
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, problem))
 }
 
 /// Opens the file for appending; makes it when it is not there, narrows it when it is.

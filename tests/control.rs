@@ -40,6 +40,14 @@ async fn bad_requests_get_the_documented_error_and_change_nothing() {
     let nested = daemon.post(sessions, json!({"workspace": workspace, "permissions": {"mode": "maybe"}})).await;
     assert_eq!(refused(nested, 400, "invalid_request")["details"]["field"], "permissions.mode");
     refused(daemon.post(sessions, json!({})).await, 400, "invalid_request");
+    refused(daemon.post("/v1/workspaces", json!(["/tmp"])).await, 400, "invalid_request");
+    let missing = daemon.post("/v1/workspaces", json!({})).await;
+    assert_eq!(refused(missing, 400, "invalid_request")["details"]["field"], "path");
+    let nested =
+        daemon.post(sessions, json!({"workspace": workspace, "permissions": {"mode": "ask", "rules": []}})).await;
+    assert_eq!(refused(nested, 400, "invalid_request")["details"]["field"], "permissions.rules");
+    refused(daemon.get("/v1/agents/%ff").await, 400, "invalid_request");
+    refused(daemon.get("/v1/sessions?limit=1&limit=2").await, 400, "invalid_request");
     refused(daemon.post(sessions, json!({"workspace": "relative"})).await, 400, "invalid_request");
     refused(
         daemon.post(sessions, json!({"workspace": format!("{workspace}/missing")})).await,

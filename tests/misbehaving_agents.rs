@@ -213,7 +213,8 @@ async fn what_escaped_the_agent_and_goes_on_writing_holds_nobody_up() {
     let answers =
         r#"read l; echo '{"id":0,"result":{"protocolVersion":1}}'; read l; echo '{"id":1,"result":{"sessionId":"s"}}'"#;
     let noise = format!("echo $$ > {}; while :; do echo noise >&2 || exit; done", pid_file.display());
-    let shell = format!("{answers}; setsid sh -c '{noise}' & read l; exit 3");
+    let escaped = format!("while [ ! -s {} ]; do :; done", pid_file.display());
+    let shell = format!("{answers}; setsid sh -c '{noise}' & {escaped}; read l; exit 3");
     let agent = format!("[agents.escaping]\ncommand = \"/bin/sh\"\nargs = [\"-c\", {}]", json!(shell));
     let daemon = builder.config(&agent).start().await;
     let session = daemon.create_session("escaping").await;

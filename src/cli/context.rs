@@ -17,6 +17,9 @@ use super::output::Output;
 /// Where a daemon that systemd manages for the whole machine listens.
 const SYSTEM_SOCKET: &str = "/run/acpd/acpd.sock";
 
+/// What the kernel takes as a socket's path.
+const SOCKET_BYTES_MAX: usize = 107;
+
 pub struct Context {
     pub output: Output,
     pub socket: PathBuf,
@@ -32,10 +35,12 @@ impl Context {
             .collect();
         let paths = Paths::resolve(overrides, &environment)
             .map_err(|error| ClientError::local(error.to_string(), "set HOME, or give --state-dir"))?;
-        let is_chosen = overrides.socket.is_some() || overrides.state_dir.is_some();
-        let is_system = !is_chosen && !paths.socket.exists() && Path::new(SYSTEM_SOCKET).exists();
-        let socket = if is_system { PathBuf::from(SYSTEM_SOCKET) } else { paths.socket.clone() };
-        Ok(Self { output, socket, paths, may_start: !is_system })
+        let (socket, may_start) = find_socket(&paths, overrides.socket.is_some(), overrides.state_dir.is_some());
+        if socket.as_os_str().len() > SOCKET_BYTES_MAX {
+            let message = format!("the socket's path {} is longer than {SOCKET_BYTES_MAX} bytes", socket.display());
+            return Err(ClientError::local(message, "choose a shorter one with --socket or ACPD_SOCKET"));
+        }
+        Ok(Self { output, socket, paths, may_start })
     }
 
     /// The daemon, started when none runs. Sessions are kept on disk, so even a list is worth starting it.
@@ -66,6 +71,22 @@ impl Context {
             self.output.print(&people(read(answer)?))?;
         }
         Ok(Exit::Ok)
+    }
+}
+
+/// The socket to talk to, and whether a daemon may be started behind it: the one that is named; else the usual one of the
+/// user; else where the daemon of the state directory says that it is, for it may have been started with another
+/// environment; else the machine's.
+fn find_socket(paths: &Paths, is_named: bool, is_state_named: bool) -> (PathBuf, bool) {
+    let usual = paths.socket.clone();
+    if is_named || usual.exists() {
+        return (usual, true);
+    }
+    let told = std::fs::read_to_string(paths.lock()).map(PathBuf::from).ok().filter(|path| path.exists());
+    match told {
+        Some(told) => (told, true),
+        None if !is_state_named && Path::new(SYSTEM_SOCKET).exists() => (PathBuf::from(SYSTEM_SOCKET), false),
+        None => (usual, true),
     }
 }
 

@@ -61,7 +61,7 @@ pub async fn turn(
         turns => context.output.note(&format!("queued behind {turns} turns")),
     }
     let mut view = View::new(context.output, Scope::Turn);
-    let mut stream = EventStream::new(daemon, session, Some(accepted.after), true);
+    let mut stream = EventStream::new(daemon, context.output, session, Some(accepted.after), true);
     let mut is_cancelling = false;
     loop {
         let event = tokio::select! {
@@ -112,7 +112,7 @@ pub async fn session(
 ) -> Result<Exit, ClientError> {
     let mut interrupts = Interrupts::listen()?;
     let mut view = View::new(context.output, Scope::Session);
-    let mut stream = EventStream::new(daemon, session, after, follow);
+    let mut stream = EventStream::new(daemon, context.output, session, after, follow);
     loop {
         match interrupts.unless(stream.next()).await {
             Ok(Some(event)) => {

@@ -86,12 +86,14 @@ fn choose(sessions: &[Session], name: &str) -> Result<SessionId, ClientError> {
     }
 }
 
-/// Whether `name` is the beginning or the end of the id, with or without the hyphens.
+/// Whether `name` is the beginning or the end of the id, with or without the hyphens, or the beginning of what is shown
+/// of it.
 fn is_part(id: SessionId, name: &str) -> bool {
     let digits = |text: &str| text.replace('-', "").to_lowercase();
     let part = digits(name);
     let whole = digits(&id.to_string());
-    part.len() >= PART_DIGITS_MIN && (whole.starts_with(&part) || whole.ends_with(&part))
+    part.len() >= PART_DIGITS_MIN
+        && (whole.starts_with(&part) || whole.ends_with(&part) || short_id(id).starts_with(&part))
 }
 
 fn ambiguous(name: &str, candidates: &[&Session]) -> ClientError {

@@ -17,7 +17,10 @@ pub fn gather(words: &[String], output: Output) -> Result<String, ClientError> {
     let piped = if io::stdin().is_terminal() { String::new() } else { read_stdin(output)? };
     let prompt = join(&words.join(" "), &piped);
     if prompt.is_empty() {
-        return Err(ClientError::local("the prompt is empty", "give it as words, or pipe it into the command"));
+        return Err(ClientError::local(
+            "the prompt is empty",
+            "give it as words after the session, if there is one, or pipe it into the command",
+        ));
     }
     Ok(prompt)
 }

@@ -16,10 +16,13 @@ use crate::model::{SessionId, TurnId};
 
 use super::connection::{Daemon, StreamBody, with_query};
 use super::error::ClientError;
+use super::output::Output;
 use super::sse::{Frame, SseParser};
 
 /// In a row, without a byte from the daemon between them. With the pauses it is time enough for a restart.
 const RECONNECTS_MAX: u32 = 10;
+/// After so many attempts in vain a person wants to know what is being waited for.
+const PATIENCE_ATTEMPTS: u32 = 3;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Many heartbeats long. A daemon that is silent longer is asked again.
@@ -44,6 +47,7 @@ pub struct Event {
 
 pub struct EventStream<'a> {
     daemon: &'a Daemon,
+    output: Output,
     path: String,
     /// The last event that was handed out, or where the reader wants to begin.
     cursor: Option<i64>,
@@ -57,9 +61,10 @@ pub struct EventStream<'a> {
 
 impl<'a> EventStream<'a> {
     /// The events after the cursor (without one, from the start), and then, with `follow`, those to come.
-    pub fn new(daemon: &'a Daemon, session: SessionId, cursor: Option<i64>, follow: bool) -> Self {
+    pub fn new(daemon: &'a Daemon, output: Output, session: SessionId, cursor: Option<i64>, follow: bool) -> Self {
         Self {
             daemon,
+            output,
             path: format!("/v1/sessions/{session}/events"),
             cursor,
             follow,
@@ -147,6 +152,9 @@ impl<'a> EventStream<'a> {
         if !is_passing || self.failures >= RECONNECTS_MAX {
             return Err(error);
         }
+        if self.failures == PATIENCE_ATTEMPTS {
+            self.output.note("lost the daemon; waiting for it to come back");
+        }
         let pause = PAUSE_MIN.saturating_mul(1 << self.failures).min(PAUSE_MAX);
         self.failures += 1;
         sleep_until(Instant::now() + pause).await;
@@ -219,7 +227,7 @@ mod tests {
         server.spawn(serve(listener, bodies));
 
         let daemon = Daemon::new(socket);
-        let mut stream = EventStream::new(&daemon, SessionId::new(), Some(0), true);
+        let mut stream = EventStream::new(&daemon, Output::new(false), SessionId::new(), Some(0), true);
         let mut seen = Vec::new();
         while seen.len() < 6 {
             let event = stream.next().await.unwrap().expect("a stream that follows has no end");
@@ -246,7 +254,8 @@ mod tests {
             stream.read_u8().await
         });
         let daemon = Daemon::new(socket);
-        let error = EventStream::new(&daemon, SessionId::new(), None, true).next().await.unwrap_err();
+        let error =
+            EventStream::new(&daemon, Output::new(false), SessionId::new(), None, true).next().await.unwrap_err();
         assert_eq!(error.to_string(), "404 Not Found: nope");
     }
 }

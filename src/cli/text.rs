@@ -11,10 +11,15 @@ const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// Without the characters a terminal acts upon: C0 but for line feed and tab, DEL, C1. What is left of an escape
-/// sequence is its harmless rest, which is better than hiding that there was one.
+/// Without the characters a terminal acts upon: C0 but for line feed and tab, DEL, C1, and those that turn the direction
+/// of what follows. What is left of an escape sequence is its harmless rest, which is better than hiding that there was
+/// one.
 pub fn clean(text: &str) -> String {
-    text.chars().filter(|&character| matches!(character, '\n' | '\t') || !character.is_control()).collect()
+    text.chars().filter(|&character| matches!(character, '\n' | '\t') || !acts_on_terminal(character)).collect()
+}
+
+fn acts_on_terminal(character: char) -> bool {
+    character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Cleaned and on one line.
@@ -22,7 +27,7 @@ pub fn one_line(text: &str) -> String {
     let flat: String = text
         .chars()
         .map(|character| if character.is_whitespace() { ' ' } else { character })
-        .filter(|character| !character.is_control())
+        .filter(|&character| !acts_on_terminal(character))
         .collect();
     flat.trim().to_owned()
 }
@@ -32,7 +37,7 @@ pub fn one_line(text: &str) -> String {
 pub fn clean_json(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for character in json.chars() {
-        if character.is_control() && !matches!(character, '\n' | '\r' | '\t') {
+        if acts_on_terminal(character) && !matches!(character, '\n' | '\r' | '\t') {
             let _ = write!(text, "\\u{:04x}", u32::from(character));
         } else {
             text.push(character);

@@ -150,7 +150,7 @@ impl Config {
                 hint: "check the path given with --config or ACPD_CONFIG".to_owned(),
             }],
         })?;
-        read::config(&text, &name, environment)
+        read::config(&text, &format!("{name} and the environment"), environment)
     }
 
     /// The roots that workspaces must lie in.

@@ -42,12 +42,17 @@ impl Paths {
             .or_else(|| directory("STATE_DIRECTORY"))
             .or_else(|| below_home("XDG_STATE_HOME", ".local/state"))
             .ok_or(NoHome)?;
-        let socket = overrides.socket.clone().unwrap_or_else(|| {
-            directory("RUNTIME_DIRECTORY")
-                .or_else(|| directory("XDG_RUNTIME_DIR").map(|base| base.join("acpd")))
-                .unwrap_or_else(|| state_dir.join("run"))
-                .join("acpd.sock")
-        });
+        // Whoever names a state directory means the daemon of that directory, and no other one.
+        let runtime_dir = match overrides.state_dir {
+            Some(_) => None,
+            None => {
+                directory("RUNTIME_DIRECTORY").or_else(|| directory("XDG_RUNTIME_DIR").map(|base| base.join("acpd")))
+            }
+        };
+        let socket = overrides
+            .socket
+            .clone()
+            .unwrap_or_else(|| runtime_dir.unwrap_or_else(|| state_dir.join("run")).join("acpd.sock"));
         let config = overrides.config.clone().or_else(|| {
             directory("CONFIGURATION_DIRECTORY")
                 .or_else(|| below_home("XDG_CONFIG_HOME", ".config"))
@@ -60,6 +65,11 @@ impl Paths {
 
     pub fn database(&self) -> PathBuf {
         self.state_dir.join("acpd.db")
+    }
+
+    /// Held by the daemon of this state directory; its text is where that daemon's socket is.
+    pub fn lock(&self) -> PathBuf {
+        self.state_dir.join("acpd.lock")
     }
 
     pub fn backups(&self) -> PathBuf {
@@ -96,6 +106,15 @@ mod tests {
         let paths = resolve(&[("STATE_DIRECTORY", "/var/lib/acpd"), ("RUNTIME_DIRECTORY", "/run/acpd")]).unwrap();
         assert_eq!(paths.state_dir, Path::new("/var/lib/acpd"));
         assert_eq!(paths.socket, Path::new("/run/acpd/acpd.sock"));
+    }
+
+    #[test]
+    fn a_state_directory_that_is_named_has_its_own_socket() {
+        let overrides = Overrides { state_dir: Some(PathBuf::from("/data/b")), ..Overrides::default() };
+        let environment = [("HOME", "/home/me"), ("XDG_RUNTIME_DIR", "/run/user/1000")];
+        let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let paths = Paths::resolve(&overrides, &environment).unwrap();
+        assert_eq!(paths.socket, Path::new("/data/b/run/acpd.sock"));
     }
 
     #[test]

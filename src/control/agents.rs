@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 
 use super::Api;
 use super::error::ApiError;
-use super::extract::{Json, LIMIT_MAX, PageQuery, Query, page};
+use super::extract::{Json, LIMIT_MAX, PageQuery, Query, Text, page};
 use super::wire::{Agent, AgentList};
 use crate::model::AgentProfile;
 
@@ -19,11 +19,11 @@ pub async fn list(State(api): State<Arc<Api>>, Query(query): Query<PageQuery>) -
     Ok(Json(AgentList { agents, total, limit, offset }))
 }
 
-pub async fn show(State(api): State<Arc<Api>>, Path(slug): Path<String>) -> Result<Json<Agent>, ApiError> {
+pub async fn show(State(api): State<Arc<Api>>, Text(slug): Text) -> Result<Json<Agent>, ApiError> {
     let profiles = &api.registry.shared().config.agents;
     match profiles.get(&slug) {
         Some(profile) => Ok(Json(agent(&api, profile))),
-        None => Err(ApiError::NoSuchAgent { slug, known: profiles.keys().cloned().collect() }),
+        None => Err(ApiError::NoSuchAgent(slug)),
     }
 }
 

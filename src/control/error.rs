@@ -43,10 +43,7 @@ pub enum ApiError {
     NoSuchSession(String),
     NoSuchTurn(String),
     NoSuchWorkspace(String),
-    NoSuchAgent {
-        slug: String,
-        known: Vec<String>,
-    },
+    NoSuchAgent(String),
     /// More of these than the setting allows.
     TooOften {
         what: &'static str,
@@ -77,7 +74,7 @@ struct Answer {
     message: String,
     hint: String,
     details: Value,
-    retry_after: Option<u64>,
+    retry_after: Option<u128>,
 }
 
 impl Answer {
@@ -91,7 +88,8 @@ impl Answer {
     }
 
     fn retry_after(mut self, wait: Duration) -> Self {
-        self.retry_after = Some(wait.as_secs().max(1));
+        // Rounded up: whoever comes back as told must not be too early.
+        self.retry_after = Some((wait.as_millis().div_ceil(1000)).max(1));
         self
     }
 }
@@ -102,6 +100,10 @@ const QUEUE_WAIT: Duration = Duration::from_secs(10);
 const OVERLOAD_WAIT: Duration = Duration::from_secs(1);
 
 const SESSIONS_HINT: &str = "list the sessions with `acpd ls --all` or GET /v1/sessions";
+const TURNS_HINT: &str = "list the session's turns with `acpd turns` or GET /v1/sessions/{id}/turns";
+const WORKSPACES_HINT: &str = "list the workspaces with `acpd workspaces` or GET /v1/workspaces";
+const AGENTS_HINT: &str =
+    "list the agents with `acpd agents` or GET /v1/agents; add others as [agents.SLUG] in config.toml and restart acpd";
 const LOG_HINT: &str = "see the daemon's log in its state directory";
 
 impl ApiError {
@@ -114,7 +116,7 @@ impl ApiError {
         match self {
             Self::Invalid { field, problem } => {
                 let message = if field.is_empty() { problem } else { format!("{field}: {problem}") };
-                let hint = "see docs/api.md for what this request may say";
+                let hint = "correct it and ask again; docs/api.md describes the request";
                 Answer::new(S::BAD_REQUEST, "invalid_request", message, hint).details(json!({ "field": field }))
             }
             Self::UnsupportedMediaType { found } => {
@@ -156,16 +158,14 @@ impl ApiError {
                 Answer::new(S::NOT_FOUND, "session_not_found", format!("there is no session {id}"), SESSIONS_HINT)
             }
             Self::NoSuchTurn(id) => {
-                let hint = "list the session's turns with GET /v1/sessions/{id}/turns";
-                Answer::new(S::NOT_FOUND, "turn_not_found", format!("the session has no turn {id}"), hint)
+                Answer::new(S::NOT_FOUND, "turn_not_found", format!("the session has no turn {id}"), TURNS_HINT)
             }
             Self::NoSuchWorkspace(id) => {
-                let hint = "list the workspaces with GET /v1/workspaces";
+                let hint = WORKSPACES_HINT;
                 Answer::new(S::NOT_FOUND, "workspace_not_found", format!("there is no workspace {id}"), hint)
             }
-            Self::NoSuchAgent { slug, known } => {
-                let hint = format!("the agents are {}; add others as [agents.SLUG] in config.toml", known.join(", "));
-                Answer::new(S::NOT_FOUND, "agent_not_found", format!("there is no agent {slug:?}"), hint)
+            Self::NoSuchAgent(slug) => {
+                Answer::new(S::NOT_FOUND, "agent_not_found", format!("there is no agent {slug:?}"), AGENTS_HINT)
             }
             Self::TooOften { what, setting, wait } => {
                 let hint = format!("ask less often, or raise {setting}");
@@ -194,8 +194,7 @@ fn registry_answer(error: RegistryError) -> Answer {
                 .retry_after(PROCESS_LIMIT_WAIT)
         }
         RegistryError::UnknownAgent(slug) => {
-            let hint = "list the agents with `acpd agents`; add others as [agents.SLUG] in config.toml";
-            Answer::new(S::NOT_FOUND, "agent_not_found", message, hint).details(json!({ "agent": slug }))
+            Answer::new(S::NOT_FOUND, "agent_not_found", message, AGENTS_HINT).details(json!({ "agent": slug }))
         }
         RegistryError::AgentNotInstalled { agent, command, hint } => {
             Answer::new(S::UNPROCESSABLE_ENTITY, "agent_not_installed", message, hint)
@@ -211,10 +210,10 @@ fn registry_answer(error: RegistryError) -> Answer {
             Answer::new(S::CONFLICT, "workspace_missing", chain(&error), hint)
         }
         RegistryError::UnknownWorkspace(_) => {
-            Answer::new(S::NOT_FOUND, "workspace_not_found", message, "list the workspaces with GET /v1/workspaces")
+            Answer::new(S::NOT_FOUND, "workspace_not_found", message, WORKSPACES_HINT)
         }
         RegistryError::WorkspaceInUse { sessions, .. } => {
-            let hint = "delete its sessions first, with ?purge=true";
+            let hint = "delete its sessions first (`acpd rm --purge`, ?purge=true)";
             Answer::new(S::CONFLICT, "workspace_in_use", message, hint).details(json!({ "sessions": sessions }))
         }
         RegistryError::Store(error) => internal(&error),
@@ -232,12 +231,12 @@ fn refusal_answer(refusal: Refusal) -> Answer {
             Denied::ErrorIsFinal => not_active(SessionStatus::Error),
         },
         Refusal::QueueFull { waiting } => {
-            let hint = "wait for a turn to end, cancel with {\"queued\":true}, or raise sessions.queue";
+            let hint = "wait for a turn to end, cancel what waits (`acpd cancel --queued`), or raise sessions.queue";
             Answer::new(S::TOO_MANY_REQUESTS, "queue_full", message, hint)
                 .details(json!({ "waiting": waiting }))
                 .retry_after(QUEUE_WAIT)
         }
-        Refusal::NoTurn => Answer::new(S::CONFLICT, "no_turn", message, "nothing is running or waiting in it"),
+        Refusal::NoTurn => Answer::new(S::CONFLICT, "no_turn", message, TURNS_HINT),
         Refusal::StaleTurn(turn) => stale_turn(message, turn),
         Refusal::NeedsSlot | Refusal::Overloaded => {
             Answer::new(S::SERVICE_UNAVAILABLE, "overloaded", message, "try again").retry_after(OVERLOAD_WAIT)
@@ -264,34 +263,39 @@ fn not_active(status: SessionStatus) -> Answer {
             Answer::new(S::CONFLICT, "session_archived", "the session is archived, and that is final", hint)
         }
         SessionStatus::Error => {
-            let hint = "it can be read, or deleted with ?purge=true; make a new session to go on";
+            let hint = "it can be read, or deleted (`acpd rm --purge`, ?purge=true); make a new session to go on";
             Answer::new(S::CONFLICT, "session_error", "the session is in error, and that is final", hint)
         }
     }
 }
 
 fn stale_turn(message: String, turn: TurnId) -> Answer {
-    let hint = "list the session's turns with GET /v1/sessions/{id}/turns";
-    Answer::new(StatusCode::CONFLICT, "stale_turn", message, hint).details(json!({ "turnId": turn }))
+    Answer::new(StatusCode::CONFLICT, "stale_turn", message, TURNS_HINT).details(json!({ "turnId": turn }))
 }
 
 fn workspace_answer(error: WorkspaceError) -> Answer {
     use StatusCode as S;
     let message = chain(&error);
-    let field = json!({ "field": "workspace" });
     match error {
         WorkspaceError::NotAbsolute(_) => {
-            Answer::new(S::BAD_REQUEST, "invalid_request", message, "give the whole path, from /").details(field)
+            Answer::new(S::BAD_REQUEST, "invalid_request", message, "give the whole path, from /")
         }
-        WorkspaceError::Missing { .. } => {
-            Answer::new(S::BAD_REQUEST, "workspace_missing", message, "make the directory first").details(field)
+        WorkspaceError::Missing { source, .. } => {
+            let hint = match source.kind() {
+                std::io::ErrorKind::NotFound => "make the directory first",
+                _ => "the daemon's user must be able to enter it",
+            };
+            Answer::new(S::BAD_REQUEST, "workspace_missing", message, hint)
         }
         WorkspaceError::NotADirectory(_) | WorkspaceError::NotUtf8(_) => {
-            Answer::new(S::BAD_REQUEST, "invalid_request", message, "give a directory").details(field)
+            Answer::new(S::BAD_REQUEST, "invalid_request", message, "give a directory")
         }
         WorkspaceError::OutsideRoots { roots, .. } => {
             let roots: Vec<String> = roots.iter().map(|root: &PathBuf| root.display().to_string()).collect();
-            let hint = format!("the roots are {}; add others to workspace.roots in config.toml", roots.join(", "));
+            let hint = format!(
+                "the roots are {}; add others to workspace.roots in config.toml and restart acpd",
+                roots.join(", ")
+            );
             Answer::new(S::FORBIDDEN, "outside_roots", message, hint).details(json!({ "roots": roots }))
         }
     }
@@ -311,7 +315,9 @@ impl IntoResponse for ApiError {
         *response.status_mut() = status;
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(seconds) = retry_after {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from(u64::try_from(seconds).unwrap_or(u64::MAX)));
         }
         response
     }

@@ -85,21 +85,34 @@ async fn read_body(request: Request, api: &Arc<Api>) -> Result<Option<Bytes>, Ap
 }
 
 fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+    // A list would be taken for the fields in their order.
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return Err(ApiError::invalid("", "the body is not a JSON object"));
+    }
     let mut reader = serde_json::Deserializer::from_slice(body);
-    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let field = error.path().to_string();
-        let problem = error.into_inner().to_string();
-        // An unknown field is named by the problem itself; the path is that of the object around it.
-        let field = unknown_field(&problem).unwrap_or(if field == "." { String::new() } else { field });
-        ApiError::invalid(field, problem)
-    })?;
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| wrong_field(&error))?;
     reader.end().map_err(|error| ApiError::invalid("", format!("something follows the JSON: {error}")))?;
     Ok(value)
 }
 
-fn unknown_field(problem: &str) -> Option<String> {
-    let rest = problem.strip_prefix("unknown field `")?;
-    Some(rest.split('`').next()?.to_owned())
+/// Which field is wrong, and what is wrong with it. A field that is unknown, missing or there twice is named by the
+/// problem itself; the path is then that of the object around it.
+fn wrong_field<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> ApiError {
+    let problem = error.inner().to_string();
+    let path = error.path().to_string();
+    let around = if path == "." || path == "?" { String::new() } else { path };
+    let named = ["unknown field `", "missing field `", "duplicate field `"]
+        .iter()
+        .find_map(|beginning| problem.strip_prefix(beginning)?.split('`').next());
+    let field = match named {
+        // The path of an unknown field includes it already.
+        Some(name) if around.is_empty() || around == name || around.ends_with(&format!(".{name}")) => {
+            if around.is_empty() { name.to_owned() } else { around }
+        }
+        Some(name) => format!("{around}.{name}"),
+        None => around,
+    };
+    ApiError::invalid(field, problem)
 }
 
 /// A query string.
@@ -111,11 +124,7 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<Api>> for Query<T> {
     async fn from_request_parts(parts: &mut Parts, _: &Arc<Api>) -> Result<Self, ApiError> {
         let query = parts.uri.query().unwrap_or("");
         let pairs = serde_urlencoded::Deserializer::new(form_urlencoded::parse(query.as_bytes()));
-        serde_path_to_error::deserialize(pairs).map(Self).map_err(|error| {
-            let field = error.path().to_string();
-            let problem = error.into_inner().to_string();
-            ApiError::invalid(unknown_field(&problem).unwrap_or(field), problem)
-        })
+        serde_path_to_error::deserialize(pairs).map(Self).map_err(|error| wrong_field(&error))
     }
 }
 
@@ -164,10 +173,20 @@ impl<T: Named> FromRequestParts<Arc<Api>> for Id<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, ApiError> {
-        let Path(text) = Path::<String>::from_request_parts(parts, api)
-            .await
-            .map_err(|error| ApiError::invalid("id", error.body_text()))?;
+        let Text(text) = Text::from_request_parts(parts, api).await?;
         text.parse().map(Self).map_err(|_| T::not_found(text))
+    }
+}
+
+/// A name in the path.
+pub struct Text(pub String);
+
+impl FromRequestParts<Arc<Api>> for Text {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, ApiError> {
+        let path = Path::<String>::from_request_parts(parts, api).await;
+        path.map(|Path(text)| Self(text)).map_err(|error| ApiError::invalid("", error.body_text()))
     }
 }
 

@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::error::ApiError;
 use super::server::Peer;
 use super::{Api, agents, events, sessions, system, turns, workspaces};
+use crate::session::Refusal;
 
 pub fn router(api: Arc<Api>) -> Router {
     Router::new()
@@ -47,6 +48,9 @@ async fn admit(State(api): State<Arc<Api>>, request: Request, next: Next) -> Res
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let span = tracing::info_span!("request", id = %Uuid::now_v7(), %method, path, uid, pid);
     async move {
+        if api.registry.is_stopping() {
+            return Err(ApiError::Registry(Refusal::ShuttingDown.into()));
+        }
         if let Some(uid) = uid {
             api.limits.request(uid)?;
         }

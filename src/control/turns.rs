@@ -83,6 +83,9 @@ fn checked_blocks(blocks: &[Value]) -> Result<usize, ApiError> {
         let text = block.get("text").and_then(Value::as_str);
         bytes += text.ok_or_else(|| ApiError::invalid(field("text"), "is missing or no text"))?.len();
     }
+    if bytes == 0 {
+        return Err(ApiError::invalid("content", "has no text"));
+    }
     Ok(bytes)
 }
 

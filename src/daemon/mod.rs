@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::lock::StateLock;
 use crate::agent::Bounds;
 use crate::config::{Config, Overrides, Paths};
 use crate::control::{Api, ControlSocket, Server};
@@ -52,7 +53,7 @@ pub fn serve(overrides: &Overrides, detached: bool) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?
-        .block_on(run(config, paths, environment, agent_umask))
+        .block_on(run(config, paths, environment, agent_umask, detached))
 }
 
 /// `acpd migrate`: to the newest schema, or down to an older one.
@@ -62,7 +63,7 @@ pub fn migrate(overrides: &Overrides, down_to: Option<i64>) -> anyhow::Result<St
     let config = Config::load(paths.config.as_deref(), &environment)?;
     let options = store_options(&config, &paths);
     let direction = down_to.map_or(Direction::Up, Direction::DownTo);
-    let _lock = lock::state_directory(&paths.state_dir)?;
+    let _lock = StateLock::take(&paths)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let migrated = runtime.block_on(store::migrate(&options, direction))?;
     let database = options.database.display();
@@ -82,10 +83,12 @@ async fn run(
     paths: Paths,
     environment: BTreeMap<String, String>,
     agent_umask: Mode,
+    detached: bool,
 ) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot take signals")?;
-    let _lock = lock::state_directory(&paths.state_dir)?;
+    let lock = if detached { StateLock::take_patiently(&paths).await? } else { StateLock::take(&paths)? };
     let socket = ControlSocket::bind(&paths.socket)?;
+    lock.tell(&paths.socket).context("cannot write to the lock of the state directory")?;
     let hub = Hub::open(&store_options(&config, &paths)).await?;
     let roots = config.workspace_roots(&paths.home);
     let bounds = bounds(&config, agent_umask);
@@ -152,8 +155,7 @@ async fn shut_down(
     signals: &mut Signals,
     deadline: Instant,
 ) {
-    // 1. Nobody new comes in; whoever is being answered is answered.
-    stop_accepting.cancel();
+    // 1. New requests are refused from here on; whoever is being answered is answered.
     // 2. Every actor keeps what there is: partial text, the running turn as interrupted. Its process starts to go.
     registry.halt(Halt::Suspend);
     // 3. Every active session is suspended, in one transaction; queued turns stay queued. Meanwhile the processes end,
@@ -175,6 +177,7 @@ async fn shut_down(
     // 5. What is left to write is written, and every stream ends with its last event.
     in_a_moment("the end of the record", hub.end_streams()).await;
     // 6. The last connections end, and the socket goes. A client that does not read is not waited for.
+    stop_accepting.cancel();
     in_a_moment("clients to take their last events", tasks.wait()).await;
     // 7. The store is closed last.
     in_a_moment("the store to close", hub.close()).await;

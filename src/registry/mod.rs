@@ -39,7 +39,7 @@ pub enum RegistryError {
     ProcessLimit { max: usize },
     #[error("there is no agent {0:?}")]
     UnknownAgent(String),
-    #[error("the command {command:?} of the agent {agent:?} is not installed")]
+    #[error("the command {command:?} of the agent {agent:?} was not found on the daemon's PATH")]
     AgentNotInstalled { agent: String, command: String, hint: String },
     #[error("the agent {agent:?} grants {granted:?} at most, not {asked:?}")]
     WiderPermissions { agent: String, granted: &'static str, asked: &'static str },
@@ -87,6 +87,11 @@ impl Registry {
 
     pub fn shared(&self) -> &Shared {
         &self.shared
+    }
+
+    /// Whether the daemon stops: nothing new is taken on.
+    pub fn is_stopping(&self) -> bool {
+        self.halt.level() != Halt::No
     }
 
     /// What a session's process is doing now.
@@ -159,7 +164,7 @@ impl Registry {
 
     /// Queues a request with the session's actor, making the actor when there is none.
     async fn send(self: &Arc<Self>, session: SessionId, request: Request) -> Result<(), RegistryError> {
-        if self.halt.level() != Halt::No {
+        if self.is_stopping() {
             return Err(Refusal::ShuttingDown.into());
         }
         if let Some(handle) = self.lock().get(&session) {

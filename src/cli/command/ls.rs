@@ -93,23 +93,23 @@ fn table(sessions: Vec<Session>) -> Table {
     let now = Timestamp::now();
     let home = std::env::var("HOME").unwrap_or_default();
     let mut table = Table::new([
+        ("ID", Fit::Whole),
         ("STATUS", Fit::Whole),
         ("PROCESS", Fit::Whole),
         ("AGENT", Fit::Whole),
         ("TURNS", Fit::Number),
         ("AGE", Fit::Number),
-        ("ID", Fit::Whole),
         ("TITLE", Fit::CutEnd),
         ("WORKSPACE", Fit::CutStart),
     ]);
     for session in sessions {
         table.row(&[
+            short_id(session.id),
             session.status.to_string(),
             session.process_state.as_str().to_owned(),
             session.agent,
             session.turns.to_string(),
             age(session.created_at, now),
-            short_id(session.id),
             session.title,
             below_home(&session.workspace, &home),
         ]);

@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::cli::context::Context;
 use crate::cli::error::ClientError;
-use crate::cli::exit::Exit;
+use crate::cli::exit::{self, Exit};
 use crate::cli::interrupts::Interrupts;
 use crate::cli::text::short_id;
 use crate::cli::{follow, prompt_text};
@@ -29,7 +29,7 @@ Examples:
 
 /// Start a session, send it a prompt and stream the answer
 #[derive(Args, Debug)]
-#[command(long_about = LONG_HELP, after_long_help = EXAMPLES)]
+#[command(long_about = LONG_HELP, after_long_help = exit::long_help(EXAMPLES))]
 pub struct Run {
     /// The prompt; several words are joined
     pub prompt: Vec<String>,

@@ -19,7 +19,9 @@ pub struct Status {}
 impl Status {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
         let daemon = context.running_daemon().await.map_err(|error| match error {
-            ClientError::Unreachable { source, socket } if source.kind() != std::io::ErrorKind::PermissionDenied => {
+            ClientError::Unreachable { source, socket }
+                if matches!(source.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused) =>
+            {
                 ClientError::NotStarted {
                     message: format!("no daemon runs at {}", socket.display()),
                     hint: "`acpd run \"…\"` starts one when it needs one; `acpd serve` runs it in this terminal"
