@@ -266,3 +266,44 @@ async fn a_title_that_somebody_gave_stays_and_an_archived_session_does_not_chang
     let refused = daemon.patch(&path, json!({"title": "other"})).await.expect_status(409);
     assert_eq!(refused["error"], "session_archived");
 }
+
+#[tokio::test]
+async fn one_session_that_needs_a_process_costs_one_idle_process() {
+    let slow = json!([{"handshake": {}}, {"ignoreEof": true}, {"expect": "session/prompt"}]);
+    let config = "[limits]\nprocesses = 3\n[processes]\neof_grace = \"300ms\"";
+    let daemon = Daemon::builder().config(config).agent("slow", slow).start().await;
+    let mut sessions = Vec::new();
+    for _ in 0..4 {
+        let session = daemon.create_session("slow").await;
+        daemon.events(&session, None).await.until("process.ready").await;
+        sessions.push(session);
+    }
+    let mut states = Vec::new();
+    for session in &sessions {
+        states.push(daemon.session(session).await["processState"].clone());
+    }
+    assert_eq!(states, ["stopped", "ready", "ready", "ready"], "the one that was idle longest made room, and no other");
+}
+
+#[tokio::test]
+async fn a_wait_that_was_cancelled_takes_nobodys_process() {
+    let gated = json!([{"handshake": {}}, {"repeat": [{"prompt": [{"gate": "busy"}]}]}]);
+    let mut daemon = Daemon::builder().config("[limits]\nprocesses = 1").agent("gated", gated).start().await;
+    let waiting = daemon.create_session("gated").await;
+    daemon.prompt(&waiting, "one").await;
+    let passage = daemon.gate("gated").reached("busy").await;
+    daemon.prompt(&waiting, "two").await;
+    daemon.signal(nix::sys::signal::Signal::SIGTERM);
+    drop(passage);
+    daemon.ended().await;
+    daemon.restart().await;
+    let working = daemon.create_session("gated").await;
+    let turn = daemon.prompt(&working, "x").await;
+    let passage = daemon.gate("gated").reached("busy").await;
+    daemon.post(&format!("/v1/sessions/{waiting}/resume"), json!({})).await.expect_status(200);
+    daemon.post(&format!("/v1/sessions/{waiting}/cancel"), json!({"queued": true})).await.expect_status(202);
+    passage.open().await;
+    daemon.wait_turn(&working, turn["turnId"].as_str().unwrap()).await;
+    assert_eq!(daemon.session(&working).await["processState"], "ready");
+    assert_eq!(daemon.session(&waiting).await["processState"], "stopped");
+}

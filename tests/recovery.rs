@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use harness::{Daemon, Event};
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 fn gated() -> Value {
     json!([{"handshake": {}}, {"repeat": [{"prompt": [
@@ -141,9 +142,8 @@ async fn a_second_signal_does_not_wait_for_a_stubborn_agent() {
     let session = daemon.create_session("stubborn").await;
     daemon.gate("stubborn").reached("up").await.open().await;
     let pid = daemon.session(&session).await["pid"].as_u64().unwrap();
-    let mut stream = daemon.events(&session, None).await;
     daemon.signal(nix::sys::signal::Signal::SIGTERM);
-    stream.until("session.status").await;
+    daemon.is_stopping().await;
     daemon.signal(nix::sys::signal::Signal::SIGTERM);
     assert!(daemon.ended().await.success());
     assert!(!harness::process_alive(u32::try_from(pid).unwrap()));
@@ -174,20 +174,14 @@ async fn turns_that_wait_for_a_slot_get_one_from_a_session_that_is_idle() {
     daemon.kill().await;
     drop(passage);
     // A turn that was accepted when there was room, as a crash in between would leave it.
-    let database = daemon.state_dir().join("acpd.db");
     let turn = "01a1e272-8a8e-762f-a984-29c55e0e6330";
-    let sql = format!(
+    let content = r#"{"type":"text","text":"two","partial":false}"#;
+    let statements = format!(
         "INSERT INTO turns (id, session_id, status, queued_at) VALUES ('{turn}', '{second}', 'queued', 0); \
          INSERT INTO messages (id, session_id, sequence, turn_id, role, content, created_at) VALUES \
-         ('01a1e272-8a8e-762f-a984-29c55e0e6331', '{second}', 1, '{turn}', 'user', '{{\"type\":\"text\",\"text\":\"two\",\"partial\":false}}', 0);"
+         ('01a1e272-8a8e-762f-a984-29c55e0e6331', '{second}', 1, '{turn}', 'user', '{content}', 0);"
     );
-    let written = std::process::Command::new("python3")
-        .args(["-c", "import sqlite3,sys; c=sqlite3.connect(sys.argv[1]); c.executescript(sys.argv[2]); c.close()"])
-        .arg(&database)
-        .arg(&sql)
-        .status()
-        .unwrap();
-    assert!(written.success());
+    daemon.sql(statements).await;
 
     daemon.restart().await;
     for (session, turn) in [(&first, one["turnId"].as_str().unwrap()), (&second, turn)] {
@@ -231,4 +225,72 @@ async fn a_purge_does_not_move_the_end_of_the_log_back() {
     daemon.patch(&format!("/v1/sessions/{kept}"), json!({"title": "next"})).await.expect_status(200);
     let next = again.until("session.updated").await;
     assert!(next.iter().all(|event| event.kind != "log.reset"), "nothing is told again");
+}
+
+/// Every write of an event fails while this is there, as it would on a full disk.
+const FULL: &str = "CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'disk full'); END;";
+const FREE: &str = "DROP TRIGGER full;";
+
+#[tokio::test]
+async fn an_accepted_turn_runs_when_the_record_can_be_written_again() {
+    let script = json!([{"gate": "up"}, {"handshake": {}}, {"repeat": [{"prompt": [{"textFromPrompt": true}]}]}]);
+    let daemon = Daemon::builder().agent("slow", script).start().await;
+    let session = daemon.create_session("slow").await;
+    let passage = daemon.gate("slow").reached("up").await;
+    let (pid, accepted) = (passage.pid, daemon.prompt(&session, "go").await);
+    daemon.sql(FULL.to_owned()).await;
+    passage.open().await;
+    harness::process_gone(pid).await;
+    daemon.sql(FREE.to_owned()).await;
+    daemon.gate("slow").reached("up").await.open().await;
+    let turn = daemon.wait_turn(&session, accepted["turnId"].as_str().unwrap()).await;
+    assert_eq!(turn["status"], "completed");
+}
+
+#[tokio::test]
+async fn a_turn_whose_end_could_not_be_written_is_settled_and_the_session_goes_on() {
+    let daemon = Daemon::builder().agent("gated", gated()).start().await;
+    let session = daemon.create_session("gated").await;
+    let first = daemon.prompt(&session, "one").await;
+    let passage = daemon.gate("gated").reached("middle").await;
+    daemon.sql(FULL.to_owned()).await;
+    let pid = passage.pid;
+    passage.open().await;
+    harness::process_gone(pid).await;
+    let refused = daemon.post(&format!("/v1/sessions/{session}/prompt"), json!({"text": "two"})).await;
+    assert_eq!(refused.expect_status(500)["error"], "internal", "what cannot be recorded is not accepted");
+    daemon.sql(FREE.to_owned()).await;
+    let third = daemon.prompt(&session, "three").await;
+    daemon.gate("gated").reached("middle").await.open().await;
+    let third = daemon.wait_turn(&session, third["turnId"].as_str().unwrap()).await;
+    assert_eq!(third["status"], "completed");
+    let first = daemon.wait_turn(&session, first["turnId"].as_str().unwrap()).await;
+    assert_eq!((&first["status"], &first["error"]["code"]), (&json!("failed"), &json!("internal")));
+}
+
+#[tokio::test]
+async fn nothing_is_made_after_the_daemon_has_begun_to_stop() {
+    let script = json!([{"handshake": {}}, {"ignoreSignals": ["TERM"]}, {"gate": "up"}, {"hang": true}]);
+    let slow = "[processes]\neof_grace = \"10m\"\nshutdown_timeout = \"10m\"";
+    let mut daemon = Daemon::builder().config(slow).agent("stubborn", script).start().await;
+    daemon.create_session("stubborn").await;
+    daemon.gate("stubborn").reached("up").await.open().await;
+    let body = json!({"workspace": daemon.workspace(), "agent": "stubborn", "start": "lazy"}).to_string();
+    let head = format!(
+        "POST /v1/sessions HTTP/1.1\r\nhost: acpd\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut connection = daemon.connect().await;
+    connection.write_all(head.as_bytes()).await.unwrap();
+    daemon.signal(nix::sys::signal::Signal::SIGTERM);
+    daemon.is_stopping().await;
+    connection.write_all(body.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    BufReader::new(connection).read_line(&mut answer).await.unwrap();
+    assert!(answer.contains("503"), "{answer}");
+    daemon.signal(nix::sys::signal::Signal::SIGTERM);
+    daemon.ended().await;
+    daemon.restart().await;
+    let listed = daemon.get("/v1/sessions").await.expect_status(200);
+    assert_eq!((&listed["total"], &listed["sessions"][0]["status"]), (&json!(1), &json!("suspended")));
 }

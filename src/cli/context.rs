@@ -78,11 +78,12 @@ impl Context {
 /// user; else where the daemon of the state directory says that it is, for it may have been started with another
 /// environment; else the machine's.
 fn find_socket(paths: &Paths, is_named: bool, is_state_named: bool) -> (PathBuf, bool) {
+    let answers = |path: &Path| std::os::unix::net::UnixStream::connect(path).is_ok();
     let usual = paths.socket.clone();
-    if is_named || usual.exists() {
+    if is_named || answers(&usual) {
         return (usual, true);
     }
-    let told = std::fs::read_to_string(paths.lock()).map(PathBuf::from).ok().filter(|path| path.exists());
+    let told = std::fs::read_to_string(paths.lock()).map(PathBuf::from).ok().filter(|path| answers(path));
     match told {
         Some(told) => (told, true),
         None if !is_state_named && Path::new(SYSTEM_SOCKET).exists() => (PathBuf::from(SYSTEM_SOCKET), false),

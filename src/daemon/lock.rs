@@ -43,6 +43,13 @@ impl StateLock {
     }
 }
 
+impl Drop for StateLock {
+    fn drop(&mut self) {
+        // What is told ends with who told it; when even that fails, clients find nobody there.
+        drop(self.0.set_len(0));
+    }
+}
+
 fn try_take(paths: &Paths) -> anyhow::Result<Option<StateLock>> {
     let directory = paths.state_dir.display();
     private::directory(&paths.state_dir).with_context(|| format!("cannot use the state directory {directory}"))?;

@@ -158,28 +158,29 @@ async fn shut_down(
     // 1. New requests are refused from here on; whoever is being answered is answered.
     // 2. Every actor keeps what there is: partial text, the running turn as interrupted. Its process starts to go.
     registry.halt(Halt::Suspend);
-    // 3. Every active session is suspended, in one transaction; queued turns stay queued. Meanwhile the processes end,
-    //    together, until the deadline or a second signal.
-    let orderly = async {
-        if let Err(error) = registry.suspend_all().await {
-            tracing::error!(error = &error as &dyn std::error::Error, "the sessions could not be suspended");
-        }
-        registry.ended().await;
-    };
+    // 3. The processes end, together, until the deadline or a second signal.
     tokio::select! {
-        () = orderly => {}
+        () = registry.ended() => {}
         () = stop_requested(signals) => tracing::warn!("told to stop again; killing what is left"),
         () = tokio::time::sleep_until(deadline) => tracing::warn!("some agents did not stop in time; killing them"),
     }
     // 4. What is left is killed. From here on nothing is waited for longer than a moment, whatever is in trouble.
     registry.halt(Halt::Kill);
     in_a_moment("the end of the agents", registry.ended()).await;
-    // 5. What is left to write is written, and every stream ends with its last event.
+    // 5. Every active session is suspended, in one transaction; queued turns stay queued. It comes after everything that
+    //    the actors had to write, so that no change of theirs meets a status that they do not know of.
+    in_a_moment("the suspension of the sessions", async {
+        if let Err(error) = registry.suspend_all().await {
+            tracing::error!(error = &error as &dyn std::error::Error, "the sessions could not be suspended");
+        }
+    })
+    .await;
+    // 6. Every stream ends with its last event.
     in_a_moment("the end of the record", hub.end_streams()).await;
-    // 6. The last connections end, and the socket goes. A client that does not read is not waited for.
+    // 7. The last connections end, and the socket goes. A client that does not read is not waited for.
     stop_accepting.cancel();
     in_a_moment("clients to take their last events", tasks.wait()).await;
-    // 7. The store is closed last.
+    // 8. The store is closed last.
     in_a_moment("the store to close", hub.close()).await;
     tracing::info!("stopped");
 }

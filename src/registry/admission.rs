@@ -9,7 +9,7 @@ use super::{Registry, RegistryError};
 use crate::agent::{self, WorkspaceError};
 use crate::model::session::{Session, Workspace};
 use crate::model::{AgentProfile, PermissionMode, ProcessState, SessionId, WorkspaceId};
-use crate::session::{Admission, Request};
+use crate::session::{Admission, Refusal, Request};
 use crate::store::{Catalogue, NewSession, Op, Unit};
 
 /// What a new session is to be.
@@ -54,7 +54,14 @@ impl Registry {
             title: create.title,
             tags: create.tags,
         };
-        self.hub().append(Unit::one(id, Op::CreateSession(Box::new(new)))).await?;
+        {
+            // With the gate held no suspension can come between the look and the commit.
+            let _gate = self.gate.lock().await;
+            if self.is_stopping() {
+                return Err(Refusal::ShuttingDown.into());
+            }
+            self.hub().append(Unit::one(id, Op::CreateSession(Box::new(new)))).await?;
+        }
         self.log_session_counts().await;
         if create.start {
             self.send(id, Request::Start { admission }).await?;

@@ -12,6 +12,7 @@ mod recovery;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
@@ -28,6 +29,9 @@ use crate::session::{
 use crate::store::{SessionChange, StoreError, Unit};
 
 pub use admission::{CreateSession, WorkspaceChoice};
+
+/// How long a session whose record cannot be written rests before it is tried again.
+const RECOVERY_PAUSE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
@@ -186,6 +190,9 @@ impl Registry {
         let Some(row) = store.session(session).await? else {
             return Ok(None);
         };
+        // Nobody runs a turn of a session that has no actor.
+        let reason = "acpd could not write the record; see its log and the free disk space";
+        self.settle_running_turns(Some(session), ErrorCode::Internal, reason).await?;
         let open_turns = store.open_turns(Some(session)).await?;
         Ok(Some(session::actor(row, open_turns, Arc::clone(&self.shared), self.halt.watch())))
     }
@@ -201,18 +208,20 @@ impl Registry {
         self.tasks.spawn(async move { registry.drive(session, actor).await }.instrument(span));
     }
 
-    /// Runs an actor to its end, and sees to it that nothing is left of it.
-    async fn drive(self: Arc<Self>, session: SessionId, mut actor: SessionActor) {
-        loop {
+    /// Runs a session's actor to its end, and sees to it that nothing is left of it. When an actor fails, the next one
+    /// takes up what waits.
+    async fn drive(self: Arc<Self>, session: SessionId, first: SessionActor) {
+        let mut next = Some(first);
+        while let Some(mut actor) = next {
             let reason = match AssertUnwindSafe(actor.run()).catch_unwind().await {
                 Ok(Ok(())) => {
                     let mut actors = self.lock();
                     if actor.has_mail() {
+                        next = Some(actor);
                         continue;
                     }
                     actors.remove(&session);
-                    tracing::debug!(actors = actors.len(), "an actor ends");
-                    return;
+                    return tracing::debug!(actors = actors.len(), "an actor ends");
                 }
                 Ok(Err(error)) => {
                     tracing::error!(error = &error as &dyn std::error::Error, "the session's record was not written");
@@ -223,37 +232,54 @@ impl Registry {
                     "acpd failed while the turn was running; this is a bug, see its log"
                 }
             };
-            // Nobody gets a new actor for it until the record is put right.
-            let gate = self.gate.lock().await;
-            self.lock().remove(&session);
-            drop(actor);
-            let settled = self.settle_abandoned(session, reason).await;
-            match settled {
-                // Its next turns go on. Each time round one has ended, so this comes to an end.
-                Ok(Some((next, handle))) => {
-                    self.lock().insert(session, handle);
-                    actor = next;
-                }
-                Ok(None) => return,
-                Err(error) => {
-                    // It is tried again when somebody asks for the session.
-                    return tracing::error!(error = &error as &dyn std::error::Error, "cannot put the record right");
-                }
-            }
-            drop(gate);
+            next = self.succeed(session, actor, reason).await;
         }
     }
 
-    /// Ends the turn of an actor that is gone, and makes a new actor when there was one.
+    /// Puts the record right after an actor that failed, and makes its successor when turns wait. It goes on at once when
+    /// a turn has ended, and after a pause when none has: so it neither spins nor gives up.
+    async fn succeed(&self, session: SessionId, failed: SessionActor, reason: &str) -> Option<SessionActor> {
+        let mut halt = self.halt.watch();
+        let mut has_rested = false;
+        // Nobody gets a new actor for it until the record is put right.
+        let mut gate = self.gate.lock().await;
+        self.lock().remove(&session);
+        drop(failed);
+        loop {
+            match self.settle_abandoned(session, reason).await {
+                Ok((_, None)) => return None,
+                Ok((settled, Some((actor, handle)))) if settled > 0 || has_rested => {
+                    self.lock().insert(session, handle);
+                    return Some(actor);
+                }
+                Ok((_, Some(_))) => {}
+                Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "cannot put the record right"),
+            }
+            drop(gate);
+            if tokio::time::timeout(RECOVERY_PAUSE, halt.above(Halt::No)).await.is_ok() {
+                return None;
+            }
+            has_rested = true;
+            gate = self.gate.lock().await;
+            if self.lock().contains_key(&session) {
+                // Somebody asked for the session meanwhile, and it has an actor.
+                return None;
+            }
+        }
+    }
+
+    /// Ends the turn of an actor that is gone, tells how many there were, and makes a new actor when turns wait.
     async fn settle_abandoned(
         &self,
         session: SessionId,
         reason: &str,
-    ) -> Result<Option<(SessionActor, SessionHandle)>, RegistryError> {
+    ) -> Result<(usize, Option<(SessionActor, SessionHandle)>), RegistryError> {
         // What the old actor had on its way to the writer comes first.
         self.hub().append(Unit::default()).await?;
         let settled = self.settle_running_turns(Some(session), ErrorCode::Internal, reason).await?;
-        if settled == 0 { Ok(None) } else { self.load(session).await }
+        let waits = !self.hub().store().open_turns(Some(session)).await?.is_empty();
+        let next = if waits { self.load(session).await? } else { None };
+        Ok((settled, next))
     }
 
     /// Tells every actor that the daemon stops. New requests are refused from here on.

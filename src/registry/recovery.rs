@@ -28,6 +28,7 @@ impl Registry {
 
     /// Every active session becomes suspended, in one transaction.
     pub async fn suspend_all(&self) -> Result<(), StoreError> {
+        let _gate = self.gate.lock().await;
         self.change_all(SessionStatus::Active, Trigger::Shutdown, "shutdown").await
     }
 

@@ -185,7 +185,13 @@ impl SessionActor {
                 Output::Exited(exit) => self.on_exited(exit),
             },
             Input::Deadline => self.on_deadline(),
-            Input::SlotWanted => self.stop_process(ExitReason::Evicted),
+            Input::SlotWanted => {
+                if let Link::Ready { connected, .. } = &mut self.link
+                    && connected.slot.leave_if_wanted()
+                {
+                    self.stop_process(ExitReason::Evicted);
+                }
+            }
         }
         Ok(())
     }

@@ -188,8 +188,9 @@ impl SessionActor {
     pub(super) fn stop_process(&mut self, reason: ExitReason) {
         self.requests = crate::acp::Requests::default();
         self.link = match std::mem::replace(&mut self.link, Link::Stopped) {
-            Link::Starting(connected) | Link::Ready { connected, .. } => {
+            Link::Starting(mut connected) | Link::Ready { mut connected, .. } => {
                 connected.process.stop();
+                connected.slot.leave();
                 Link::Stopping { connected, reason }
             }
             other @ (Link::Stopped | Link::Waiting(_) | Link::Stopping { .. }) => other,
@@ -198,7 +199,7 @@ impl SessionActor {
 
     pub(super) fn on_exited(&mut self, exit: Exit) {
         let link = std::mem::replace(&mut self.link, Link::Stopped);
-        let (connected, reason, phase) = match link {
+        let (mut connected, reason, phase) = match link {
             Link::Stopping { connected, reason } => (connected, reason, None),
             Link::Starting(connected) => (
                 connected,
@@ -218,6 +219,7 @@ impl SessionActor {
         }
         // The slot serves the next turn of this session, unless it was promised to another one.
         if self.takes_work() && !self.queue.is_empty() && reason != ExitReason::Evicted {
+            connected.slot.stay();
             self.start_process(connected.slot);
         }
     }

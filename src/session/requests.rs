@@ -93,6 +93,10 @@ impl SessionActor {
         for turn in turns.iter().copied().filter(|turn| Some(*turn) != running) {
             self.cancel_queued(turn);
         }
+        // Nothing waits any more, so nobody need make room.
+        if self.queue.is_empty() && matches!(self.link, Link::Waiting(_)) {
+            self.link = Link::Stopped;
+        }
         let running = running.filter(|running| turns.contains(running));
         if let Some(turn) = running {
             self.request_cancel(turn);

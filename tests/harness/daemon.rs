@@ -9,6 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use serde_json::Value;
+use sqlx::{ConnectOptions, Connection};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
@@ -196,6 +197,27 @@ impl Daemon {
         })
         .await;
         Output::new(&output.expect("acpd can be waited for"))
+    }
+
+    /// Changes the daemon's database behind its back, as a crash or a fault of the disk would.
+    pub async fn sql(&self, statements: String) {
+        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(self.paths.state.join("acpd.db"));
+        let mut connection = options.connect().await.expect("the database can be opened");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(statements))
+            .execute(&mut connection)
+            .await
+            .expect("the statements are sound");
+        connection.close().await.expect("the database can be closed");
+    }
+
+    /// Waits until the daemon refuses requests because it stops.
+    pub async fn is_stopping(&self) {
+        within("a refusal of the stopping daemon", async {
+            while self.get("/v1/info").await.status != 503 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
     }
 
     /// The gate of one scripted agent.
