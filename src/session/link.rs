@@ -11,7 +11,7 @@ use super::Slot;
 use crate::agent::{Output, Process};
 use crate::model::event::ExitReason;
 
-type SlotFuture = Pin<Box<dyn Future<Output = Option<Slot>> + Send>>;
+type SlotFuture = Pin<Box<dyn Future<Output = Slot> + Send>>;
 
 pub enum Link {
     Stopped,
@@ -36,7 +36,7 @@ pub struct Connected {
 
 /// What the link brings.
 pub enum LinkInput {
-    Slot(Option<Slot>),
+    Slot(Slot),
     Output(Output),
 }
 

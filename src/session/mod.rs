@@ -6,9 +6,9 @@
 
 mod actor;
 mod callbacks;
-mod handshake;
 mod link;
 mod outbox;
+mod process;
 mod requests;
 mod slots;
 mod transcript;

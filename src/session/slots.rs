@@ -43,19 +43,23 @@ impl Slots {
     }
 
     /// Waits in line with work that was accepted, or for a slot that was promised.
-    pub async fn take_for_work(self: Arc<Self>) -> Option<Slot> {
+    pub async fn take_for_work(self: Arc<Self>) -> Slot {
         let served = {
             let mut state = self.lock();
             if state.free > 0 {
                 state.free -= 1;
-                return Some(Slot { slots: Arc::clone(&self), is_leaving: false });
+                return Slot { slots: Arc::clone(&self), is_leaving: false };
             }
             let (waiting, served) = oneshot::channel();
             state.waiting.push_back(waiting);
             served
         };
         self.wanted.notify_one();
-        served.await.ok()
+        match served.await {
+            Ok(slot) => slot,
+            // Who waits is dropped from the line only with the line itself.
+            Err(_) => std::future::pending().await,
+        }
     }
 
     /// Resolves when somebody waits for whom nobody leaves yet. To be awaited by whoever has a process and nothing to do:
@@ -140,7 +144,7 @@ mod tests {
         assert!(first.leave_if_wanted());
         assert!(!second.leave_if_wanted(), "one is on its way out already");
         drop(first);
-        let taken = work.as_mut().now_or_never().flatten().expect("it is served");
+        let taken = work.as_mut().now_or_never().expect("it is served");
         drop((taken, second));
         assert!(slots.try_take().is_some() && slots.try_take().is_some(), "none is lost");
     }
@@ -158,6 +162,6 @@ mod tests {
         held.stay();
         drop(held);
         assert!(waiting[1].as_mut().now_or_never().is_none());
-        assert!(waiting[0].as_mut().now_or_never().flatten().is_some());
+        assert!(waiting[0].as_mut().now_or_never().is_some());
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::Slot;
 use super::actor::{Purpose, SessionActor};
 use super::link::{Connected, Link};
-use crate::acp::{PROTOCOL_VERSION, RpcError, incoming, outgoing};
+use crate::acp::{PROTOCOL_VERSION, Requests, RpcError, incoming, outgoing};
 use crate::agent::{Command, Exit, Process, SpawnError, WorkspaceError, resolve_workspace};
 use crate::model::error::chain;
 use crate::model::event::ExitReason;
@@ -33,12 +33,9 @@ impl SessionActor {
         self.link = Link::Waiting(Box::pin(Arc::clone(&self.shared.slots).take_for_work()));
     }
 
-    pub(super) fn on_slot(&mut self, slot: Option<Slot>) {
+    pub(super) fn on_slot(&mut self, slot: Slot) {
         self.link = Link::Stopped;
-        // The slots are closed only when the daemon stops, and the halt is on its way.
-        if let Some(slot) = slot
-            && self.takes_work()
-        {
+        if self.takes_work() {
             self.start_process(slot);
         }
     }
@@ -58,7 +55,7 @@ impl SessionActor {
         match spawned {
             Ok(process) => {
                 self.initialized = None;
-                self.requests = crate::acp::Requests::default();
+                self.requests = Requests::default();
                 let timeout = self.shared.config.processes.initialize_timeout;
                 let id = self.requests.begin(Purpose::Initialize, Some(timeout));
                 self.link = Link::Starting(Connected { process, slot });
@@ -133,9 +130,10 @@ impl SessionActor {
             Ok(agent_session) => agent_session,
             Err(error) => return self.fault(unreadable(Purpose::NewSession, &error)),
         };
-        let Link::Starting(_) = &self.link else { return };
-        let Link::Starting(connected) = std::mem::replace(&mut self.link, Link::Stopped) else {
-            return;
+        let connected = match std::mem::replace(&mut self.link, Link::Stopped) {
+            Link::Starting(connected) => connected,
+            // An answer that comes while the process is already going changes nothing.
+            other => return self.link = other,
         };
         let pid = connected.process.pid();
         let context_restored = ContextRestored::Fresh;
@@ -186,7 +184,7 @@ impl SessionActor {
 
     /// Starts down the ladder. Requests that are open will not be answered any more.
     pub(super) fn stop_process(&mut self, reason: ExitReason) {
-        self.requests = crate::acp::Requests::default();
+        self.requests = Requests::default();
         self.link = match std::mem::replace(&mut self.link, Link::Stopped) {
             Link::Starting(mut connected) | Link::Ready { mut connected, .. } => {
                 connected.process.stop();
@@ -201,17 +199,19 @@ impl SessionActor {
         let link = std::mem::replace(&mut self.link, Link::Stopped);
         let (mut connected, reason, phase) = match link {
             Link::Stopping { connected, reason } => (connected, reason, None),
-            Link::Starting(connected) => (
-                connected,
-                ExitReason::Crash,
-                Some(if self.initialized.is_none() { "initialize" } else { "session/new" }),
-            ),
-            Link::Ready { connected, .. } => (connected, ExitReason::Crash, Some("the turn")),
+            Link::Starting(connected) => {
+                let phase = if self.initialized.is_none() { Purpose::Initialize } else { Purpose::NewSession };
+                (connected, ExitReason::Crash, Some(phase.method()))
+            }
+            Link::Ready { connected, .. } => {
+                let phase = if self.running.is_some() { "the turn" } else { "the pause between turns" };
+                (connected, ExitReason::Crash, Some(phase))
+            }
             Link::Stopped | Link::Waiting(_) => return,
         };
         let pid = connected.process.pid();
-        let error = phase.map(|phase| exit_error(phase, self.running.is_some(), &exit));
-        self.requests = crate::acp::Requests::default();
+        let error = phase.map(|phase| exit_error(phase, &exit));
+        self.requests = Requests::default();
         self.record_exit(Some(pid), reason, Some(exit), error.as_ref());
         match error {
             Some(error) => self.fail_current_turn(error),
@@ -271,13 +271,12 @@ fn unreadable(purpose: Purpose, error: &str) -> TurnError {
     TurnError::new(ErrorCode::Protocol, message)
 }
 
-fn exit_error(phase: &str, in_turn: bool, exit: &Exit) -> TurnError {
+fn exit_error(phase: &str, exit: &Exit) -> TurnError {
     let how = match (exit.code, exit.signal) {
         (Some(code), _) => format!("with code {code}"),
         (None, Some(signal)) => format!("by signal {signal}"),
         (None, None) => "without a status".to_owned(),
     };
-    let phase = if phase == "the turn" && !in_turn { "idling" } else { phase };
     let mut message = format!("the agent exited {how} during {phase}");
     if !exit.stderr.is_empty() {
         message = format!("{message}; its standard error ends with: {}", exit.stderr);
