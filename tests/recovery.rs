@@ -277,16 +277,23 @@ async fn nothing_is_made_after_the_daemon_has_begun_to_stop() {
     daemon.gate("stubborn").reached("up").await.open().await;
     let body = json!({"workspace": daemon.workspace(), "agent": "stubborn", "start": "lazy"}).to_string();
     let head = format!(
-        "POST /v1/sessions HTTP/1.1\r\nhost: acpd\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        "POST /v1/sessions HTTP/1.1\r\nhost: acpd\r\nexpect: 100-continue\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n",
         body.len()
     );
-    let mut connection = daemon.connect().await;
+    let mut connection = BufReader::new(daemon.connect().await);
     connection.write_all(head.as_bytes()).await.unwrap();
+    // The daemon wants the body: the request is past the door.
+    let mut go_on = String::new();
+    while !go_on.ends_with("\r\n\r\n") {
+        connection.read_line(&mut go_on).await.unwrap();
+    }
+    assert!(go_on.contains("100 Continue"), "{go_on}");
     daemon.signal(nix::sys::signal::Signal::SIGTERM);
     daemon.is_stopping().await;
     connection.write_all(body.as_bytes()).await.unwrap();
     let mut answer = String::new();
-    BufReader::new(connection).read_line(&mut answer).await.unwrap();
+    connection.read_line(&mut answer).await.unwrap();
     assert!(answer.contains("503"), "{answer}");
     daemon.signal(nix::sys::signal::Signal::SIGTERM);
     daemon.ended().await;
