@@ -2,7 +2,7 @@
 //!
 //! Nobody sees an event before its row is committed: what is published is a number, not an event. Replay, live tail,
 //! reconnect and a slow client are one piece of code ([`Subscription::next`]): read after my cursor, hand out, wait.
-//! A slow subscriber holds a cursor and nothing else, so it costs nobody anything.
+//! A slow subscriber holds a cursor and the page that it has not taken yet; it holds nobody up.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,10 @@ const PAGE_EVENTS: i64 = 512;
 /// Watched sessions from which on those that nobody watches any more are forgotten.
 const WATCHED_MAX: usize = 1024;
 
-/// How far a log is known to reach; 0 before the first commit that anybody watched.
+/// The reach of a log before the first commit that anybody watched.
+const UNKNOWN: i64 = 0;
+
+/// How far a log is known to reach.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Reach {
     cursor: i64,
@@ -94,7 +97,7 @@ impl Reaches {
         }
         // Whoever comes when the streams have ended gets what there is, and the end.
         let ended = self.all.borrow().ended;
-        sessions.entry(session).or_insert_with(|| watch::Sender::new(Reach { cursor: 0, ended })).subscribe()
+        sessions.entry(session).or_insert_with(|| watch::Sender::new(Reach { cursor: UNKNOWN, ended })).subscribe()
     }
 
     fn publish(&self, heads: &[Head]) {
@@ -141,15 +144,22 @@ impl Subscription {
     pub async fn next(&mut self) -> Result<Option<Vec<StoredEvent>>, StoreError> {
         loop {
             // The reach is taken before the read: whatever is committed during the read is seen as a change after it.
-            let ended = self.reach.borrow_and_update().ended;
-            let events = self.page().await?;
-            if !events.is_empty() {
-                return Ok(Some(events));
+            let Reach { cursor: reach, ended } = *self.reach.borrow_and_update();
+            if reach == UNKNOWN || reach > self.cursor {
+                let events = self.page().await?;
+                if !events.is_empty() {
+                    return Ok(Some(events));
+                }
             }
             if ended || self.reach.changed().await.is_err() {
                 return Ok(None);
             }
         }
+    }
+
+    /// Goes back to the beginning of the log.
+    pub fn rewind(&mut self) {
+        self.cursor = 0;
     }
 
     /// The next events that are there now; none at the tail.

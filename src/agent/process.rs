@@ -20,7 +20,7 @@ use nix::unistd::Pid;
 use rustix::fs::Mode;
 use tokio::process::Child;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
@@ -261,7 +261,9 @@ impl Supervisor {
                 () = self.signals.broken.cancelled(), if matches!(rung, Rung::Running) => {
                     rung = self.climb(rung, Stop::Ladder);
                 }
-                () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => rung = self.climb(rung, Stop::Ladder),
+                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
+                    rung = self.climb(rung, Stop::Ladder);
+                }
             }
         }
     }

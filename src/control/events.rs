@@ -38,9 +38,11 @@ pub async fn of_session(
     Query(query): Query<EventsQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
+    let cursor = cursor(&headers, &query)?.unwrap_or(0);
+    // Subscribed before the look: a session that is deleted in between ends the stream.
+    let events = api.registry.hub().subscribe(EventScope::Session(id), cursor);
     stored(&api, id).await?;
-    let cursor = cursor(&headers, &query)?;
-    stream(&api, EventScope::Session(id), cursor.unwrap_or(0), query.follow).await
+    stream(&api, events, EventScope::Session(id), cursor, query.follow).await
 }
 
 pub async fn of_all(
@@ -52,7 +54,8 @@ pub async fn of_all(
         Some(cursor) => cursor,
         None => api.registry.hub().store().head(EventScope::All).await?,
     };
-    stream(&api, EventScope::All, cursor, query.follow).await
+    let events = api.registry.hub().subscribe(EventScope::All, cursor);
+    stream(&api, events, EventScope::All, cursor, query.follow).await
 }
 
 /// Where the client is. The header is what a reconnecting client sends by itself, so it is the newer word.
@@ -80,20 +83,26 @@ struct Streaming {
     preamble: Option<Bytes>,
 }
 
-async fn stream(api: &Api, scope: EventScope, cursor: i64, follow: bool) -> Result<Response, ApiError> {
-    let hub = api.registry.hub();
-    let head = hub.store().head(scope).await?;
-    let (cursor, preamble) = if cursor > head {
+async fn stream(
+    api: &Api,
+    mut events: Subscription,
+    scope: EventScope,
+    cursor: i64,
+    follow: bool,
+) -> Result<Response, ApiError> {
+    let head = api.registry.hub().store().head(scope).await?;
+    let preamble = if cursor > head {
+        events.rewind();
         // A cursor of another log, such as one before a restored backup: what is here is told from its beginning.
         let frame =
             format!("id: 0\nevent: {LOG_RESET}\ndata: {{\"type\":\"{LOG_RESET}\",\"data\":{{\"head\":{head}}}}}\n\n");
-        (0, Bytes::from(frame))
+        Bytes::from(frame)
     } else {
         // Headers alone would wait in buffers: the first bytes tell the client that it is connected.
-        (cursor, Bytes::from_static(b": acpd\n\n"))
+        Bytes::from_static(b": acpd\n\n")
     };
     let streaming = Streaming {
-        events: hub.subscribe(scope, cursor),
+        events,
         scope,
         follow,
         heartbeat: api.registry.shared().config.control.heartbeat,

@@ -30,6 +30,8 @@ use crate::store::{SessionChange, StoreError, Unit};
 
 pub use admission::{CreateSession, WorkspaceChoice};
 
+/// Why a turn failed whose end did not get into the record.
+const RECORD_LOST: &str = "acpd could not write the record; see its log and the free disk space";
 /// How long a session whose record cannot be written rests before it is tried again.
 const RECOVERY_PAUSE: Duration = Duration::from_secs(2);
 
@@ -191,8 +193,7 @@ impl Registry {
             return Ok(None);
         };
         // Nobody runs a turn of a session that has no actor.
-        let reason = "acpd could not write the record; see its log and the free disk space";
-        self.settle_running_turns(Some(session), ErrorCode::Internal, reason).await?;
+        self.settle_running_turns(Some(session), ErrorCode::Internal, RECORD_LOST).await?;
         let open_turns = store.open_turns(Some(session)).await?;
         Ok(Some(session::actor(row, open_turns, Arc::clone(&self.shared), self.halt.watch())))
     }
@@ -225,7 +226,7 @@ impl Registry {
                 }
                 Ok(Err(error)) => {
                     tracing::error!(error = &error as &dyn std::error::Error, "the session's record was not written");
-                    "acpd could not write the record; see its log and the free disk space"
+                    RECORD_LOST
                 }
                 Err(_) => {
                     tracing::error!("the session's actor panicked; its process is killed and its turn fails");

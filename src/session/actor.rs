@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::link::{Link, LinkInput};
 use super::outbox::{Outbox, Outcome};
@@ -164,7 +164,7 @@ impl SessionActor {
             halt = self.halt.above(self.halted) => Input::Halt(halt),
             outcome = self.outbox.committed() => Input::Committed(outcome),
             Some(request) = self.mailbox.recv() => Input::Request(request),
-            () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Input::Deadline,
+            () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Input::Deadline,
             input = self.link.next(has_room) => Input::Link(input),
             () = self.shared.slots.wanted(), if is_idle => Input::SlotWanted,
         }
