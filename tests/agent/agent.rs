@@ -17,14 +17,19 @@
 //!
 //! A `session/cancel` that is not expected is kept: a later `expect` of it is met at once, until the next prompt
 //! begins. Any other method out of turn ends the agent with 90. `handshake` takes, all optional, `capabilities` (the
-//! `agentCapabilities`), `initialize` and `newSession` (more fields for those answers) and `load` (steps to run before
-//! `session/load` is answered, which is where an agent replays its history).
+//! `agentCapabilities`), `initialize` and `newSession` (more fields for those answers), `load` and `afterLoad` (steps to
+//! run before and after `session/load` is answered, which is where agents replay their history), and `loadError` and
+//! `resumeError` (errors to answer those two with; the agent then takes the next way that the client tries), and
+//! `newAfterLoad` (it takes one also after a load that it answered well).
+//!
+//! `{"record":true}` writes everything that the agent hears from then on to `heard.jsonl` next to the script, where all
+//! processes of the script append: `{"pid":N,"message":{…}}` each, and `{"pid":N,"eof":true}` at the end of stdin.
 //!
 //! # What the agent says
 //!
 //! | step | what it does |
 //! |---|---|
-//! | `{"sessionId":"x"}` | changes the session id of what follows (`test-session` at first) |
+//! | `{"sessionId":"x-{pid}"}` | changes the session id of what follows (`test-session` at first) |
 //! | `{"text":"…"}`, `{"thought":"…"}` | one `agent_message_chunk`, one `agent_thought_chunk` |
 //! | `{"update":{…}}` | a `session/update` with that update |
 //! | `{"flood":{"count":N,"text":"chunk {} "}}` | N message chunks, `{}` replaced by the index from 0 |
@@ -35,6 +40,7 @@
 //! | `{"textFromPrompt":true}`, `{"textFromParams":true}` | the last prompt's text; all params of the last `expect` |
 //! | `{"textFromEnvironment":"NAME"}` | that variable, or `(unset)` |
 //! | `{"textFromCwd":true}`, `{"textFromPid":true}` | the working directory, the process id |
+//! | `{"textFromUser":true}` | `UID GID GROUP,GROUP…`, real ids, the groups in order |
 //! | `{"textFromChildren":true}` | the process ids of all `fork`s so far, separated by spaces |
 //! | `{"textFromRead":"PATH"}` | the file's text, or `error: …` |
 //! | `{"textFromWrite":{"path":…,"text":…}}` | `written`, or `error: …` |
@@ -59,6 +65,7 @@
 //! | `{"ignoreEof":true}` | from here on an EOF of stdin blocks the agent for ever instead of ending it |
 //! | `{"hang":true}`, `{"stopReading":true}` | blocks for ever; stdin is never read again |
 //! | `{"fork":{"count":1,"ownGroup":false,"setsid":false,"orphan":false,"clearEnv":false}}` | idle children |
+//! | `{"allocate":N}` | takes N bytes of memory, writes to all of them and keeps them |
 //! | `{"exit":N}`, `{"killSelf":"KILL"}` | ends with that code, by that signal |
 //! | `{"exitMidLine":"{\"json"}` | writes that without a newline and exits with 1 |
 //!

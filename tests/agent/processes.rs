@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use nix::sys::signal::{SigSet, Signal, kill, raise};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{Pid, pause, setsid};
+use nix::unistd::{Gid, Pid, getgid, getgroups, getuid, pause, setsid};
 
 use crate::step::Step;
 use crate::wire::End;
@@ -44,6 +44,14 @@ pub fn kill_self(step: &Step<'_>) -> Result<(), End> {
 
 fn signal(step: &Step<'_>, name: &str) -> Result<Signal, End> {
     Signal::from_str(&format!("SIG{name}")).map_err(|_| step.wants("names of signals such as \"TERM\""))
+}
+
+/// Who this process is: `UID GID GROUP,GROUP…`.
+pub fn user() -> std::io::Result<String> {
+    let mut groups: Vec<u32> = getgroups()?.into_iter().map(Gid::as_raw).collect();
+    groups.sort_unstable();
+    let groups: Vec<String> = groups.iter().map(u32::to_string).collect();
+    Ok(format!("{} {} {}", getuid(), getgid(), groups.join(",")))
 }
 
 /// The children of one agent. They are never waited for, as those of a careless agent are not.

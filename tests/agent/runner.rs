@@ -11,6 +11,9 @@ use crate::processes::{self, Children};
 use crate::step::Step;
 use crate::wire::{self, End, Input, Message, Output, exchange};
 
+/// What `record` writes, next to the script.
+const RECORD: &str = "heard.jsonl";
+
 pub struct Agent {
     input: Input,
     output: Output,
@@ -28,6 +31,8 @@ pub struct Agent {
     answer: Value,
     requests_sent: u64,
     children: Children,
+    /// What `allocate` took.
+    allocated: Vec<Vec<u8>>,
     ignore_eof: bool,
 }
 
@@ -47,6 +52,7 @@ impl Agent {
             answer: Value::Null,
             requests_sent: 0,
             children: Children::default(),
+            allocated: Vec::new(),
             ignore_eof: false,
         })
     }
@@ -72,7 +78,7 @@ impl Agent {
     fn step(&mut self, step: &Step<'_>) -> Result<(), End> {
         match step.verb {
             "expect" => self.expect(step.text()?, step.option("contains").and_then(Value::as_str)),
-            "switch" => self.switch(step),
+            "switch" => self.switch(step).map(|_| ()),
             "reply" => self.reply("result", step.argument),
             "replyError" => self.reply("error", step.argument),
             "prompt" => self.prompt(step),
@@ -80,9 +86,10 @@ impl Agent {
             "repeat" => self.repeat(step),
             "gate" => self.gate(step),
             "sessionId" => {
-                step.text()?.clone_into(&mut self.session_id);
+                self.session_id = step.text()?.replace("{pid}", &std::process::id().to_string());
                 Ok(())
             }
+            "record" => self.input.record_to(&self.directory.join(RECORD)),
             "text" => self.text(step.text()?),
             "thought" => self.chunk("agent_thought_chunk", step.text()?),
             "update" => self.update(step.argument),
@@ -121,6 +128,11 @@ impl Agent {
             }
             "hang" | "stopReading" => processes::block_forever(),
             "fork" => self.children.fork(step),
+            "allocate" => {
+                // Every byte is written: memory that is only promised costs nothing.
+                self.allocated.push(vec![1; step.number()?]);
+                Ok(())
+            }
             "exit" => Err(End::exit(u8::try_from(step.number()?).map_err(|_| step.wants("a number below 256"))?)),
             "killSelf" => processes::kill_self(step),
             "exitMidLine" => {
@@ -190,13 +202,15 @@ impl Agent {
         }
     }
 
-    fn switch(&mut self, step: &Step<'_>) -> Result<(), End> {
+    /// Runs the steps of the method that comes next, and returns that method.
+    fn switch(&mut self, step: &Step<'_>) -> Result<String, End> {
         loop {
             let (method, message) = self.next_call()?;
             match step.argument[method.as_str()].as_array() {
                 Some(steps) => {
                     self.remember(&method, message);
-                    return self.steps(steps);
+                    self.steps(steps)?;
+                    return Ok(method);
                 }
                 None if method == "session/cancel" => self.cancels.push_back(message),
                 None => return Err(End::unexpected(format!("unexpected {method}"))),
@@ -236,14 +250,28 @@ impl Agent {
         merge(&mut restored, &options["newSession"]);
         let mut created = json!({"sessionId": self.session_id});
         merge(&mut created, &options["newSession"]);
-        let mut load = options["load"].as_array().cloned().unwrap_or_default();
-        load.push(json!({"reply": restored}));
+        let answer = |error: &Value| match error {
+            Value::Null => json!({"reply": restored}),
+            error => json!({"replyError": error}),
+        };
+        let steps = |key: &str| options[key].as_array().cloned().unwrap_or_default();
+        let load = [steps("load"), vec![answer(&options["loadError"])], steps("afterLoad")].concat();
         let cases = json!({"switch": {
             "session/new": [{"reply": created}],
             "session/load": load,
-            "session/resume": [{"reply": restored}],
+            "session/resume": [answer(&options["resumeError"])],
         }});
-        self.switch(&Step::parse(&cases)?)
+        // A client that was refused, or that does not believe what it was told, tries the next way.
+        loop {
+            let refused = match self.switch(&Step::parse(&cases)?)?.as_str() {
+                "session/load" => !options["loadError"].is_null() || options["newAfterLoad"] == true,
+                "session/resume" => !options["resumeError"].is_null(),
+                _ => false,
+            };
+            if !refused {
+                return Ok(());
+            }
+        }
     }
 
     fn repeat(&mut self, step: &Step<'_>) -> Result<(), End> {
@@ -344,6 +372,7 @@ impl Agent {
                 .map_or_else(|| "(unset)".to_owned(), |value| value.to_string_lossy().into_owned()),
             "textFromCwd" => std::env::current_dir().map_or_else(error_text, |path| path.display().to_string()),
             "textFromPid" => std::process::id().to_string(),
+            "textFromUser" => processes::user().unwrap_or_else(error_text),
             "textFromChildren" => self.children.process_ids(),
             "textFromRead" => std::fs::read_to_string(step.text()?).unwrap_or_else(error_text),
             "textFromWrite" => std::fs::write(step.text_at("path")?, step.text_at("text")?)

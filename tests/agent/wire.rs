@@ -68,11 +68,30 @@ pub struct Message {
 
 pub struct Input {
     reader: StdinLock<'static>,
+    /// Where everything that is heard is written down, once the script asks for that.
+    record: Option<File>,
 }
 
 impl Input {
     pub fn new() -> Self {
-        Self { reader: io::stdin().lock() }
+        Self { reader: io::stdin().lock(), record: None }
+    }
+
+    /// From here on every message, and the end of stdin, is a line of this file. All processes of one script append to
+    /// it, so each line names its process.
+    pub fn record_to(&mut self, path: &Path) -> Result<(), End> {
+        let file = File::options().create(true).append(true).open(path);
+        self.record = Some(file.map_err(|error| End::refused(&path.display().to_string(), error))?);
+        Ok(())
+    }
+
+    /// One write per line, so that those of several processes do not mix.
+    fn record(&mut self, what: &str) -> Result<(), End> {
+        let Some(file) = &mut self.record else {
+            return Ok(());
+        };
+        let line = format!("{{\"pid\":{},{what}}}\n", std::process::id());
+        file.write_all(line.as_bytes()).map_err(|error| End::refused("cannot record", error))
     }
 
     /// The next message; blank lines are skipped.
@@ -85,14 +104,17 @@ impl Input {
                 if line.len() as u64 == LINE_BYTES_MAX {
                     return Err(End::unexpected("a line that is too long"));
                 }
+                self.record(r#""eof":true"#)?;
                 return Err(End::eof());
             }
             if line.trim_ascii().is_empty() {
                 continue;
             }
-            return serde_json::from_slice(&line).map_err(|error| {
+            let message = serde_json::from_slice(&line).map_err(|error| {
                 End::unexpected(format!("unexpected line ({error}): {}", String::from_utf8_lossy(&line).trim_end()))
-            });
+            })?;
+            self.record(&format!(r#""message":{}"#, String::from_utf8_lossy(&line).trim_end()))?;
+            return Ok(message);
         }
     }
 }

@@ -1,24 +1,37 @@
 //! Prepares a daemon: its directories, its configuration, its scripted agents and their gates.
 
 use std::collections::HashMap;
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::cgroup::Cgroup;
 use super::daemon::{ACPD, Daemon, Output};
 use super::gate::Gate;
 
 /// The kernel takes 107 bytes; a test that comes near is told so in plain words.
 const SOCKET_PATH_BYTES_MAX: usize = 99;
 const PRIVATE: u32 = 0o700;
+const EXECUTABLE: u32 = 0o555;
+/// Others may go through, and see nothing.
+const PASSABLE: u32 = 0o711;
+
+/// An ordinary user, for a daemon that is not to run as root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct User {
+    pub uid: u32,
+    pub gid: u32,
+}
 
 /// Where everything of one test is, below one temporary directory.
 #[derive(Clone, Debug)]
 pub(super) struct Paths {
     pub root: PathBuf,
+    /// The daemon's program.
+    pub acpd: PathBuf,
     pub config: PathBuf,
     pub home: PathBuf,
     pub log: PathBuf,
@@ -32,6 +45,7 @@ impl Paths {
     fn create(root: &Path) -> Self {
         let root = root.canonicalize().expect("the temporary directory is there");
         let paths = Self {
+            acpd: PathBuf::from(ACPD),
             config: root.join("config.toml"),
             home: root.join("home"),
             log: root.join("daemon.log"),
@@ -51,7 +65,7 @@ impl Paths {
         paths
     }
 
-    fn scripts(&self, agent: &str) -> PathBuf {
+    pub fn scripts(&self, agent: &str) -> PathBuf {
         self.root.join("scripts").join(agent)
     }
 }
@@ -70,13 +84,25 @@ pub struct DaemonBuilder {
     config: String,
     agents: Vec<Agent>,
     environment: Vec<(String, String)>,
+    user: Option<User>,
+    owner: Option<User>,
+    cgroup: Option<PathBuf>,
 }
 
 impl DaemonBuilder {
     pub fn new() -> Self {
         let directory = tempfile::Builder::new().prefix("acpd-").tempdir().expect("a temporary directory can be made");
         let paths = Paths::create(directory.path());
-        Self { directory, paths, config: String::new(), agents: Vec::new(), environment: Vec::new() }
+        Self {
+            directory,
+            paths,
+            config: String::new(),
+            agents: Vec::new(),
+            environment: Vec::new(),
+            user: None,
+            owner: None,
+            cgroup: None,
+        }
     }
 
     /// Adds whole sections to the configuration. One that has its own `[workspace]` replaces the default.
@@ -104,6 +130,37 @@ impl DaemonBuilder {
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Runs the daemon as this user, to whom everything below the root then belongs. Only root can do that.
+    #[must_use]
+    pub fn user(mut self, uid: u32, gid: u32) -> Self {
+        self.user = Some(User { uid, gid });
+        self
+    }
+
+    /// Runs the daemon as one of `users()`.
+    #[must_use]
+    pub fn user_of(self, user: Option<User>) -> Self {
+        match user {
+            Some(User { uid, gid }) => self.user(uid, gid),
+            None => self,
+        }
+    }
+
+    /// Gives the workspace and the agents' scripts to this user, for sessions that it owns, and brings the programs
+    /// within its reach. The daemon itself stays root's.
+    #[must_use]
+    pub fn owner(mut self, owner: User) -> Self {
+        self.owner = Some(owner);
+        self
+    }
+
+    /// Starts the daemon, now and at every restart, in this cgroup.
+    #[must_use]
+    pub fn cgroup(mut self, cgroup: &Cgroup) -> Self {
+        self.cgroup = Some(cgroup.directory().to_owned());
         self
     }
 
@@ -140,7 +197,15 @@ impl DaemonBuilder {
         self.prepare().launch_in_vain().await
     }
 
-    fn prepare(self) -> Daemon {
+    fn prepare(mut self) -> Daemon {
+        let mut agent_program = test_agent();
+        if self.user.is_some() || self.owner.is_some() {
+            // The directory that cargo builds in may be closed to that user.
+            let programs = self.paths.root.join("bin");
+            std::fs::create_dir(&programs).expect("a directory can be made");
+            self.paths.acpd = within_reach(&self.paths.acpd, &programs);
+            agent_program = within_reach(&agent_program, &programs);
+        }
         let mut gates = HashMap::new();
         for agent in &self.agents {
             let directory = self.paths.scripts(&agent.name);
@@ -148,18 +213,27 @@ impl DaemonBuilder {
             std::fs::write(directory.join("script.json"), agent.script.to_string()).expect("a file can be written");
             gates.insert(agent.name.clone(), Gate::listen(&directory.join("gate.sock")));
         }
-        std::fs::write(&self.paths.config, self.configuration()).expect("a file can be written");
-        Daemon::new(self.directory, self.paths, self.environment, gates)
+        std::fs::write(&self.paths.config, self.configuration(&agent_program)).expect("a file can be written");
+        if let Some(user) = self.user {
+            give(&self.paths.root, user);
+        }
+        if let Some(owner) = self.owner {
+            std::fs::set_permissions(&self.paths.root, Permissions::from_mode(PASSABLE)).expect("the mode can be set");
+            give(&self.paths.workspace, owner);
+            give(&self.paths.root.join("scripts"), owner);
+        }
+        let Self { directory, paths, environment, user, cgroup, .. } = self;
+        Daemon::new(directory, paths, environment, gates, user, cgroup)
     }
 
-    fn configuration(&self) -> String {
+    fn configuration(&self, agent_program: &Path) -> String {
         let mut sections = Vec::new();
         if !self.config.lines().any(|line| line.trim() == "[workspace]") {
             sections.push(format!("[workspace]\nroots = [{}]\n", quoted(&self.paths.root)));
         }
         sections.push(self.config.clone());
         for Agent { name, extra, .. } in &self.agents {
-            let command = quoted(&test_agent());
+            let command = quoted(agent_program);
             let script = quoted(&self.paths.scripts(name).join("script.json"));
             sections.push(format!("[agents.{name}]\ncommand = {command}\nargs = [{script}]\n{extra}\n"));
         }
@@ -170,6 +244,29 @@ impl DaemonBuilder {
 /// A JSON string is a TOML string.
 fn quoted(path: &Path) -> String {
     json!(path).to_string()
+}
+
+/// The program, linked or else copied into a directory where everybody may execute it, and its new path.
+fn within_reach(program: &Path, directory: &Path) -> PathBuf {
+    let target = directory.join(program.file_name().expect("a program has a name"));
+    let mode = program.metadata().expect("the program is there").permissions().mode();
+    if mode & EXECUTABLE != EXECUTABLE || std::fs::hard_link(program, &target).is_err() {
+        std::fs::copy(program, &target).expect("the program can be copied");
+        std::fs::set_permissions(&target, Permissions::from_mode(EXECUTABLE)).expect("the mode can be set");
+    }
+    target
+}
+
+/// Gives a directory and what is in it to the user. Programs stay whose they are: a link shares its owner with the file
+/// in cargo's directory.
+fn give(path: &Path, user: User) {
+    let metadata = path.symlink_metadata().expect("it has just been made");
+    lchown(path, Some(user.uid), Some(user.gid)).expect("only root can run a daemon as another user");
+    if metadata.is_dir() && !path.ends_with("bin") {
+        for entry in path.read_dir().expect("the directory can be read") {
+            give(&entry.expect("the directory can be read").path(), user);
+        }
+    }
 }
 
 /// The scripted agent, which cargo puts next to the daemon as an example.

@@ -146,6 +146,13 @@ impl Daemon {
         session["id"].as_str().expect("a session has an id").to_owned()
     }
 
+    /// Makes a session whose process starts with the first prompt only, and returns its id.
+    pub async fn create_lazy_session(&self, agent: &str) -> String {
+        let body = json!({"workspace": self.workspace(), "agent": agent, "start": "lazy"});
+        let session = self.post("/v1/sessions", body).await.expect_status(201);
+        session["id"].as_str().expect("a session has an id").to_owned()
+    }
+
     /// The session as it is now, with its messages.
     pub async fn session(&self, id: &str) -> Value {
         self.get(&format!("/v1/sessions/{id}")).await.expect_status(200)

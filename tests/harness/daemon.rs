@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
 use nix::sys::signal::{Signal, kill};
@@ -14,8 +15,10 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-use super::builder::{DaemonBuilder, Paths};
+use super::builder::{DaemonBuilder, Paths, User};
+use super::cgroup;
 use super::gate::Gate;
+use super::record::{self, Heard};
 use super::within;
 
 pub(super) const ACPD: &str = env!("CARGO_BIN_EXE_acpd");
@@ -70,6 +73,9 @@ pub struct Daemon {
     running: Option<Running>,
     environment: Vec<(String, String)>,
     gates: HashMap<String, Gate>,
+    user: Option<User>,
+    /// Where it is started, when that is not the test's own cgroup.
+    cgroup: Option<PathBuf>,
     paths: Paths,
     /// The last field, because it is dropped last.
     _directory: TempDir,
@@ -90,18 +96,33 @@ impl Daemon {
         paths: Paths,
         environment: Vec<(String, String)>,
         gates: HashMap<String, Gate>,
+        user: Option<User>,
+        cgroup: Option<PathBuf>,
     ) -> Self {
-        Self { running: None, environment, gates, paths, _directory: directory }
+        Self { running: None, environment, gates, user, cgroup, paths, _directory: directory }
     }
 
     fn spawn(&self) -> Child {
         let log = OpenOptions::new().create(true).append(true).open(&self.paths.log).expect("the log can be opened");
-        let mut command = command(&self.paths);
+        let mut command = match self.cgroup {
+            Some(_) => clean(shell_that_waits(&self.paths.acpd), &self.paths),
+            None => command(&self.paths),
+        };
         command.arg("serve").arg("--config").arg(&self.paths.config);
         command.arg("--state-dir").arg(&self.paths.state).arg("--socket").arg(&self.paths.socket);
         command.envs(self.environment.iter().cloned());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).current_dir(&self.paths.home);
-        command.spawn().expect("acpd can be started")
+        let (wait, mut go) = std::io::pipe().expect("a pipe can be made");
+        command.stdin(if self.cgroup.is_some() { Stdio::from(wait) } else { Stdio::null() });
+        command.stdout(Stdio::piped()).stderr(log).current_dir(&self.paths.home);
+        if let Some(User { uid, gid }) = self.user {
+            command.uid(uid).gid(gid);
+        }
+        let child = command.spawn().expect("acpd can be started");
+        if let Some(cgroup) = &self.cgroup {
+            cgroup::enter(cgroup, child.id().expect("the process has just been started"));
+            go.write_all(b"\n").expect("the shell waits");
+        }
+        child
     }
 
     /// Starts the process and waits for the line that says it is ready. The log is printed when this panics, because
@@ -210,6 +231,18 @@ impl Daemon {
         connection.close().await.expect("the database can be closed");
     }
 
+    /// One number out of the daemon's database, for what the interface does not show.
+    pub async fn sql_number(&self, query: String) -> i64 {
+        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(self.paths.state.join("acpd.db"));
+        let mut connection = options.connect().await.expect("the database can be opened");
+        let number = sqlx::query_scalar(sqlx::AssertSqlSafe(query))
+            .fetch_one(&mut connection)
+            .await
+            .expect("the query is sound");
+        connection.close().await.expect("the database can be closed");
+        number
+    }
+
     /// Waits until the daemon refuses requests because it stops.
     pub async fn is_stopping(&self) {
         within("a refusal of the stopping daemon", async {
@@ -223,6 +256,11 @@ impl Daemon {
     /// The gate of one scripted agent.
     pub fn gate(&self, agent: &str) -> Gate {
         self.gates.get(agent).cloned().unwrap_or_else(|| panic!("the test has no agent {agent:?}"))
+    }
+
+    /// What the processes of one scripted agent have heard so far, when its script has a `record` step.
+    pub fn heard(&self, agent: &str) -> Vec<Heard> {
+        record::read(&self.paths.scripts(agent))
     }
 
     /// What the daemon has written to stderr, over all its starts.
@@ -258,9 +296,20 @@ impl Daemon {
     }
 }
 
+/// A shell that becomes acpd when a line comes, and is moved into the daemon's cgroup before. An ordinary user may not move
+/// itself there from where the test is.
+fn shell_that_waits(acpd: &Path) -> Command {
+    let mut shell = Command::new("/bin/sh");
+    shell.arg("-c").arg(r#"read -r go && exec "$0" "$@" < /dev/null"#).arg(acpd);
+    shell
+}
+
 /// `acpd` with a clean environment, which dies with the test.
 fn command(paths: &Paths) -> Command {
-    let mut command = Command::new(ACPD);
+    clean(Command::new(&paths.acpd), paths)
+}
+
+fn clean(mut command: Command, paths: &Paths) -> Command {
     command.env_clear().kill_on_drop(true);
     command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.env("HOME", &paths.home);

@@ -115,9 +115,19 @@ impl Passage {
         self.say(OPEN).await;
     }
 
+    /// Lets the agent go on, if it is still there: somebody else may be about to kill it.
+    pub async fn open_if_alive(mut self) {
+        // An agent that is gone needs no gate.
+        let _ = self.answer(OPEN).await;
+    }
+
     /// Lets the agent go on with the steps that its script has for this word.
     pub async fn say(mut self, word: &str) {
-        let written = self.stream.get_mut().write_all(format!("{word}\n").as_bytes()).await;
+        let written = self.answer(word).await;
         written.unwrap_or_else(|error| panic!("agent {} has left the gate {:?}: {error}", self.pid, self.name));
+    }
+
+    async fn answer(&mut self, word: &str) -> std::io::Result<()> {
+        self.stream.get_mut().write_all(format!("{word}\n").as_bytes()).await
     }
 }

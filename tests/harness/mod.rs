@@ -22,21 +22,31 @@
 )]
 
 mod builder;
+mod cgroup;
 mod client;
 mod daemon;
 mod events;
 mod gate;
+mod nasty;
 mod process;
+mod record;
 mod sse;
 
 use std::time::Duration;
 
-pub use builder::DaemonBuilder;
+use serde_json::{Value, json};
+
+pub use builder::{DaemonBuilder, User};
+pub use cgroup::{Cgroup, members};
 pub use client::Reply;
 pub use daemon::{Daemon, Output};
 pub use events::{Event, EventStream};
 pub use gate::{Gate, Passage};
-pub use process::{process_alive, process_gone};
+pub use nasty::{IMPATIENT, NASTY, Tree, kill_with_shims, nasty, signal};
+pub use process::{
+    Bystander, ORDINARY, parent_of, process_alive, process_gone, process_started, process_stopped, users,
+};
+pub use record::Heard;
 pub use sse::{Frame, SseParser};
 
 /// How long anything may take before the test gives up. It is generous, because two cores may run many tests at once.
@@ -48,4 +58,14 @@ pub async fn within<T>(what: &str, fact: impl Future<Output = T>) -> T {
         panic!("waited {} seconds in vain: {what}", DEADLINE.as_secs());
     };
     value
+}
+
+/// The script of an agent that says what it is told.
+pub fn echo() -> Value {
+    json!([{"handshake": {}}, {"repeat": [{"prompt": [{"textFromPrompt": true}]}]}])
+}
+
+/// The process of a session that has one.
+pub fn pid_of(session: &Value) -> u32 {
+    session["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("the session has a process")
 }

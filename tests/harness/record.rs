@@ -1,0 +1,32 @@
+//! What a scripted agent heard: the file that its `record` step writes.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+/// One thing that one process of an agent heard.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Heard {
+    pub pid: u32,
+    /// The method of a request or notification, `eof` for the end of stdin, and empty for an answer.
+    pub method: String,
+    pub params: Value,
+}
+
+impl Heard {
+    fn new(line: &str) -> Self {
+        let line: Value = serde_json::from_str(line).expect("an agent records one JSON object a line");
+        let pid = line["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("a line names its process");
+        let message = &line["message"];
+        let method = if line["eof"] == true { "eof" } else { message["method"].as_str().unwrap_or_default() };
+        Self { pid, method: method.to_owned(), params: message["params"].clone() }
+    }
+}
+
+/// Reads the record next to a script. Before the first `record` step there is none.
+pub(super) fn read(directory: &Path) -> Vec<Heard> {
+    let text = std::fs::read_to_string(directory.join("heard.jsonl")).unwrap_or_default();
+    // An agent that was killed while it wrote leaves a line without its end.
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    whole.lines().map(Heard::new).collect()
+}
