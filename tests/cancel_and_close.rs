@@ -4,7 +4,7 @@
 
 mod harness;
 
-use harness::{Daemon, process_gone};
+use harness::{Daemon, pid_of, process_gone};
 use serde_json::{Value, json};
 
 /// Stands at a gate in every turn, then waits for the cancellation and answers it.
@@ -13,10 +13,6 @@ fn polite() -> Value {
         {"expect": "session/prompt"}, {"text": "working"}, {"gate": "busy"},
         {"expect": "session/cancel"}, {"reply": {"stopReason": "cancelled"}}
     ]}])
-}
-
-fn pid_of(session: &Value) -> u32 {
-    session["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("the session has a process")
 }
 
 #[tokio::test]
@@ -175,11 +171,11 @@ async fn the_idle_process_makes_room_and_a_busy_one_does_not() {
 
     let second = daemon.create_session("polite").await;
     process_gone(pid).await;
+    // The process is gone before its end is on record.
+    let exited = daemon.events(&first, None).await.until("process.exited").await.pop().unwrap();
+    assert_eq!(exited.payload()["reason"], "evicted");
     let evicted = daemon.session(&first).await;
     assert_eq!((&evicted["status"], &evicted["processState"]), (&json!("active"), &json!("stopped")));
-    let events = daemon.events_so_far(&first, None).await;
-    let exited = events.iter().find(|event| event.kind == "process.exited").unwrap();
-    assert_eq!(exited.payload()["reason"], "evicted");
 
     daemon.prompt(&second, "two").await;
     let passage = daemon.gate("polite").reached("busy").await;

@@ -6,12 +6,8 @@ mod harness;
 
 use std::os::unix::fs::PermissionsExt;
 
-use harness::{Daemon, Reply};
+use harness::{Daemon, Reply, echo};
 use serde_json::{Value, json};
-
-fn echo() -> Value {
-    json!([{"handshake": {}}, {"repeat": [{"prompt": [{"textFromPrompt": true}]}]}])
-}
 
 /// Every refusal has the one shape.
 #[track_caller]

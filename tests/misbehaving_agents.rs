@@ -83,7 +83,8 @@ async fn an_exit_during_the_handshake_names_the_phase_and_fails_only_the_turn_th
 #[tokio::test]
 async fn every_phase_of_the_handshake_has_its_deadline() {
     let mut hangs_in_new = initialize();
-    hangs_in_new.push(json!({"stderr": "connecting to an MCP server"}));
+    // Before the answer to `initialize`, so that it is there when the clock of `session/new` starts.
+    hangs_in_new.insert(0, json!({"stderr": "connecting to an MCP server"}));
     hangs_in_new.push(json!({"gate": "hanging"}));
     hangs_in_new.push(json!({"hang": true}));
     let daemon = Daemon::builder()
@@ -99,7 +100,7 @@ async fn every_phase_of_the_handshake_has_its_deadline() {
     assert_eq!(exited.last().unwrap().payload()["signal"], 9, "the ladder ends with SIGKILL");
 
     let daemon = Daemon::builder()
-        .config("[processes]\nsession_timeout = \"150ms\"")
+        .config("[processes]\nsession_timeout = \"500ms\"")
         .agent("stuck", json!(hangs_in_new))
         .start()
         .await;

@@ -301,3 +301,30 @@ async fn nothing_is_made_after_the_daemon_has_begun_to_stop() {
     let listed = daemon.get("/v1/sessions").await.expect_status(200);
     assert_eq!((&listed["total"], &listed["sessions"][0]["status"]), (&json!(1), &json!("suspended")));
 }
+
+#[tokio::test]
+async fn a_session_whose_record_is_damaged_is_in_error_and_the_others_go_on() {
+    let mut daemon = Daemon::builder().agent("gated", gated()).start().await;
+    let (damaged, sound) = (daemon.create_session("gated").await, daemon.create_session("gated").await);
+    for session in [&damaged, &sound] {
+        daemon.prompt(session, "first").await;
+        daemon.prompt(session, "second").await;
+    }
+    let gate = daemon.gate("gated");
+    let passages = (gate.reached("middle").await, gate.reached("middle").await);
+    daemon.kill().await;
+    drop(passages);
+    daemon.sql(format!("UPDATE messages SET content = '{{}}' WHERE session_id = '{damaged}' AND role = 'user'")).await;
+
+    daemon.restart().await;
+    let session = daemon.get("/v1/sessions?status=error").await.expect_status(200)["sessions"][0].clone();
+    assert_eq!((&session["id"], &session["lastError"]["code"]), (&json!(damaged), &json!("internal")));
+    let turns = daemon.get(&format!("/v1/sessions/{damaged}/turns")).await.expect_status(200);
+    let statuses: Vec<&Value> = turns["turns"].as_array().unwrap().iter().map(|turn| &turn["status"]).collect();
+    assert_eq!(statuses, ["failed", "failed"], "nobody waits for them for ever");
+
+    gate.reached("middle").await.open().await;
+    let turns = daemon.get(&format!("/v1/sessions/{sound}/turns")).await.expect_status(200);
+    let queued = turns["turns"][1]["id"].as_str().unwrap();
+    assert_eq!(daemon.wait_turn(&sound, queued).await["status"], "completed");
+}

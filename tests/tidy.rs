@@ -136,6 +136,14 @@ fn sql_lives_in_the_store_only() {
 }
 
 #[test]
+fn unsafe_code_is_in_one_room_only() {
+    for path in sources().into_iter().filter(|path| !path.ends_with("agent/descriptors.rs")) {
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(!text.contains("unsafe_code") && !text.contains("unsafe {"), "{} has unsafe code", path.display());
+    }
+}
+
+#[test]
 fn no_file_is_two_files() {
     for path in sources() {
         let lines = fs::read_to_string(&path).unwrap().lines().count();

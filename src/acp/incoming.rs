@@ -2,6 +2,7 @@
 
 use agent_client_protocol_schema::v1 as schema;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::update::{self, ToolCall};
@@ -12,6 +13,18 @@ pub struct Initialized {
     pub protocol_version: u16,
     /// The agent's name and version, as it tells them.
     pub agent_info: Option<Box<RawValue>>,
+    pub abilities: Abilities,
+}
+
+/// What an agent says it can do, as far as acpd makes use of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Abilities {
+    /// Take a conversation up again without repeating it.
+    pub resume: bool,
+    /// Take a conversation up again, repeating it.
+    pub load: bool,
+    /// Take documents within a prompt.
+    pub embedded_context: bool,
 }
 
 #[derive(Deserialize)]
@@ -19,12 +32,24 @@ pub struct Initialized {
 struct InitializeAnswer {
     protocol_version: u16,
     agent_info: Option<Box<RawValue>>,
+    agent_capabilities: Option<Value>,
 }
 
 /// Reads the answer to `initialize`, or says what is wrong with it.
 pub fn initialized(result: &RawValue) -> Result<Initialized, String> {
     let answer: InitializeAnswer = serde_json::from_str(result.get()).map_err(|error| error.to_string())?;
-    Ok(Initialized { protocol_version: answer.protocol_version, agent_info: answer.agent_info })
+    let abilities = answer.agent_capabilities.as_ref().map(abilities).unwrap_or_default();
+    Ok(Initialized { protocol_version: answer.protocol_version, agent_info: answer.agent_info, abilities })
+}
+
+/// Read by what we look for: an agent that says something strange elsewhere is not refused for it. `{}` means that it can.
+fn abilities(capabilities: &Value) -> Abilities {
+    let is_true = |pointer: &str| capabilities.pointer(pointer).and_then(Value::as_bool).unwrap_or(false);
+    Abilities {
+        resume: capabilities.pointer("/sessionCapabilities/resume").is_some_and(Value::is_object),
+        load: is_true("/loadSession"),
+        embedded_context: is_true("/promptCapabilities/embeddedContext"),
+    }
 }
 
 /// The agent's own id for the session, from the answer to `session/new`.
@@ -83,6 +108,11 @@ mod tests {
             initialized(&raw(r#"{"protocolVersion":1,"agentInfo":{"name":"x"},"agentCapabilities":7}"#)).unwrap();
         assert_eq!(answer.protocol_version, 1);
         assert_eq!(answer.agent_info.unwrap().get(), r#"{"name":"x"}"#);
+        assert_eq!(answer.abilities, Abilities::default());
+        let able = r#"{"protocolVersion":1,"agentCapabilities":{"loadSession":true,"sessionCapabilities":{"resume":{}},
+            "promptCapabilities":{"embeddedContext":true}}}"#;
+        let able = initialized(&raw(able)).unwrap().abilities;
+        assert_eq!(able, Abilities { resume: true, load: true, embedded_context: true });
         assert!(initialized(&raw("{}")).unwrap_err().contains("protocolVersion"));
         assert_eq!(session_id(&raw(r#"{"sessionId":"s","modes":null}"#)).unwrap(), "s");
         assert_eq!(stop_reason(&raw(r#"{"stopReason":"brand_new"}"#)).unwrap(), "brand_new");

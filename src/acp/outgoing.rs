@@ -53,6 +53,20 @@ pub fn new_session(id: u64, workspace: &str) -> Bytes {
     request(id, "session/new", &serde_json::json!({ "cwd": workspace, "mcpServers": [] }))
 }
 
+/// Takes a conversation up again without repeating it.
+pub fn resume_session(id: u64, agent_session: &str, workspace: &str) -> Bytes {
+    request(id, "session/resume", &restore(agent_session, workspace))
+}
+
+/// Takes a conversation up again; the agent repeats it.
+pub fn load_session(id: u64, agent_session: &str, workspace: &str) -> Bytes {
+    request(id, "session/load", &restore(agent_session, workspace))
+}
+
+fn restore(agent_session: &str, workspace: &str) -> Value {
+    serde_json::json!({ "sessionId": agent_session, "cwd": workspace, "mcpServers": [] })
+}
+
 pub fn prompt(id: u64, agent_session: &str, blocks: &[Value]) -> Bytes {
     request(id, "session/prompt", &serde_json::json!({ "sessionId": agent_session, "prompt": blocks }))
 }
@@ -98,6 +112,8 @@ mod tests {
             initialize(0),
             new_session(1, "/home/me/a \"b\"\nc"),
             prompt(2, "s", &[serde_json::json!({"type": "text", "text": "two\nlines"})]),
+            resume_session(3, "s", "/home/me"),
+            load_session(4, "s", "/home/me"),
             cancel("s"),
             permission(&id, Some("once")),
             permission(&id, None),

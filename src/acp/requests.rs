@@ -37,6 +37,11 @@ impl<T> Requests<T> {
         self.open.remove(&id).map(|open| open.purpose)
     }
 
+    /// Whether there is an open one of this kind.
+    pub fn any(&self, mut is_it: impl FnMut(&T) -> bool) -> bool {
+        self.open.values().any(|open| is_it(&open.purpose))
+    }
+
     /// When the next request is overdue.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.open.values().filter_map(|open| open.deadline).min()

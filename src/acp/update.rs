@@ -91,6 +91,17 @@ impl<'a> Update<'a> {
     }
 }
 
+/// The update that names the commands an agent has.
+pub const COMMANDS: &str = "available_commands_update";
+
+/// Whether an update of this kind tells of the conversation itself, and not of the agent's state. When a conversation is
+/// taken up again, such updates repeat what is known already.
+pub fn is_conversation(raw: &RawValue) -> bool {
+    let kinds =
+        ["user_message_chunk", "agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update", "plan"];
+    kind_of(raw).is_some_and(|kind| kinds.contains(&kind.as_ref()))
+}
+
 /// The name of an update's kind, when it has one.
 pub fn kind_of(raw: &RawValue) -> Option<Cow<'_, str>> {
     serde_json::from_str::<Kind<'_>>(raw.get()).map(|kind| kind.kind).ok()

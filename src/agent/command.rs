@@ -1,11 +1,15 @@
 //! What is started: the program found once, the arguments with their placeholders filled in, and a clean environment.
 
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
+use nix::unistd::{Gid, Uid, User};
+
+use super::shim::Owner;
 use crate::config::SELF_COMMAND;
-use crate::model::AgentProfile;
 use crate::model::agent::FrozenProfile;
+use crate::model::{AgentProfile, SessionId};
 
 /// Names that every agent gets from the daemon's environment. Everything else must be named by the profile.
 const ENVIRONMENT_ALLOWED: [&str; 22] = [
@@ -33,6 +37,18 @@ const ENVIRONMENT_ALLOWED: [&str; 22] = [
     "no_proxy",
 ];
 const ENVIRONMENT_ALLOWED_PREFIX: &str = "LC_";
+/// Of those, the ones that speak of the daemon's user and would mislead another one.
+const ENVIRONMENT_OF_THE_USER: [&str; 9] = [
+    "HOME",
+    "LOGNAME",
+    "SHELL",
+    "TMPDIR",
+    "USER",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
+];
 
 /// This program itself, also when its file was replaced by a newer one meanwhile.
 pub const SELF_PROGRAM: &str = "/proc/self/exe";
@@ -40,24 +56,38 @@ pub const SELF_PROGRAM: &str = "/proc/self/exe";
 /// Where programs are looked for when the daemon has no PATH.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
+/// Tells an agent, and all that it starts, which session it works for. A daemon finds by it what a dead one left.
+pub const SESSION_MARK: &str = "ACPD_SESSION";
+
 /// A command line ready to run. Its environment may hold secrets: it is never logged, stored or shown.
 pub struct Command {
+    pub session: SessionId,
     pub program: PathBuf,
     pub args: Vec<String>,
     pub environment: BTreeMap<String, String>,
     pub workspace: PathBuf,
+    /// The user it runs as, when that is not the daemon's own.
+    pub owner: Option<Owner>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    #[error("the agent's command {command:?} was not found")]
+    #[error(
+        "the agent's command {command:?} was not found on the daemon's PATH; install it, or give its absolute path as the \
+         profile's command"
+    )]
     NotFound { command: String },
+    #[error(
+        "the session's owner, the user {uid}, cannot be found on this machine; make the user again, or start a new session"
+    )]
+    UnknownOwner { uid: u32 },
 }
 
 impl Command {
     /// Puts a session's frozen profile and today's values together. A profile that is gone leaves the names without
     /// values, which is what a session that outlives its profile can have.
     pub fn new(
+        session: SessionId,
         frozen: &FrozenProfile,
         current: Option<&AgentProfile>,
         workspace: &Path,
@@ -83,7 +113,27 @@ impl Command {
             clean.extend(named.map(|(name, value)| (name.clone(), value.clone())));
         }
         clean.entry("PATH".to_owned()).or_insert_with(|| DEFAULT_PATH.to_owned());
-        Ok(Self { program, args, environment: clean, workspace: workspace.to_owned() })
+        clean.insert(SESSION_MARK.to_owned(), session.to_string());
+        Ok(Self { session, program, args, environment: clean, workspace: workspace.to_owned(), owner: None })
+    }
+
+    /// Runs it as this user, with that user's home instead of the daemon's.
+    pub fn owned_by(mut self, uid: u32) -> Result<Self, CommandError> {
+        let unknown = |_| CommandError::UnknownOwner { uid };
+        let user = User::from_uid(Uid::from_raw(uid)).map_err(unknown)?.ok_or(CommandError::UnknownOwner { uid })?;
+        let name = CString::new(user.name.as_str()).map_err(|_| CommandError::UnknownOwner { uid })?;
+        let groups = nix::unistd::getgrouplist(&name, user.gid).map_err(unknown)?;
+        self.environment.retain(|name, _| !ENVIRONMENT_OF_THE_USER.contains(&name.as_str()));
+        let own = [
+            ("HOME", user.dir.to_string_lossy().into_owned()),
+            ("LOGNAME", user.name.clone()),
+            ("SHELL", user.shell.to_string_lossy().into_owned()),
+            ("USER", user.name),
+        ];
+        self.environment.extend(own.map(|(name, value)| (name.to_owned(), value)));
+        let groups = groups.into_iter().map(Gid::as_raw).collect();
+        self.owner = Some(Owner { user: uid, group: user.gid.as_raw(), groups });
+        Ok(self)
     }
 }
 
@@ -119,6 +169,7 @@ mod tests {
             args: vec!["--dir={workspace}".into(), "plain".into()],
             env: BTreeMap::from([("KEY".to_owned(), "value".to_owned())]),
             env_pass: vec!["PASSED".into()],
+            adapter: crate::model::Adapter::Generic,
             permissions: crate::model::PermissionMode::Ask,
             tags: vec![],
             install_hint: String::new(),
@@ -137,13 +188,14 @@ mod tests {
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into();
-        let profile = profile();
-        let command = Command::new(&profile.freeze(), Some(&profile), Path::new("/work space"), &daemon).unwrap();
+        let (session, profile) = (SessionId::new(), profile());
+        let command = Command::new(session, &profile.freeze(), Some(&profile), Path::new("/work space"), &daemon);
+        let command = command.unwrap();
         let names: Vec<&str> = command.environment.keys().map(String::as_str).collect();
-        assert_eq!(names, ["HOME", "KEY", "LC_ALL", "PASSED", "PATH"]);
+        assert_eq!(names, ["ACPD_SESSION", "HOME", "KEY", "LC_ALL", "PASSED", "PATH"]);
         assert_eq!(command.args, ["--dir=/work space", "plain"]);
 
-        let orphan = Command::new(&profile.freeze(), None, Path::new("/"), &daemon).unwrap();
+        let orphan = Command::new(session, &profile.freeze(), None, Path::new("/"), &daemon).unwrap();
         assert!(!orphan.environment.contains_key("KEY"), "values come from the profile as it is now");
     }
 

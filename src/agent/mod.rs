@@ -1,23 +1,37 @@
-//! One subprocess: how it is started, its three pipes, and how it is stopped.
+//! One subprocess: how it is started, its three pipes, how it is stopped, and the end of whatever it leaves behind.
 //!
 //! ```text
-//!            ┌── writer task ──▶ stdin ─┐
-//! actor ◀────┤   supervisor  ── wait ── ├ agent (own process group, cwd = workspace)
-//!            └── reader task ◀─ stdout ─┘      stderr ─▶ tail task
+//!            ┌── writer task ─────────▶ stdin ─┐
+//! actor ◀────┤   supervisor ◀─▶ shim ── wait ──├ agent (own process group and cgroup, cwd = workspace)
+//!            └── reader task ◀──────── stdout ─┘      stderr ─▶ tail task
 //! ```
 //!
 //! Invariants:
-//! 1. The agent is started without a shell, in a process group of its own, with an environment of our making.
-//! 2. `Exited` is the last thing that a process says, after every whole line it wrote; it is said exactly once.
-//! 3. A [`Process`] that is dropped is killed: no path, not even a panic, leaves an agent behind that nobody owns.
-//! 4. What the agent writes is bounded in memory; when nobody takes it, the agent is made to wait (backpressure).
+//! 1. The agent is started without a shell, below a shim, with an environment of our making.
+//! 2. `Started` comes before every line, and `Exited` is the last thing that a process says, after every whole line it
+//!    wrote; each is said once at most.
+//! 3. When `Exited` is said, no descendant of the agent is left, wherever it went; or, when the kernel holds something that
+//!    was killed, after a bound, and the log says so.
+//! 4. A [`Process`] that is dropped is killed: no path, not even a panic, leaves an agent behind that nobody owns. A
+//!    daemon that is killed drops everything at once, and the shims see to the rest.
+//! 5. What the agent writes is bounded in memory; when nobody takes it, the agent is made to wait (backpressure).
 
+mod cgroup;
+mod children;
 mod command;
+mod descriptors;
+mod family;
+mod host;
+mod keeper;
+mod leftovers;
 mod pipes;
 mod process;
+mod procfs;
 pub mod shim;
 mod workspace;
 
 pub use command::{Command, find_program};
-pub use process::{Bounds, Exit, Output, Process, SpawnError};
+pub use descriptors::keep_from_children as keep_descriptors_from_children;
+pub use host::Host;
+pub use process::{Bounds, Cause, Exit, Output, Process, SpawnError};
 pub use workspace::{WorkspaceError, resolve_workspace};

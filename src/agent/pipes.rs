@@ -22,6 +22,8 @@ const STDERR_READ_BYTES: usize = 4096;
 /// What the tasks of one process tell each other.
 #[derive(Clone, Debug, Default)]
 pub struct Signals {
+    /// The agent runs, and its owner was told who it is.
+    pub started: CancellationToken,
     /// We close its standard input: the first rung of the ladder.
     pub close_stdin: CancellationToken,
     /// The agent has closed its end of a pipe: it cannot be talked to any more.
@@ -46,6 +48,11 @@ pub async fn read_lines(
 ) {
     let budget = Arc::new(Semaphore::new(INBOUND_BYTES_MAX));
     let mut lines = FramedRead::new(stdout.take(u64::MAX), LineCodec::new(line_bytes_max));
+    // The owner hears who the agent is before it hears the agent.
+    tokio::select! {
+        () = signals.started.cancelled() => {}
+        () = signals.exited.cancelled() => {}
+    }
     let mut is_ending = false;
     loop {
         let line = tokio::select! {
@@ -80,8 +87,9 @@ pub async fn read_lines(
     signals.broken.cancel();
 }
 
-/// Writes lines in order until it is told to close. An agent that does not read is noticed by the deadline of a write.
-/// One that has closed its end is not at fault yet: what it said before is still to be read, and its exit tells more.
+/// Writes lines in order until it is told to close; what waits then is written first. An agent that does not read is
+/// noticed by the deadline of a write. One that has closed its end is not at fault yet: what it said before is still to
+/// be read, and its exit tells more.
 pub async fn write_lines(
     mut pipe: impl AsyncWrite + Unpin,
     mut lines: mpsc::Receiver<Bytes>,
@@ -89,10 +97,15 @@ pub async fn write_lines(
     signals: Signals,
     output: mpsc::Sender<Output>,
 ) {
+    let mut is_closing = false;
     loop {
         let line = tokio::select! {
             biased;
-            () = signals.close_stdin.cancelled() => return,
+            () = signals.close_stdin.cancelled(), if !is_closing => {
+                is_closing = true;
+                lines.close();
+                continue;
+            }
             line = lines.recv() => line,
         };
         let Some(line) = line else { return };
@@ -102,8 +115,9 @@ pub async fn write_lines(
         };
         let written = tokio::select! {
             biased;
-            () = signals.close_stdin.cancelled() => return,
             written = tokio::time::timeout(timeout, write) => written,
+            // A write that does not get through now would keep the pipe open for a goodbye that nobody reads.
+            () = signals.close_stdin.cancelled() => return,
         };
         match written {
             Ok(Ok(())) => {}
@@ -112,7 +126,8 @@ pub async fn write_lines(
                 return signals.broken.cancel();
             }
             Err(_) => {
-                let message = format!("the agent did not read its standard input for {timeout:?}");
+                let message =
+                    format!("the agent did not read its standard input for {timeout:?} (processes.stdin_timeout)");
                 // An actor that is gone needs no telling.
                 return drop(output.send(Output::NotReading { message }).await);
             }

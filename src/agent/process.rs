@@ -1,39 +1,50 @@
 //! The process and its supervisor: spawn, wait, and the ladder of stopping.
 //!
 //! ```text
-//! running ──stop──▶ stdin closed ──eof_grace──▶ SIGTERM to the group ──term_grace──▶ SIGKILL to the group
+//! running ──stop──▶ stdin closed ──eof_grace──▶ SIGTERM to the group ──term_grace──▶ everything killed
 //!    └────────────────────┴──────────── exit ────────────┴───────────────────────────────┴──▶ drained ──▶ Exited
 //! ```
 //!
 //! The clock of the ladder starts with the first request to stop, and no later one can reset it; `kill` goes straight
-//! to its end.
+//! to its end. Signals are sent by the shim, which alone knows that the numbers are still the agent's. A shim that does
+//! not do as it is told is killed itself, and the daemon ends what it leaves.
 
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use nix::errno::Errno;
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
 use rustix::fs::Mode;
-use tokio::process::Child;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep_until};
-use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
-use super::command::{Command, CommandError, SELF_PROGRAM};
+use super::cgroup::{AgentCgroup, CgroupLimits};
+use super::children::Children;
+use super::command::{Command, CommandError};
+use super::host::Host;
+use super::keeper::Keeper;
 use super::pipes::{self, Signals, Tail};
-use super::shim;
+use super::procfs;
+use super::shim::{Order, Report, Shim, Started, Told};
 use crate::acp::Line;
+use crate::config::Config;
 use crate::lane::{Lane, LaneWatch};
+use crate::model::session::{ProcessIdentity, ProcessName};
 
 /// Lines that wait to be read by the actor; their bytes are bounded besides.
 const OUTPUT_LINES_MAX: usize = 256;
 /// Lines that wait to be written to the agent. More means that it does not read.
 const INPUT_LINES_MAX: usize = 64;
+/// How long a shim may take to end what is below it. It takes milliseconds, seconds for a fork bomb, and for ever when the
+/// kernel holds a process.
+const SHIM_GRACE: Duration = Duration::from_secs(10);
+
+/// How long a session waits for the end of what a killed shim left.
+const STRAYS_WAIT: Duration = Duration::from_secs(3);
+/// How long it waits for a cgroup to be empty.
+const CGROUP_WAIT: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
@@ -42,13 +53,30 @@ pub struct Bounds {
     pub stdin_timeout: Duration,
     pub eof_grace: Duration,
     pub term_grace: Duration,
+    pub cgroup: CgroupLimits,
     /// The umask that agents get, which is the one the daemon was started with.
     pub umask: Mode,
+}
+
+impl Bounds {
+    pub fn new(config: &Config, umask: Mode) -> Self {
+        Self {
+            line_bytes_max: config.limits.line_max.0,
+            stderr_tail_bytes: config.limits.stderr_tail.0,
+            stdin_timeout: config.processes.stdin_timeout,
+            eof_grace: config.processes.eof_grace,
+            term_grace: config.processes.term_grace,
+            cgroup: CgroupLimits { memory: config.limits.memory_max, pids: config.limits.pids_max },
+            umask,
+        }
+    }
 }
 
 /// What comes from a process, in order.
 #[derive(Debug)]
 pub enum Output {
+    /// The agent runs, and this is who it is.
+    Started(Box<ProcessIdentity>),
     /// The permit is the line's share of the memory for lines that wait; it goes with the line.
     Line { line: Line, permit: OwnedSemaphorePermit },
     /// The agent is alive and takes nothing in.
@@ -62,6 +90,25 @@ pub struct Exit {
     pub code: Option<i32>,
     pub signal: Option<i32>,
     pub stderr: String,
+    pub cause: Cause,
+}
+
+impl Exit {
+    /// Nobody saw it.
+    pub const LOST: Self = Self { code: None, signal: None, stderr: String::new(), cause: Cause::ShimLost };
+}
+
+/// What is known of why a process ended, beside its status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It ended, or was ended; the status tells.
+    Ended,
+    /// It never started, and why.
+    NotStarted(String),
+    /// The kernel killed it, because it used more memory than it may.
+    OutOfMemory,
+    /// Its shim was killed, so that nobody saw its end. Whatever was left was ended.
+    ShimLost,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -75,8 +122,6 @@ pub enum SpawnError {
         #[source]
         source: std::io::Error,
     },
-    #[error("the process {program:?} was started without its pipes")]
-    NoPipes { program: PathBuf },
 }
 
 /// The agent does not take what it is sent.
@@ -94,7 +139,6 @@ enum Stop {
 /// A running agent, for the one who owns it.
 #[derive(Debug)]
 pub struct Process {
-    pid: u32,
     input: mpsc::Sender<Bytes>,
     output: mpsc::Receiver<Output>,
     stop: Lane<Stop>,
@@ -102,71 +146,65 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts the agent. Its tasks belong to `tasks`, and outlive the handle until the process is reaped.
-    pub fn spawn(command: &Command, bounds: Bounds, tasks: &TaskTracker) -> Result<Self, SpawnError> {
-        let mut child = tokio::process::Command::new(SELF_PROGRAM)
-            .arg0("acpd")
-            .args(shim::arguments(bounds.umask))
-            .arg(&command.program)
-            .args(&command.args)
-            .env_clear()
-            .envs(&command.environment)
-            .current_dir(&command.workspace)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|source| SpawnError::Spawn {
-                program: command.program.clone(),
-                workspace: command.workspace.clone(),
-                source,
-            })?;
-        let (Some(pid), Some(stdin), Some(stdout), Some(stderr)) =
-            (child.id(), child.stdin.take(), child.stdout.take(), child.stderr.take())
-        else {
-            return Err(SpawnError::NoPipes { program: command.program.clone() });
+    /// Starts the agent. Its tasks belong to the host, and outlive the handle until nothing is left of the process.
+    pub fn spawn(command: &Command, bounds: Bounds, host: &Host) -> Result<Self, SpawnError> {
+        let cgroup = host.cgroups.as_ref().and_then(|cgroups| cgroups.create(command.session, bounds.cgroup));
+        let started = match Shim::start(command, bounds.umask, cgroup.as_ref(), &host.children) {
+            Ok(started) => started,
+            Err(source) => {
+                // Nobody is in it, so it is removed at once.
+                if let Some(cgroup) = cgroup {
+                    cgroup.remove();
+                }
+                let (program, workspace) = (command.program.clone(), command.workspace.clone());
+                return Err(SpawnError::Spawn { program, workspace, source });
+            }
         };
+        let Started { shim, stdin, stdout, stderr } = started;
 
         let (output_sender, output) = mpsc::channel(OUTPUT_LINES_MAX);
         let (input, input_lines) = mpsc::channel(INPUT_LINES_MAX);
         let stop = Lane::new(Stop::No);
         let signals = Signals::default();
         let tail = Tail::new(bounds.stderr_tail_bytes);
-        let stderr_tail = tail.clone();
         let span = tracing::Span::current();
         let writing =
             pipes::write_lines(stdin, input_lines, bounds.stdin_timeout, signals.clone(), output_sender.clone());
-        tasks.spawn(writing.instrument(span.clone()));
+        host.tasks.spawn(writing.instrument(span.clone()));
         let reading = pipes::read_lines(stdout, bounds.line_bytes_max, output_sender.clone(), signals.clone());
-        let reader = tasks.spawn(reading.instrument(span.clone()));
-        let stderr_reader =
-            tasks.spawn(pipes::keep_tail(stderr, tail.clone(), signals.clone()).instrument(span.clone()));
-        let supervisor = Supervisor { child, pid, bounds, stop: stop.watch(), signals: signals.clone() };
-        tasks.spawn(
-            async move {
-                let status = supervisor.run().await;
-                // Whoever is left of the group goes with its leader, and then the pipes end.
-                kill_group(pid, Signal::SIGKILL);
-                signals.exited.cancel();
-                for ended in [reader.await, stderr_reader.await] {
-                    if let Err(error) = ended {
-                        tracing::error!(pid, %error, "a reader of the agent's pipes did not end well");
-                    }
+        let reader = host.tasks.spawn(reading.instrument(span.clone()));
+        let keeping = pipes::keep_tail(stderr, tail.clone(), signals.clone());
+        let stderr_reader = host.tasks.spawn(keeping.instrument(span.clone()));
+        let supervisor = Supervisor {
+            shim,
+            bounds,
+            boot_id: host.boot_id.clone(),
+            daemon: host.daemon,
+            cgroup,
+            children: Arc::clone(&host.children),
+            keeper: host.keeper.clone(),
+            stop: stop.watch(),
+            signals: signals.clone(),
+            output: output_sender.clone(),
+        };
+        let stderr = tail.clone();
+        let ends = [signals.close_stdin.clone().drop_guard(), signals.exited.clone().drop_guard()];
+        let supervision = async move {
+            // However this task ends, the others do not wait for it.
+            let _ends = ends;
+            let Ending { code, signal, cause } = supervisor.run().await;
+            signals.exited.cancel();
+            for ended in [reader.await, stderr_reader.await] {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "a reader of the agent's pipes did not end well");
                 }
-                let exit = Exit { code: status.code(), signal: status.signal(), stderr: tail.text() };
-                tracing::info!(pid, code = exit.code, signal = exit.signal, "the agent's process ended");
-                // An owner that dropped its handle does not wait for the end.
-                drop(output_sender.send(Output::Exited(exit)).await);
             }
-            .instrument(span),
-        );
-        Ok(Self { pid, input, output, stop, stderr: stderr_tail })
-    }
-
-    pub fn pid(&self) -> u32 {
-        self.pid
+            tracing::info!(code, signal, ?cause, "the agent's process ended");
+            // An owner that dropped its handle does not wait for the end.
+            drop(output_sender.send(Output::Exited(Exit { code, signal, stderr: tail.text(), cause })).await);
+        };
+        host.tasks.spawn(supervision.instrument(span));
+        Ok(Self { input, output, stop, stderr })
     }
 
     /// The end of what it has written to standard error so far.
@@ -177,7 +215,7 @@ impl Process {
     /// Queues a line; never waits.
     pub fn send(&self, line: Bytes) -> Result<(), InputFull> {
         match self.input.try_send(line) {
-            // A closed pipe is told by `StdinFailed` or `Exited`, which are on their way.
+            // A closed pipe is told by `Exited`, which is on its way.
             Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
             Err(mpsc::error::TrySendError::Full(_)) => Err(InputFull),
         }
@@ -206,11 +244,16 @@ impl Drop for Process {
 }
 
 struct Supervisor {
-    child: Child,
-    pid: u32,
+    shim: Shim,
     bounds: Bounds,
+    boot_id: String,
+    daemon: ProcessName,
+    cgroup: Option<AgentCgroup>,
+    children: Arc<Children>,
+    keeper: Keeper,
     stop: LaneWatch<Stop>,
     signals: Signals,
+    output: mpsc::Sender<Output>,
 }
 
 /// The rungs of the ladder, each with the time at which the next one is taken.
@@ -219,14 +262,15 @@ enum Rung {
     Running,
     StdinClosed(Instant),
     Terminated(Instant),
-    Killed,
+    Killed(Instant),
+    ShimKilled,
 }
 
 impl Rung {
     fn deadline(self) -> Option<Instant> {
         match self {
-            Self::StdinClosed(at) | Self::Terminated(at) => Some(at),
-            Self::Running | Self::Killed => None,
+            Self::StdinClosed(at) | Self::Terminated(at) | Self::Killed(at) => Some(at),
+            Self::Running | Self::ShimKilled => None,
         }
     }
 
@@ -235,25 +279,61 @@ impl Rung {
         match self {
             Self::Running => Stop::No,
             Self::StdinClosed(_) | Self::Terminated(_) => Stop::Ladder,
-            Self::Killed => Stop::Kill,
+            Self::Killed(_) | Self::ShimKilled => Stop::Kill,
         }
     }
 }
 
+/// How it ended, as far as the shim has told.
+struct Ending {
+    code: Option<i32>,
+    signal: Option<i32>,
+    cause: Cause,
+}
+
 impl Supervisor {
-    /// Waits for the end, helping it along when asked to.
-    async fn run(mut self) -> ExitStatus {
+    /// Waits for the end, helping it along when asked to, and sees to it that nothing is left.
+    async fn run(mut self) -> Ending {
+        let (status, told) = self.watch().await;
+        let is_clean = status.is_some_and(|status| status.success());
+        if !is_clean && !matches!(told, Some(Ending { cause: Cause::NotStarted(_), .. })) {
+            tracing::error!(shim = self.shim.pid(), ?status, "the shim of an agent did not end as it should");
+            let children = Arc::clone(&self.children);
+            self.keeper.run(STRAYS_WAIT, move || children.end_strays()).await;
+        }
+        let mut ending = told.unwrap_or(Ending { code: None, signal: None, cause: Cause::ShimLost });
+        if let Some(cgroup) = self.cgroup {
+            if matches!(ending.cause, Cause::Ended) && cgroup.was_out_of_memory() {
+                ending.cause = Cause::OutOfMemory;
+            }
+            // As a rule it is empty by now.
+            if !cgroup.remove_when_empty() {
+                self.keeper.run(CGROUP_WAIT, move || cgroup.remove()).await;
+            }
+        }
+        ending
+    }
+
+    /// Until the shim is gone: its status, and what it told of the agent's end.
+    async fn watch(&mut self) -> (Option<ExitStatus>, Option<Ending>) {
         let mut rung = Rung::Running;
+        let mut ending = None;
         loop {
             let deadline = rung.deadline();
             tokio::select! {
                 biased;
-                status = self.child.wait() => match status {
-                    Ok(status) => return status,
+                told = self.shim.next() => match told {
+                    Ok(Told::Report(report)) => {
+                        ending = self.on_report(report).await.or(ending);
+                        // The agent is gone; what it left goes now, and nobody waits for that without a bound.
+                        if ending.is_some() && rung.granted() < Stop::Kill {
+                            rung = self.climb(rung, Stop::Kill);
+                        }
+                    }
+                    Ok(Told::Gone(status)) => return (Some(status), ending),
                     Err(error) => {
-                        tracing::error!(pid = self.pid, %error, "cannot wait for the agent's process");
-                        kill_group(self.pid, Signal::SIGKILL);
-                        return ExitStatus::from_raw(0);
+                        tracing::error!(shim = self.shim.pid(), %error, "cannot wait for the shim of an agent");
+                        return (None, ending);
                     }
                 },
                 level = self.stop.above(rung.granted()) => rung = self.climb(rung, level),
@@ -268,33 +348,51 @@ impl Supervisor {
         }
     }
 
-    fn climb(&self, rung: Rung, level: Stop) -> Rung {
+    async fn on_report(&self, report: Report) -> Option<Ending> {
+        match report {
+            Report::Started(agent) => {
+                // The shim is our child and not reaped, so its number is its own.
+                let pid = self.shim.pid();
+                let shim = procfs::name(pid).unwrap_or(ProcessName { pid, started: 0 });
+                let identity = ProcessIdentity {
+                    boot_id: self.boot_id.clone(),
+                    daemon: self.daemon,
+                    shim,
+                    agent,
+                    group: agent.pid,
+                    cgroup: self.cgroup.as_ref().map(|cgroup| cgroup.directory().display().to_string()),
+                };
+                // An owner that dropped its handle needs no telling.
+                drop(self.output.send(Output::Started(Box::new(identity))).await);
+                self.signals.started.cancel();
+                None
+            }
+            Report::Failed(message) => Some(Ending { code: None, signal: None, cause: Cause::NotStarted(message) }),
+            Report::Exited { code, signal } => Some(Ending { code, signal, cause: Cause::Ended }),
+        }
+    }
+
+    fn climb(&mut self, rung: Rung, level: Stop) -> Rung {
         let now = Instant::now();
         match (rung, level) {
-            (_, Stop::Kill) | (Rung::Terminated(_) | Rung::Killed, Stop::Ladder) => {
+            (Rung::Killed(_) | Rung::ShimKilled, Stop::Ladder) => {
+                self.shim.kill();
+                Rung::ShimKilled
+            }
+            (_, Stop::Kill) | (Rung::Terminated(_), Stop::Ladder) => {
                 self.signals.close_stdin.cancel();
-                kill_group(self.pid, Signal::SIGKILL);
-                Rung::Killed
+                self.shim.order(Order::Kill);
+                Rung::Killed(now + SHIM_GRACE)
             }
             (Rung::Running, Stop::Ladder) => {
                 self.signals.close_stdin.cancel();
                 Rung::StdinClosed(now + self.bounds.eof_grace)
             }
             (Rung::StdinClosed(_), Stop::Ladder) => {
-                kill_group(self.pid, Signal::SIGTERM);
+                self.shim.order(Order::Terminate);
                 Rung::Terminated(now + self.bounds.term_grace)
             }
             (rung, Stop::No) => rung,
         }
-    }
-}
-
-/// Signals everybody in the agent's group. The group outlives its leader while anybody is in it, so its number cannot
-/// have been given to another one.
-fn kill_group(pid: u32, signal: Signal) {
-    let Ok(group) = i32::try_from(pid) else { return };
-    match killpg(Pid::from_raw(group), signal) {
-        Ok(()) | Err(Errno::ESRCH) => {}
-        Err(error) => tracing::warn!(pid, %signal, %error, "cannot signal the agent's process group"),
     }
 }

@@ -17,7 +17,18 @@ pub enum WorkspaceError {
     #[error("the workspace {0:?} has a name that is not UTF-8")]
     NotUtf8(PathBuf),
     #[error("the workspace {path:?} is outside the allowed roots")]
-    OutsideRoots { path: PathBuf, roots: Vec<PathBuf> },
+    OutsideRoots { path: PathBuf, real: PathBuf, roots: Vec<PathBuf> },
+}
+
+impl WorkspaceError {
+    /// Whether the path that was real once now leads somewhere else, and out of the roots: somebody has put a link in
+    /// its way. Roots that were narrowed meanwhile are no such thing.
+    pub fn is_escape(&self) -> bool {
+        match self {
+            Self::OutsideRoots { path, real, .. } => path != real,
+            Self::NotAbsolute(_) | Self::Missing { .. } | Self::NotADirectory(_) | Self::NotUtf8(_) => false,
+        }
+    }
 }
 
 /// The real path of a directory, when it is inside one of the roots.
@@ -29,9 +40,9 @@ pub fn resolve_workspace(path: &Path, roots: &[PathBuf]) -> Result<String, Works
     // Compared by components, so that /srv/ab is not inside /srv/a.
     let inside = roots.iter().any(|root| root.canonicalize().is_ok_and(|root| real.starts_with(root)));
     if !inside {
-        let (shown, real) = (path.display(), real.display());
-        tracing::warn!(security = true, path = %shown, %real, "a workspace outside the roots was refused");
-        return Err(WorkspaceError::OutsideRoots { path: path.to_owned(), roots: roots.to_vec() });
+        let shown = (path.display(), real.display());
+        tracing::warn!(security = true, path = %shown.0, real = %shown.1, "a workspace outside the roots was refused");
+        return Err(WorkspaceError::OutsideRoots { path: path.to_owned(), real, roots: roots.to_vec() });
     }
     if !real.is_dir() {
         return Err(WorkspaceError::NotADirectory(path.to_owned()));

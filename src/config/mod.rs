@@ -3,8 +3,10 @@
 //! Every problem is told at once, each with its key path and a hint. The file `config.toml` at the root of the
 //! repository holds every key with its default and its reason; a test asserts that it equals [`Config::default`].
 
+mod current;
 mod paths;
 mod read;
+mod reload;
 mod sections;
 mod value;
 
@@ -13,13 +15,17 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::model::{AgentProfile, PermissionMode};
+use crate::model::{Adapter, AgentProfile, PermissionMode};
 
+pub use current::{Changes, Current, Origin};
 pub use paths::{Overrides, Paths};
 pub use value::ByteSize;
 
 /// `{acpd}` as an agent's command stands for this program itself.
 pub const SELF_COMMAND: &str = "{acpd}";
+
+/// How many turns a session has in its life, when nobody says otherwise.
+const TURN_CAP: u32 = 50;
 
 /// The whole configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,22 +72,38 @@ pub struct Sessions {
     pub agent: String,
     pub queue: usize,
     pub resume_on_start: bool,
+    pub idle_timeout: Option<Duration>,
+    pub turn_cap: u32,
+    pub tool_call_cap: Option<u32>,
+    pub turn_silence_timeout: Option<Duration>,
+    pub transcript_max: ByteSize,
+    pub retention_suspended: Option<Duration>,
+    pub retention_resumable: Option<Duration>,
+    pub retention_error: Option<Duration>,
+    pub retention_archived: Option<Duration>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Processes {
     pub initialize_timeout: Duration,
     pub session_timeout: Duration,
+    pub replay_timeout: Duration,
     pub stdin_timeout: Duration,
     pub cancel_grace: Duration,
     pub eof_grace: Duration,
     pub term_grace: Duration,
     pub shutdown_timeout: Duration,
+    pub backoff_min: Duration,
+    pub backoff_max: Duration,
+    pub crash_limit: u32,
+    pub cgroup: CgroupMode,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub processes: usize,
+    pub memory_max: Option<ByteSize>,
+    pub pids_max: Option<u32>,
     pub line_max: ByteSize,
     pub prompt_max: ByteSize,
     pub payload_max: ByteSize,
@@ -97,6 +119,14 @@ pub struct Permissions {
 pub struct Log {
     pub level: LogLevel,
     pub files: usize,
+}
+
+/// Whether agents get a cgroup of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CgroupMode {
+    /// Where the daemon's own cgroup was delegated to it.
+    Auto,
+    Off,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +165,14 @@ impl fmt::Display for ConfigError {
     }
 }
 
+impl ConfigError {
+    /// Every problem on one line, without the hints, for where there is one line only.
+    pub fn in_one_line(&self) -> String {
+        let problems = self.problems.iter().map(|Problem { key, message, hint: _ }| format!("{key}: {message}"));
+        problems.collect::<Vec<_>>().join("; ")
+    }
+}
+
 impl Config {
     /// Reads the file, if there is one, and the environment.
     pub fn load(file: Option<&Path>, environment: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
@@ -147,7 +185,7 @@ impl Config {
             problems: vec![Problem {
                 key: name.clone(),
                 message: format!("cannot be read: {error}"),
-                hint: "check the path given with --config or ACPD_CONFIG".to_owned(),
+                hint: "check that the file is there and that acpd's user may read it".to_owned(),
             }],
         })?;
         read::config(&text, &format!("{name} and the environment"), environment)
@@ -180,18 +218,38 @@ impl Default for Config {
                 backups: 5,
             },
             workspace: Workspace { roots: Vec::new() },
-            sessions: Sessions { agent: "gemini".to_owned(), queue: 16, resume_on_start: false },
+            sessions: Sessions {
+                agent: "gemini".to_owned(),
+                queue: 16,
+                resume_on_start: false,
+                idle_timeout: Some(Duration::from_mins(30)),
+                turn_cap: TURN_CAP,
+                tool_call_cap: Some(500),
+                turn_silence_timeout: Some(Duration::from_mins(15)),
+                transcript_max: ByteSize::kib(64),
+                retention_suspended: Some(Duration::from_hours(7 * 24)),
+                retention_resumable: Some(Duration::from_hours(30 * 24)),
+                retention_error: Some(Duration::from_hours(24)),
+                retention_archived: None,
+            },
             processes: Processes {
                 initialize_timeout: Duration::from_mins(1),
                 session_timeout: Duration::from_mins(2),
+                replay_timeout: Duration::from_secs(10),
                 stdin_timeout: Duration::from_secs(30),
                 cancel_grace: Duration::from_secs(10),
                 eof_grace: Duration::from_secs(2),
                 term_grace: Duration::from_secs(2),
                 shutdown_timeout: Duration::from_secs(10),
+                backoff_min: Duration::from_secs(1),
+                backoff_max: Duration::from_mins(1),
+                crash_limit: 5,
+                cgroup: CgroupMode::Auto,
             },
             limits: Limits {
                 processes: 5,
+                memory_max: None,
+                pids_max: Some(4096),
                 line_max: ByteSize::mib(32),
                 prompt_max: ByteSize::mib(1),
                 payload_max: ByteSize::mib(1),
@@ -224,6 +282,7 @@ fn builtin_gemini() -> AgentProfile {
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .into(),
         env_pass: passed.map(str::to_owned).into(),
+        adapter: Adapter::Gemini,
         permissions: PermissionMode::Ask,
         tags: Vec::new(),
         install_hint: "install it with `npm install -g @google/gemini-cli` and run `gemini` once to sign in, \
@@ -241,6 +300,7 @@ fn builtin_demo() -> AgentProfile {
         args: vec!["demo-agent".to_owned()],
         env: BTreeMap::new(),
         env_pass: vec!["ACPD_DEMO_PAUSE_MS".to_owned()],
+        adapter: Adapter::Generic,
         permissions: PermissionMode::Ask,
         tags: Vec::new(),
         install_hint: String::new(),

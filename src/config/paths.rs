@@ -31,16 +31,13 @@ pub struct NoHome;
 
 impl Paths {
     pub fn resolve(overrides: &Overrides, environment: &BTreeMap<String, String>) -> Result<Self, NoHome> {
-        let directory = |name: &str| environment.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let directory = |name: &str| directory(environment, name);
         let home = directory("HOME");
-        let below_home = |name: &str, fallback: &str| {
-            directory(name).or_else(|| home.as_ref().map(|home| home.join(fallback))).map(|base| base.join("acpd"))
-        };
         let state_dir = overrides
             .state_dir
             .clone()
             .or_else(|| directory("STATE_DIRECTORY"))
-            .or_else(|| below_home("XDG_STATE_HOME", ".local/state"))
+            .or_else(|| below_home(environment, "XDG_STATE_HOME", ".local/state"))
             .ok_or(NoHome)?;
         // Whoever names a state directory means the daemon of that directory, and no other one.
         let runtime_dir = match overrides.state_dir {
@@ -53,14 +50,19 @@ impl Paths {
             .socket
             .clone()
             .unwrap_or_else(|| runtime_dir.unwrap_or_else(|| state_dir.join("run")).join("acpd.sock"));
-        let config = overrides.config.clone().or_else(|| {
-            directory("CONFIGURATION_DIRECTORY")
-                .or_else(|| below_home("XDG_CONFIG_HOME", ".config"))
-                .map(|base| base.join("config.toml"))
-                .filter(|path| path.exists())
-        });
+        let config = Self::config_file(overrides, environment);
         let home = home.unwrap_or_else(|| PathBuf::from("/"));
         Ok(Self { config, socket, state_dir, home })
+    }
+
+    /// The configuration file as it is now: one that nobody named may appear and vanish while the daemon runs.
+    pub fn config_file(overrides: &Overrides, environment: &BTreeMap<String, String>) -> Option<PathBuf> {
+        overrides.config.clone().or_else(|| {
+            directory(environment, "CONFIGURATION_DIRECTORY")
+                .or_else(|| below_home(environment, "XDG_CONFIG_HOME", ".config"))
+                .map(|base| base.join("config.toml"))
+                .filter(|path| path.exists())
+        })
     }
 
     pub fn database(&self) -> PathBuf {
@@ -79,6 +81,17 @@ impl Paths {
     pub fn logs(&self) -> PathBuf {
         self.state_dir.join("logs")
     }
+}
+
+/// A directory that the environment names.
+fn directory(environment: &BTreeMap<String, String>, name: &str) -> Option<PathBuf> {
+    environment.get(name).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+/// Our directory in one of the XDG base directories.
+fn below_home(environment: &BTreeMap<String, String>, name: &str, fallback: &str) -> Option<PathBuf> {
+    let base = directory(environment, name);
+    base.or_else(|| directory(environment, "HOME").map(|home| home.join(fallback))).map(|base| base.join("acpd"))
 }
 
 #[cfg(test)]
@@ -115,6 +128,22 @@ mod tests {
         let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let paths = Paths::resolve(&overrides, &environment).unwrap();
         assert_eq!(paths.socket, Path::new("/data/b/run/acpd.sock"));
+    }
+
+    #[test]
+    fn a_configuration_file_that_nobody_named_may_appear_and_vanish() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join(".config/acpd/config.toml");
+        let environment = BTreeMap::from([("HOME".to_owned(), home.path().to_str().unwrap().to_owned())]);
+        let found = |overrides: &Overrides| Paths::config_file(overrides, &environment);
+        assert_eq!(found(&Overrides::default()), None);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(found(&Overrides::default()), Some(file.clone()));
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(found(&Overrides::default()), None);
+        let named = Overrides { config: Some(file.clone()), ..Overrides::default() };
+        assert_eq!(found(&named), Some(file), "one that was named must be there");
     }
 
     #[test]

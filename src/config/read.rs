@@ -17,7 +17,7 @@ pub fn config(text: &str, source: &str, environment: &BTreeMap<String, String>) 
     let mut table = text.parse::<Table>().map_err(|error| {
         failed(vec![Problem {
             key: source.to_owned(),
-            message: format!("is not TOML: {}", error.to_string().trim_end()),
+            message: format!("is not TOML{}: {}", place(text, &error), error.message()),
             hint: "compare with the shipped config.toml".to_owned(),
         }])
     })?;
@@ -30,6 +30,16 @@ pub fn config(text: &str, source: &str, environment: &BTreeMap<String, String>) 
     root.finish();
     sections::check(&config, &mut problems);
     if problems.is_empty() { Ok(config) } else { Err(failed(problems)) }
+}
+
+/// Where the text stops to be TOML. The library would show the line itself, and a key may stand in it.
+fn place(text: &str, error: &toml::de::Error) -> String {
+    let Some(before) = error.span().and_then(|span| text.get(..span.start)) else {
+        return String::new();
+    };
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().map_or(0, |rest| rest.chars().count()) + 1;
+    format!(" at line {line}, column {column}")
 }
 
 /// `ACPD_LIMITS_PROCESSES=5` is `limits.processes = 5`. The value is TOML where it parses as such, else a text.
@@ -47,6 +57,11 @@ fn overlay_environment(table: &mut Table, environment: &BTreeMap<String, String>
     }
     if let Some(root) = environment.get("AGENT_WORKSPACE_ROOT") {
         set(table, "workspace", "roots", Value::Array(vec![Value::String(root.clone())]), problems);
+    }
+    if let Some(minutes) = environment.get("AGENT_SESSION_IDLE_TIMEOUT") {
+        // A plain number is one of minutes; anything else is refused with the key's own hint.
+        let timeout = minutes.trim().parse::<u32>().map_or_else(|_| minutes.clone(), |minutes| format!("{minutes}m"));
+        set(table, "sessions", "idle_timeout", Value::String(timeout), problems);
     }
 }
 
@@ -85,10 +100,10 @@ impl Section<'_> {
     pub fn read<T: FromValue>(&mut self, key: &'static str, target: &mut T) {
         self.known.push(key);
         let Some(value) = self.table.remove(key) else { return };
-        let shown = value.to_string();
+        let shown = if T::IS_SECRET { String::new() } else { format!(" {value}") };
         match T::from_value(value) {
             Some(value) => *target = value,
-            None => self.problem(key, format!("has the wrong value {shown}"), T::EXPECTED),
+            None => self.problem(key, format!("has the wrong value{shown}"), T::EXPECTED),
         }
     }
 
@@ -183,6 +198,16 @@ mod tests {
         )
         .unwrap_err();
         insta::assert_snapshot!(error);
+    }
+
+    #[test]
+    fn a_problem_does_not_show_what_may_be_a_key() {
+        let error = read("[agents.mine]\ncommand = \"x\"\nenv = \"KEY=hidden\"\n", &[]).unwrap_err();
+        assert_eq!(error.in_one_line(), "agents.mine.env: has the wrong value");
+        let error = read("[agents.mine]\nenv = { KEY = \"hidden }\n", &[]).unwrap_err();
+        let problem = error.in_one_line();
+        assert!(problem.starts_with("config.toml: is not TOML at line 2, column "), "{problem}");
+        assert!(!problem.contains("hidden"), "{problem}");
     }
 
     #[test]

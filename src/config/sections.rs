@@ -1,8 +1,8 @@
 //! Which keys there are, section by section, and what must hold between them.
 
 use super::read::Section;
-use super::{Config, Problem};
-use crate::model::AgentProfile;
+use super::{Config, Problem, TURN_CAP};
+use crate::model::{Adapter, AgentProfile};
 
 /// The sections; a name in the environment that begins with one of them is a setting.
 pub const NAMES: [&str; 9] =
@@ -35,20 +35,39 @@ pub fn read(root: &mut Section<'_>, config: &mut Config) {
         section.read("agent", &mut sessions.agent);
         section.read("queue", &mut sessions.queue);
         section.read("resume_on_start", &mut sessions.resume_on_start);
+        section.read("idle_timeout", &mut sessions.idle_timeout);
+        // 0 is the same as absent.
+        let mut turn_cap = Some(sessions.turn_cap);
+        section.read("turn_cap", &mut turn_cap);
+        sessions.turn_cap = turn_cap.unwrap_or(TURN_CAP);
+        section.read("tool_call_cap", &mut sessions.tool_call_cap);
+        section.read("turn_silence_timeout", &mut sessions.turn_silence_timeout);
+        section.read("transcript_max", &mut sessions.transcript_max);
+        section.read("retention_suspended", &mut sessions.retention_suspended);
+        section.read("retention_resumable", &mut sessions.retention_resumable);
+        section.read("retention_error", &mut sessions.retention_error);
+        section.read("retention_archived", &mut sessions.retention_archived);
     });
     root.section("processes", |section| {
         let processes = &mut config.processes;
         section.read("initialize_timeout", &mut processes.initialize_timeout);
         section.read("session_timeout", &mut processes.session_timeout);
+        section.read("replay_timeout", &mut processes.replay_timeout);
         section.read("stdin_timeout", &mut processes.stdin_timeout);
         section.read("cancel_grace", &mut processes.cancel_grace);
         section.read("eof_grace", &mut processes.eof_grace);
         section.read("term_grace", &mut processes.term_grace);
         section.read("shutdown_timeout", &mut processes.shutdown_timeout);
+        section.read("backoff_min", &mut processes.backoff_min);
+        section.read("backoff_max", &mut processes.backoff_max);
+        section.read("crash_limit", &mut processes.crash_limit);
+        section.read("cgroup", &mut processes.cgroup);
     });
     root.section("limits", |section| {
         let limits = &mut config.limits;
         section.read("processes", &mut limits.processes);
+        section.read("memory_max", &mut limits.memory_max);
+        section.read("pids_max", &mut limits.pids_max);
         section.read("line_max", &mut limits.line_max);
         section.read("prompt_max", &mut limits.prompt_max);
         section.read("payload_max", &mut limits.payload_max);
@@ -78,6 +97,7 @@ fn read_agents(root: &mut Section<'_>, config: &mut Config) {
                 args: Vec::new(),
                 env: std::collections::BTreeMap::new(),
                 env_pass: Vec::new(),
+                adapter: Adapter::Generic,
                 permissions: granted,
                 tags: Vec::new(),
                 install_hint: String::new(),
@@ -95,6 +115,7 @@ fn read_agent(section: &mut Section<'_>, profile: &mut AgentProfile) {
     section.read("args", &mut profile.args);
     section.read("env", &mut profile.env);
     section.read("env_pass", &mut profile.env_pass);
+    section.read("adapter", &mut profile.adapter);
     section.read("permissions", &mut profile.permissions);
     section.read("tags", &mut profile.tags);
     section.read("install_hint", &mut profile.install_hint);
@@ -119,6 +140,10 @@ pub fn check(config: &Config, problems: &mut Vec<Problem>) {
     if !config.agents.contains_key(&config.sessions.agent) {
         let message = format!("names the agent {:?}, which is not configured", config.sessions.agent);
         problem("sessions.agent".to_owned(), message, "name one of the [agents.SLUG] sections");
+    }
+    if config.processes.backoff_max < config.processes.backoff_min {
+        let hint = "the wait between starts grows from backoff_min to backoff_max";
+        problem("processes.backoff_max".to_owned(), "is below processes.backoff_min".to_owned(), hint);
     }
     if config.limits.line_max < config.limits.payload_max {
         let hint = "a payload comes in one line: make line_max the larger one";

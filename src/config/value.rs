@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use toml::Value;
 
-use super::LogLevel;
-use crate::model::PermissionMode;
+use super::{CgroupMode, LogLevel};
+use crate::model::{Adapter, PermissionMode};
 
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,6 +51,8 @@ impl fmt::Display for ByteSize {
 pub trait FromValue: Sized {
     /// What to write instead, for the hint.
     const EXPECTED: &'static str;
+    /// Whether a wrong value must not be shown: problems go to the log and to clients.
+    const IS_SECRET: bool = false;
 
     fn from_value(value: Value) -> Option<Self>;
 }
@@ -112,6 +114,8 @@ impl FromValue for Vec<PathBuf> {
 
 impl FromValue for BTreeMap<String, String> {
     const EXPECTED: &'static str = "write a table of texts, such as { NAME = \"value\" }";
+    /// An agent's environment has its keys.
+    const IS_SECRET: bool = true;
 
     fn from_value(value: Value) -> Option<Self> {
         match value {
@@ -124,12 +128,55 @@ impl FromValue for BTreeMap<String, String> {
 }
 
 impl FromValue for Duration {
-    const EXPECTED: &'static str = "write a duration above zero, such as \"500ms\", \"30s\", \"30m\" or \"2h\"";
+    const EXPECTED: &'static str = "write a duration above zero, such as \"500ms\", \"30s\", \"30m\", \"2h\" or \"7d\"";
 
     fn from_value(value: Value) -> Option<Self> {
-        let duration = value.as_str()?.parse::<jiff::SignedDuration>().ok()?;
-        Self::try_from(duration).ok().filter(|duration| !duration.is_zero())
+        duration(value.as_str()?).filter(|duration| !duration.is_zero())
     }
+}
+
+/// `0` stands for none.
+impl FromValue for Option<Duration> {
+    const EXPECTED: &'static str = "write a duration such as \"30s\", \"30m\" or \"7d\", or 0 for none";
+
+    fn from_value(value: Value) -> Option<Self> {
+        if is_zero(&value) {
+            return Some(None);
+        }
+        duration(value.as_str()?).map(|duration| Some(duration).filter(|duration| !duration.is_zero()))
+    }
+}
+
+impl FromValue for Option<ByteSize> {
+    const EXPECTED: &'static str = "write a size such as \"512MiB\" or \"4GiB\", or 0 for none";
+
+    fn from_value(value: Value) -> Option<Self> {
+        if is_zero(&value) { Some(None) } else { ByteSize::from_value(value).map(Some) }
+    }
+}
+
+impl FromValue for Option<u32> {
+    const EXPECTED: &'static str = "write a whole number, or 0 for none";
+
+    fn from_value(value: Value) -> Option<Self> {
+        if is_zero(&value) { Some(None) } else { u32::from_value(value).map(Some) }
+    }
+}
+
+fn is_zero(value: &Value) -> bool {
+    value.as_integer() == Some(0)
+}
+
+/// Days are not in the library's units, because a day may have 23 hours; here it has 24.
+fn duration(text: &str) -> Option<Duration> {
+    const DAY: Duration = Duration::from_hours(24);
+    // Clocks can be added to this without overflowing, and nobody waits longer.
+    const LONGEST: Duration = Duration::from_hours(24 * 365 * 100);
+    let duration = match text.strip_suffix('d') {
+        Some(days) => DAY.checked_mul(days.parse().ok()?)?,
+        None => Duration::try_from(text.parse::<jiff::SignedDuration>().ok()?).ok()?,
+    };
+    (duration <= LONGEST).then_some(duration)
 }
 
 impl FromValue for ByteSize {
@@ -145,6 +192,26 @@ impl FromValue for PermissionMode {
 
     fn from_value(value: Value) -> Option<Self> {
         value.as_str()?.parse().ok()
+    }
+}
+
+impl FromValue for Adapter {
+    const EXPECTED: &'static str = "write \"generic\" or \"gemini\"";
+
+    fn from_value(value: Value) -> Option<Self> {
+        value.as_str()?.parse().ok()
+    }
+}
+
+impl FromValue for CgroupMode {
+    const EXPECTED: &'static str = "write \"auto\" or \"off\"";
+
+    fn from_value(value: Value) -> Option<Self> {
+        match value.as_str()? {
+            "auto" => Some(Self::Auto),
+            "off" => Some(Self::Off),
+            _ => None,
+        }
     }
 }
 
@@ -182,7 +249,12 @@ mod tests {
         let read = |text: &str| Duration::from_value(Value::String(text.to_owned()));
         assert_eq!(read("500ms"), Some(Duration::from_millis(500)));
         assert_eq!(read("30m"), Some(Duration::from_mins(30)));
-        for bad in ["0s", "-5s", "30", "soon"] {
+        assert_eq!(read("7d"), Some(Duration::from_hours(7 * 24)));
+        let optional = Option::<Duration>::from_value;
+        assert_eq!(optional(Value::Integer(0)), Some(None));
+        assert_eq!(optional(Value::String("0m".to_owned())), Some(None));
+        assert_eq!(optional(Value::Integer(5)), None, "a number without a unit could mean anything");
+        for bad in ["0s", "-5s", "30", "soon", "-1d", "36501d", "999999999999h"] {
             assert_eq!(read(bad), None, "{bad:?}");
         }
     }

@@ -12,7 +12,7 @@ use crate::model::AgentProfile;
 
 pub async fn list(State(api): State<Arc<Api>>, Query(query): Query<PageQuery>) -> Result<Json<AgentList>, ApiError> {
     let (limit, offset) = page(query.limit.or(Some(LIMIT_MAX)), query.offset)?;
-    let profiles = &api.registry.shared().config.agents;
+    let profiles = &api.registry.shared().config().agents;
     let (first, count) = (usize::try_from(offset).unwrap_or(0), usize::try_from(limit).unwrap_or(0));
     let agents = profiles.values().skip(first).take(count).map(|profile| agent(&api, profile)).collect();
     let total = i64::try_from(profiles.len()).unwrap_or(i64::MAX);
@@ -20,7 +20,7 @@ pub async fn list(State(api): State<Arc<Api>>, Query(query): Query<PageQuery>) -
 }
 
 pub async fn show(State(api): State<Arc<Api>>, Text(slug): Text) -> Result<Json<Agent>, ApiError> {
-    let profiles = &api.registry.shared().config.agents;
+    let profiles = &api.registry.shared().config().agents;
     match profiles.get(&slug) {
         Some(profile) => Ok(Json(agent(&api, profile))),
         None => Err(ApiError::NoSuchAgent(slug)),
@@ -28,6 +28,6 @@ pub async fn show(State(api): State<Arc<Api>>, Text(slug): Text) -> Result<Json<
 }
 
 fn agent(api: &Api, profile: &AgentProfile) -> Agent {
-    let default = api.registry.shared().config.sessions.agent == profile.slug;
+    let default = api.registry.shared().config().sessions.agent == profile.slug;
     Agent::new(profile, api.registry.is_installed(profile), default)
 }

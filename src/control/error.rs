@@ -102,8 +102,8 @@ const OVERLOAD_WAIT: Duration = Duration::from_secs(1);
 const SESSIONS_HINT: &str = "list the sessions with `acpd ls --all` or GET /v1/sessions";
 const TURNS_HINT: &str = "list the session's turns with `acpd turns` or GET /v1/sessions/{id}/turns";
 const WORKSPACES_HINT: &str = "list the workspaces with `acpd workspaces` or GET /v1/workspaces";
-const AGENTS_HINT: &str =
-    "list the agents with `acpd agents` or GET /v1/agents; add others as [agents.SLUG] in config.toml and restart acpd";
+const AGENTS_HINT: &str = "list the agents with `acpd agents` or GET /v1/agents; add others as [agents.SLUG] in config.toml and have acpd \
+     read it again (kill -HUP)";
 const LOG_HINT: &str = "see the daemon's log in its state directory";
 
 impl ApiError {
@@ -293,7 +293,7 @@ fn workspace_answer(error: WorkspaceError) -> Answer {
         WorkspaceError::OutsideRoots { roots, .. } => {
             let roots: Vec<String> = roots.iter().map(|root: &PathBuf| root.display().to_string()).collect();
             let hint = format!(
-                "the roots are {}; add others to workspace.roots in config.toml and restart acpd",
+                "the roots are {}; add others to workspace.roots in config.toml and have acpd read it again (kill -HUP)",
                 roots.join(", ")
             );
             Answer::new(S::FORBIDDEN, "outside_roots", message, hint).details(json!({ "roots": roots }))

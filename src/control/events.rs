@@ -105,7 +105,7 @@ async fn stream(
         events,
         scope,
         follow,
-        heartbeat: api.registry.shared().config.control.heartbeat,
+        heartbeat: api.registry.shared().config().control.heartbeat,
         preamble: Some(preamble),
     };
     let chunks = futures_util::stream::unfold(streaming, |mut streaming| async move {

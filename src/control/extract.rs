@@ -64,7 +64,7 @@ impl<T: Serialize> IntoResponse for Json<T> {
 
 /// The whole body, which must say that it is JSON; nothing when it is empty.
 async fn read_body(request: Request, api: &Arc<Api>) -> Result<Option<Bytes>, ApiError> {
-    let max = api.registry.shared().config.control.body_max.0;
+    let max = api.registry.shared().config().control.body_max.0;
     let (head, body) = request.into_parts();
     let body = match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, max).collect()).await {
         Err(_) => return Err(ApiError::BodyTimeout),

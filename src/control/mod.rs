@@ -39,7 +39,7 @@ pub struct Api {
 
 impl Api {
     pub fn new(registry: Arc<Registry>, state_dir: PathBuf, socket: PathBuf) -> Arc<Self> {
-        let limits = limits::RateLimits::new(&registry.shared().config.control);
+        let limits = limits::RateLimits::new(&registry.shared().config().control);
         Arc::new(Self { registry, limits, started_at: Timestamp::now(), state_dir, socket })
     }
 }

@@ -80,6 +80,7 @@ pub async fn create(
             title,
             tags: request.tags,
             permissions: request.permissions.map(|policy| policy.mode),
+            limits: request.limits,
             start: request.start == Start::Eager,
         })
         .await?;
@@ -119,7 +120,7 @@ pub async fn change(
     Id(id): Id<SessionId>,
     Json(request): Json<PatchSession>,
 ) -> Result<Json<Session>, ApiError> {
-    let PatchSession { title, tags } = request;
+    let PatchSession { title, tags, limits } = request;
     if let Some(title) = &title {
         check_title(title)?;
     }
@@ -127,10 +128,10 @@ pub async fn change(
         check_tags(tags)?;
     }
     let session = stored(&api, id).await?;
-    if title.is_none() && tags.is_none() {
+    if title.is_none() && tags.is_none() && limits.is_none() {
         return Ok(Json(shown(&api, session)));
     }
-    api.registry.change(id, SessionChange { title, tags }).await?;
+    api.registry.change(id, SessionChange { title, tags, limits }).await?;
     Ok(Json(shown(&api, stored(&api, id).await?)))
 }
 

@@ -20,11 +20,13 @@ pub async fn health(State(api): State<Arc<Api>>) -> Result<Json<Health>, ApiErro
 
 pub async fn info(State(api): State<Arc<Api>>) -> Result<Json<Info>, ApiError> {
     let counts = api.registry.hub().store().count_by_status().await?;
-    let config = &api.registry.shared().config;
+    let (config, origin) = api.registry.shared().config.get_with_origin();
     let uptime_millis = Timestamp::now().as_millis() - api.started_at.as_millis();
     let limits = [
         ("processes", json!(config.limits.processes)),
         ("queue", json!(config.sessions.queue)),
+        ("turnCap", json!(config.sessions.turn_cap)),
+        ("toolCallCap", json!(config.sessions.tool_call_cap)),
         ("connections", json!(config.control.connections)),
         ("requestsPerSecond", json!(config.control.requests_per_second)),
         ("promptsPerMinute", json!(config.control.prompts_per_minute)),
@@ -43,5 +45,6 @@ pub async fn info(State(api): State<Arc<Api>>) -> Result<Json<Info>, ApiError> {
         sessions: counts.into_iter().map(|(status, count)| (status.to_owned(), count)).collect(),
         processes: ProcessCount { running: api.registry.process_count(), max: config.limits.processes },
         limits: limits.map(|(name, value)| (name.to_owned(), value)).into(),
+        config: Some(origin.as_ref().into()),
     }))
 }

@@ -33,7 +33,7 @@ pub async fn prompt(
     Id(id): Id<SessionId>,
     Json(request): Json<Prompt>,
 ) -> Result<(StatusCode, Json<Accepted>), ApiError> {
-    let content = content_of(request, api.registry.shared().config.limits.prompt_max.0)?;
+    let content = content_of(request, api.registry.shared().config().limits.prompt_max.0)?;
     api.limits.prompt(id)?;
     let prompt = NewPrompt { turn: TurnId::new(), message: MessageId::new(), content };
     let (turn_id, message_id) = (prompt.turn, prompt.message);

@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::config;
 use crate::model;
 use crate::model::agent::FrozenProfile;
 use crate::model::message::Message;
 use crate::model::{
-    AgentProfile, ContextRestored, LastError, MessageId, PermissionMode, ProcessState, SessionId, SessionStatus,
-    Timestamp, TurnError, TurnId, TurnStatus, WorkspaceId,
+    AgentProfile, ContextRestored, LastError, MessageId, PermissionMode, ProcessState, SessionId, SessionLimits,
+    SessionStatus, Timestamp, TurnError, TurnId, TurnStatus, WorkspaceId,
 };
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -29,6 +30,8 @@ pub struct CreateSession {
     pub tags: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permissions: Option<PermissionPolicy>,
+    #[serde(default)]
+    pub limits: SessionLimits,
     #[serde(default)]
     pub start: Start,
 }
@@ -57,6 +60,9 @@ pub struct PatchSession {
     pub title: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<Vec<String>>,
+    /// What is absent in it stays; 0 takes the session's own limit away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limits: Option<SessionLimits>,
 }
 
 /// Either a text or ACP content blocks.
@@ -105,6 +111,8 @@ pub struct Session {
     /// The confinement that is really in force.
     pub sandbox: String,
     pub permissions: PermissionPolicy,
+    #[serde(default)]
+    pub limits: SessionLimits,
     pub turns: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<LastError>,
@@ -248,6 +256,21 @@ pub struct Info {
     pub sessions: BTreeMap<String, i64>,
     pub processes: ProcessCount,
     pub limits: BTreeMap<String, Value>,
+    /// A daemon of before there were reloads does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<ConfigOrigin>,
+}
+
+/// Where the configuration in force comes from, and what a reload could not do.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigOrigin {
+    pub file: Option<String>,
+    pub loaded_at: Timestamp,
+    /// Keys whose new values hold after a restart only.
+    pub needs_restart: Vec<String>,
+    /// Why the last reload changed nothing, if it did not.
+    pub error: Option<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -292,10 +315,11 @@ impl Session {
             process_state,
             pid,
             context_restored: session.context_restored,
-            // Neither native restoring nor confinement is built yet, and the session says so.
-            supports_resume: false,
+            supports_resume: session.supports_resume,
+            // Confinement is not built yet, and the session says so.
             sandbox: "none".to_owned(),
             permissions: PermissionPolicy { mode: session.permissions },
+            limits: session.limits,
             turns: session.turns,
             last_error: session.last_error,
             created_at: session.created_at,
@@ -324,6 +348,17 @@ impl From<model::turn::Turn> for Turn {
 impl From<model::session::Workspace> for Workspace {
     fn from(workspace: model::session::Workspace) -> Self {
         Self { id: workspace.id, path: workspace.path, created_at: workspace.created_at }
+    }
+}
+
+impl From<&config::Origin> for ConfigOrigin {
+    fn from(origin: &config::Origin) -> Self {
+        Self {
+            file: origin.file.as_ref().map(|file| file.display().to_string()),
+            loaded_at: origin.loaded_at,
+            needs_restart: origin.needs_restart.iter().map(|key| (*key).to_owned()).collect(),
+            error: origin.error.clone(),
+        }
     }
 }
 

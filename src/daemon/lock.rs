@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::config::Paths;
 use crate::private;
 
-/// How long a daemon that a client started waits for one that is just stopping.
+/// How long a daemon that a client started waits for one that is just stopping: an ordinary stop, with some to spare.
 const PATIENCE: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(50);
 

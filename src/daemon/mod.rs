@@ -2,6 +2,7 @@
 
 mod lock;
 mod log;
+mod reload;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -12,15 +13,16 @@ use std::time::Duration;
 use anyhow::Context;
 use futures_util::StreamExt;
 use rustix::fs::Mode;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook_tokio::Signals;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::lock::StateLock;
-use crate::agent::Bounds;
-use crate::config::{Config, Overrides, Paths};
+use self::reload::Reloader;
+use crate::agent::{self, Host};
+use crate::config::{self, Config, Overrides, Paths};
 use crate::control::{Api, ControlSocket, Server};
 use crate::hub::Hub;
 use crate::registry::Registry;
@@ -31,11 +33,16 @@ use crate::store::{self, Direction, StoreOptions};
 const WORKER_THREADS_MAX: usize = 4;
 /// How long each of the last steps of stopping may take.
 const MOMENT: Duration = Duration::from_secs(2);
+/// How long killed processes may take to end, a killed shim's strays among them. A cgroup that does not empty by then is
+/// left to the next start.
+const KILL_TIMEOUT: Duration = Duration::from_secs(6);
 /// What nobody but the daemon's user may read.
 const PRIVATE_UMASK: Mode = Mode::RWXG.union(Mode::RWXO);
 
 /// `acpd serve`.
 pub fn serve(overrides: &Overrides, detached: bool) -> anyhow::Result<()> {
+    // What the daemon was started with is not for its agents.
+    agent::keep_descriptors_from_children();
     if detached {
         // Started by a client's command: its terminal and its job control are not ours.
         rustix::process::setsid().context("cannot leave the session of the terminal")?;
@@ -48,12 +55,12 @@ pub fn serve(overrides: &Overrides, detached: bool) -> anyhow::Result<()> {
     let config = Config::load(paths.config.as_deref(), &environment)?;
     let _log = log::start(&config.log, &paths.logs(), detached, &environment)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(WORKER_THREADS_MAX);
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(threads)
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?
-        .block_on(run(config, paths, environment, agent_umask, detached))
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+    let runtime = runtime.context("cannot start the runtime")?;
+    let outcome = runtime.block_on(run(config, paths, overrides, environment, agent_umask, detached));
+    // Whatever still blocks a thread, a process that the kernel holds for one, is not waited for.
+    runtime.shutdown_timeout(MOMENT);
+    outcome
 }
 
 /// `acpd migrate`: to the newest schema, or down to an older one.
@@ -81,47 +88,57 @@ fn store_options(config: &Config, paths: &Paths) -> StoreOptions {
 async fn run(
     config: Config,
     paths: Paths,
+    overrides: &Overrides,
     environment: BTreeMap<String, String>,
     agent_umask: Mode,
     detached: bool,
 ) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot take signals")?;
+    // Before the first child: whoever started the daemon may have had the ends of children ignored.
+    let child_ends = Signals::new([SIGCHLD]).context("cannot take signals")?;
     let lock = if detached { StateLock::take_patiently(&paths).await? } else { StateLock::take(&paths)? };
     let socket = ControlSocket::bind(&paths.socket)?;
     lock.tell(&paths.socket).context("cannot write to the lock of the state directory")?;
     let hub = Hub::open(&store_options(&config, &paths)).await?;
-    let roots = config.workspace_roots(&paths.home);
-    let bounds = bounds(&config, agent_umask);
     let slots = Slots::new(config.limits.processes);
     let control = config.control.clone();
-    let shutdown_timeout = config.processes.shutdown_timeout;
-    let process_tasks = TaskTracker::new();
-    let shared = Arc::new(Shared { hub: hub.clone(), config, roots, environment, bounds, slots, process_tasks });
+    let host = Host::new(config.processes.cgroup).context("cannot prepare for processes")?;
+    let shared = Arc::new(Shared {
+        hub: hub.clone(),
+        config: config::Current::new(config, paths.config.clone()),
+        home: paths.home.clone(),
+        environment,
+        umask: agent_umask,
+        slots,
+        host,
+    });
     let registry = Registry::new(shared);
-    registry.recover().await?;
-
     let api = Api::new(Arc::clone(&registry), paths.state_dir.clone(), paths.socket.clone());
     let server = Server::new(socket, api, control);
     let stop_accepting = server.stopper();
     let tasks = TaskTracker::new();
-    tasks.spawn(server.run());
+    let reloader = Reloader::new(Arc::clone(&registry), overrides.clone());
+    let serving = async {
+        registry.recover().await?;
+        tasks.spawn(server.run());
+        tell_ready(&paths.socket);
+        reloader.run().await
+    };
+    tokio::select! {
+        () = stop_requested(&mut signals, || reloader.ask()) => {}
+        () = reap_children(child_ends, &registry) => {}
+        Err(error) = serving => return Err(error.into()),
+    }
     tasks.close();
-    tell_ready(&paths.socket);
-
-    stop_requested(&mut signals).await;
-    let deadline = Instant::now() + shutdown_timeout;
+    let deadline = Instant::now() + registry.shared().config().processes.shutdown_timeout;
     shut_down(&stop_accepting, &registry, &hub, &tasks, &mut signals, deadline).await;
     Ok(())
 }
 
-fn bounds(config: &Config, umask: Mode) -> Bounds {
-    Bounds {
-        line_bytes_max: config.limits.line_max.0,
-        stderr_tail_bytes: config.limits.stderr_tail.0,
-        stdin_timeout: config.processes.stdin_timeout,
-        eof_grace: config.processes.eof_grace,
-        term_grace: config.processes.term_grace,
-        umask,
+/// Whoever has ended and is no shim is reaped here: what the daemon was started with, and strays.
+async fn reap_children(mut child_ends: Signals, registry: &Registry) {
+    while child_ends.next().await.is_some() {
+        registry.shared().host.reap();
     }
 }
 
@@ -133,11 +150,11 @@ fn tell_ready(socket: &Path) {
     drop(writeln!(stdout, "acpd is ready on {}", socket.display()).and_then(|()| stdout.flush()));
 }
 
-/// Resolves at the first SIGTERM or SIGINT.
-async fn stop_requested(signals: &mut Signals) {
+/// Resolves at the first SIGTERM or SIGINT. What SIGHUP means depends on when it comes.
+async fn stop_requested(signals: &mut Signals, hung_up: impl Fn()) {
     while let Some(signal) = signals.next().await {
         match signal {
-            SIGHUP => tracing::warn!("the configuration is read at start only; restart acpd to change it"),
+            SIGHUP => hung_up(),
             signal => {
                 tracing::info!(signal, "stopping");
                 return;
@@ -158,23 +175,25 @@ async fn shut_down(
     // 1. New requests are refused from here on; whoever is being answered is answered.
     // 2. Every actor keeps what there is: partial text, the running turn as interrupted. Its process starts to go.
     registry.halt(Halt::Suspend);
-    // 3. The processes end, together, until the deadline or a second signal.
-    tokio::select! {
-        () = registry.ended() => {}
-        () = stop_requested(signals) => tracing::warn!("told to stop again; killing what is left"),
-        () = tokio::time::sleep_until(deadline) => tracing::warn!("some agents did not stop in time; killing them"),
-    }
-    // 4. What is left is killed. From here on nothing is waited for longer than a moment, whatever is in trouble.
-    registry.halt(Halt::Kill);
-    in_a_moment("the end of the agents", registry.ended()).await;
-    // 5. Every active session is suspended, in one transaction; queued turns stay queued. It comes after everything that
-    //    the actors had to write, so that no change of theirs meets a status that they do not know of.
+    in_a_moment("the sessions to write what they had", registry.settled()).await;
+    // 3. Every active session is suspended, in one transaction; queued turns stay queued.
     in_a_moment("the suspension of the sessions", async {
         if let Err(error) = registry.suspend_all().await {
             tracing::error!(error = &error as &dyn std::error::Error, "the sessions could not be suspended");
         }
     })
     .await;
+    // 4. The processes end, together, until the deadline or a second signal. A reload would serve nobody any more.
+    let hung_up = || tracing::info!("the configuration is not reloaded, because acpd is stopping");
+    tokio::select! {
+        () = registry.ended() => {}
+        () = stop_requested(signals, hung_up) => tracing::warn!("told to stop again; killing what is left"),
+        () = tokio::time::sleep_until(deadline) => tracing::warn!("some agents did not stop in time; killing them"),
+    }
+    // 5. What is left is killed, and strays end too. Every later step has a moment, whatever is in trouble.
+    registry.halt(Halt::Kill);
+    within(KILL_TIMEOUT, "the end of the agents", registry.ended()).await;
+    registry.shared().host.end_strays().await;
     // 6. Every stream ends with its last event.
     in_a_moment("the end of the record", hub.end_streams()).await;
     // 7. The last connections end, and the socket goes. A client that does not read is not waited for.
@@ -186,7 +205,11 @@ async fn shut_down(
 }
 
 async fn in_a_moment(what: &str, end: impl Future<Output = ()>) {
-    if tokio::time::timeout(MOMENT, end).await.is_err() {
+    within(MOMENT, what, end).await;
+}
+
+async fn within(timeout: Duration, what: &str, end: impl Future<Output = ()>) {
+    if tokio::time::timeout(timeout, end).await.is_err() {
         tracing::warn!("did not wait any longer for {what}");
     }
 }

@@ -47,6 +47,47 @@ impl FromStr for PermissionMode {
     }
 }
 
+/// What differs from agent to agent beyond how it is started. The core asks the adapter and never the agent's name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Adapter {
+    /// For agents that keep to the protocol.
+    #[default]
+    Generic,
+    Gemini,
+}
+
+/// When the history that an agent repeats on `session/load` is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplayEnd {
+    /// With the answer, as the protocol has it.
+    Answer,
+    /// With the update of the available commands that follows the answer.
+    CommandsUpdate,
+}
+
+impl Adapter {
+    /// Gemini CLI answers a load before it has repeated the conversation.
+    pub const fn replay_end(self) -> ReplayEnd {
+        match self {
+            Self::Generic => ReplayEnd::Answer,
+            Self::Gemini => ReplayEnd::CommandsUpdate,
+        }
+    }
+}
+
+impl FromStr for Adapter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "generic" => Ok(Self::Generic),
+            "gemini" => Ok(Self::Gemini),
+            _ => Err(format!("{text:?} is not an adapter; the adapters are generic and gemini")),
+        }
+    }
+}
+
 /// A profile as the configuration gives it. It may hold secrets in `env`, so it is neither stored nor shown: what is
 /// frozen into a session is its [`FrozenProfile`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +101,7 @@ pub struct AgentProfile {
     pub env: BTreeMap<String, String>,
     /// Names that the process gets from the daemon's own environment, when they are set there.
     pub env_pass: Vec<String>,
+    pub adapter: Adapter,
     pub permissions: PermissionMode,
     pub tags: Vec<String>,
     /// What to tell a person whose machine does not have the command.
@@ -76,6 +118,9 @@ pub struct FrozenProfile {
     pub args: Vec<String>,
     pub env_names: Vec<String>,
     pub env_pass: Vec<String>,
+    /// Profiles that were frozen before there were adapters have none.
+    #[serde(default)]
+    pub adapter: Adapter,
 }
 
 impl AgentProfile {
@@ -87,6 +132,7 @@ impl AgentProfile {
             args: self.args.clone(),
             env_names: self.env.keys().cloned().collect(),
             env_pass: self.env_pass.clone(),
+            adapter: self.adapter,
         }
     }
 }
@@ -105,6 +151,7 @@ mod tests {
             args: vec![],
             env: BTreeMap::from([("API_KEY".to_owned(), "hunter2-hunter2".to_owned())]),
             env_pass: vec![],
+            adapter: Adapter::Generic,
             permissions: PermissionMode::Ask,
             tags: vec![],
             install_hint: String::new(),

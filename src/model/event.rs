@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::id::{MessageId, WorkspaceId};
 use super::message::Role;
-use super::session::ContextRestored;
+use super::session::{ContextRestored, SessionLimits};
 use super::status::SessionStatus;
 use super::turn::{TurnError, TurnStatus};
 
@@ -31,6 +31,8 @@ pub enum EventBody {
         title: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
         tags: Option<Vec<String>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        limits: Option<SessionLimits>,
     },
     ProcessStarting {
         agent: String,
@@ -107,11 +109,13 @@ pub enum EventBody {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ExitReason {
+    Idle,
     Evicted,
     Crash,
     Archive,
     Shutdown,
     Timeout,
+    Limit,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -159,6 +163,7 @@ impl EventBody {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ErrorCode;
 
     fn raw(json: &str) -> Box<RawValue> {
         RawValue::from_string(json.to_owned()).unwrap()
@@ -199,7 +204,11 @@ mod tests {
                 title: "hello".into(),
             },
             EventBody::SessionStatus { from: SessionStatus::Active, to: SessionStatus::Archived, reason: "archive" },
-            EventBody::SessionUpdated { title: Some("t".into()), tags: Some(vec![]) },
+            EventBody::SessionUpdated {
+                title: Some("t".into()),
+                tags: Some(vec![]),
+                limits: Some(SessionLimits::default()),
+            },
             EventBody::ProcessStarting { agent: "demo".into(), workspace: "/home/me/project".into() },
             EventBody::ProcessReady {
                 pid: 1,
@@ -270,5 +279,8 @@ mod tests {
             .collect();
         expected.push((LOG_RESET.to_owned(), vec!["head".to_owned()]));
         assert_eq!(documented, expected);
+        for code in ErrorCode::ALL {
+            assert!(page.contains(&format!("`{}`", code.as_str())), "{code:?} is not described");
+        }
     }
 }

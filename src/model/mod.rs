@@ -14,11 +14,11 @@ pub mod status;
 pub mod time;
 pub mod turn;
 
-pub use agent::{AgentProfile, PermissionMode};
+pub use agent::{Adapter, AgentProfile, PermissionMode};
 pub use event::EventBody;
 pub use id::{MessageId, SessionId, TurnId, WorkspaceId};
 pub use message::{Content, Role};
-pub use session::{ContextRestored, LastError, ProcessState};
+pub use session::{ContextRestored, LastError, ProcessState, SessionLimits};
 pub use status::{SessionStatus, Trigger};
 pub use time::Timestamp;
 pub use turn::{ErrorCode, TurnError, TurnStatus};

@@ -8,6 +8,7 @@ use super::agent::{FrozenProfile, PermissionMode};
 use super::id::{SessionId, WorkspaceId};
 use super::status::SessionStatus;
 use super::time::Timestamp;
+use super::turn::TurnError;
 
 /// A session as it is recorded.
 #[derive(Clone, Debug)]
@@ -21,9 +22,18 @@ pub struct Session {
     pub title: String,
     pub tags: Vec<String>,
     pub status: SessionStatus,
+    /// The agent's own name for the conversation.
+    pub agent_session_id: Option<String>,
     pub context_restored: Option<ContextRestored>,
+    /// Whether the agent itself can take the conversation up again.
+    pub supports_resume: bool,
+    pub limits: SessionLimits,
+    /// The user that the agent runs as, when that is not the daemon's own.
+    pub owner_uid: Option<u32>,
     pub last_error: Option<LastError>,
     pub turns: i64,
+    /// Of those, the ones that count against the turn cap: all but those that failed because of it.
+    pub turns_counted: i64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub last_active_at: Timestamp,
@@ -65,6 +75,10 @@ impl ProcessState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ContextRestored {
+    /// The agent itself took it up again.
+    Native,
+    /// It was given the transcript with a prompt.
+    Replayed,
     /// It starts from nothing.
     Fresh,
 }
@@ -72,6 +86,8 @@ pub enum ContextRestored {
 impl ContextRestored {
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Native => "native",
+            Self::Replayed => "replayed",
             Self::Fresh => "fresh",
         }
     }
@@ -82,10 +98,56 @@ impl FromStr for ContextRestored {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
+            "native" => Ok(Self::Native),
+            "replayed" => Ok(Self::Replayed),
             "fresh" => Ok(Self::Fresh),
             _ => Err(format!("{text:?} does not say how a context was restored")),
         }
     }
+}
+
+/// What a session sets for itself in place of the configuration's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SessionLimits {
+    /// Turns over the session's life. 0 is the same as absent: the configuration's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_cap: Option<u32>,
+    /// Tool calls in one turn. 0 is the same as absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_cap: Option<u32>,
+}
+
+impl SessionLimits {
+    /// With a change made: what it does not name stays, and 0 takes the session's own limit away.
+    pub fn changed_by(self, change: Self) -> Self {
+        let merge = |before: Option<u32>, change: Option<u32>| change.or(before).filter(|cap| *cap > 0);
+        Self {
+            turn_cap: merge(self.turn_cap, change.turn_cap),
+            tool_call_cap: merge(self.tool_call_cap, change.tool_call_cap),
+        }
+    }
+}
+
+/// Who a process is, for as long as the machine is up. A number alone is given to others again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessIdentity {
+    pub boot_id: String,
+    /// The daemon that started it. While that lives, the process is nobody else's.
+    pub daemon: ProcessName,
+    /// The shim, which ends only when nothing is left below it.
+    pub shim: ProcessName,
+    pub agent: ProcessName,
+    pub group: i32,
+    /// The directory of the agent's cgroup, when it has one.
+    pub cgroup: Option<String>,
+}
+
+/// A process id, and when that process started, in clock ticks since the boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ProcessName {
+    pub pid: i32,
+    pub started: u64,
 }
 
 /// The last thing that went wrong with a session's process.
@@ -95,4 +157,11 @@ pub struct LastError {
     pub code: String,
     pub message: String,
     pub at: Timestamp,
+}
+
+impl LastError {
+    /// It happened now.
+    pub fn new(error: &TurnError) -> Self {
+        Self { code: error.code.as_str().to_owned(), message: error.message.clone(), at: Timestamp::now() }
+    }
 }

@@ -82,6 +82,7 @@ impl FromStr for TurnStatus {
 pub enum ErrorCode {
     AgentExited,
     Timeout,
+    TurnLimit,
     AuthRequired,
     RateLimited,
     Protocol,
@@ -90,9 +91,10 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::AgentExited,
         Self::Timeout,
+        Self::TurnLimit,
         Self::AuthRequired,
         Self::RateLimited,
         Self::Protocol,
@@ -104,6 +106,7 @@ impl ErrorCode {
         match self {
             Self::AgentExited => "agent_exited",
             Self::Timeout => "timeout",
+            Self::TurnLimit => "turn_limit",
             Self::AuthRequired => "auth_required",
             Self::RateLimited => "rate_limited",
             Self::Protocol => "protocol",

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::{Registry, RegistryError};
 use crate::agent::{self, WorkspaceError};
 use crate::model::session::{Session, Workspace};
-use crate::model::{AgentProfile, PermissionMode, ProcessState, SessionId, WorkspaceId};
+use crate::model::{AgentProfile, PermissionMode, ProcessState, SessionId, SessionLimits, WorkspaceId};
 use crate::session::{Admission, Refusal, Request};
 use crate::store::{Catalogue, NewSession, Op, Unit};
 
@@ -20,6 +20,7 @@ pub struct CreateSession {
     pub title: String,
     pub tags: Vec<String>,
     pub permissions: Option<PermissionMode>,
+    pub limits: SessionLimits,
     /// Start the process now, in the background.
     pub start: bool,
 }
@@ -37,8 +38,8 @@ impl Registry {
             self.resolve_workspace(path)?;
         }
         let profile = self.profile(create.agent.as_deref())?;
-        let permissions = narrowed(profile, create.permissions)?;
-        self.check_installed(profile)?;
+        let permissions = narrowed(&profile, create.permissions)?;
+        self.check_installed(&profile)?;
         let workspace = match create.workspace {
             WorkspaceChoice::Path(path) => self.register_workspace(&path).await?,
             WorkspaceChoice::Registered(id) => self.known_workspace(id).await?,
@@ -53,6 +54,8 @@ impl Registry {
             permissions,
             title: create.title,
             tags: create.tags,
+            limits: create.limits,
+            owner_uid: None,
         };
         {
             // With the gate held no suspension can come between the look and the commit.
@@ -63,17 +66,20 @@ impl Registry {
             self.hub().append(Unit::one(id, Op::CreateSession(Box::new(new)))).await?;
         }
         self.log_session_counts().await;
-        if create.start {
-            self.send(id, Request::Start { admission }).await?;
+        // The session is made, whatever becomes of its process.
+        if create.start
+            && let Err(error) = self.send(id, Request::Start { admission }).await
+        {
+            tracing::warn!(session = %id, error = &error as &dyn std::error::Error, "its process is not started now");
         }
         self.hub().store().session(id).await?.ok_or(RegistryError::NotFound(id))
     }
 
     /// The profile with this name, or the default one.
-    fn profile(&self, slug: Option<&str>) -> Result<&AgentProfile, RegistryError> {
-        let config = &self.shared().config;
+    fn profile(&self, slug: Option<&str>) -> Result<AgentProfile, RegistryError> {
+        let config = self.shared().config();
         let slug = slug.unwrap_or(&config.sessions.agent);
-        config.agents.get(slug).ok_or_else(|| RegistryError::UnknownAgent(slug.to_owned()))
+        config.agents.get(slug).cloned().ok_or_else(|| RegistryError::UnknownAgent(slug.to_owned()))
     }
 
     /// Whether a profile's command is found here.
@@ -115,14 +121,16 @@ impl Registry {
     }
 
     fn resolve_workspace(&self, path: &Path) -> Result<String, WorkspaceError> {
-        agent::resolve_workspace(path, &self.shared().roots)
+        agent::resolve_workspace(path, &self.shared().roots())
     }
 
     /// Whether a process could be started for the session now. What is fatal for it is the actor's to find out.
     pub(super) async fn check_workspace_of(&self, session: SessionId) -> Result<(), RegistryError> {
         let row = self.hub().store().session(session).await?.ok_or(RegistryError::NotFound(session))?;
         match self.resolve_workspace(Path::new(&row.workspace)) {
-            Ok(_) | Err(WorkspaceError::OutsideRoots { .. }) => Ok(()),
+            Ok(_) => Ok(()),
+            Err(error) if error.is_escape() => Ok(()),
+            Err(error @ WorkspaceError::OutsideRoots { .. }) => Err(error.into()),
             Err(error) => Err(RegistryError::WorkspaceGone(error)),
         }
     }
@@ -140,15 +148,18 @@ impl Registry {
         Ok(known)
     }
 
-    /// The right to a process: a free slot, or that of the session which has been idle longest.
+    /// The right to a process: a free slot, or that of the session which has been idle longest. After the limit was
+    /// lowered, as many more have to go as there are too many.
     pub(super) async fn admit(&self) -> Result<Admission, RegistryError> {
         if let Some(slot) = self.shared().slots.try_take() {
             return Ok(Admission::Slot(slot));
         }
-        if self.evict_one().await {
-            return Ok(Admission::Promised);
+        for _ in 0..=self.shared().slots.excess() {
+            if !self.evict_one().await {
+                return Err(RegistryError::ProcessLimit { max: self.shared().config().limits.processes });
+            }
         }
-        Err(RegistryError::ProcessLimit { max: self.shared().config.limits.processes })
+        Ok(Admission::Promised)
     }
 
     /// Asks idle sessions, the one idle longest first, to let their process go.

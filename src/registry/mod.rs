@@ -177,6 +177,10 @@ impl Registry {
             return Ok(handle.send(request)?);
         }
         let _gate = self.gate.lock().await;
+        // The halt may have come meanwhile, and after it nobody is registered.
+        if self.is_stopping() {
+            return Err(Refusal::ShuttingDown.into());
+        }
         if let Some(handle) = self.lock().get(&session) {
             return Ok(handle.send(request)?);
         }
@@ -193,8 +197,8 @@ impl Registry {
             return Ok(None);
         };
         // Nobody runs a turn of a session that has no actor.
-        self.settle_running_turns(Some(session), ErrorCode::Internal, RECORD_LOST).await?;
-        let open_turns = store.open_turns(Some(session)).await?;
+        self.settle_running_turns(session, ErrorCode::Internal, RECORD_LOST).await?;
+        let open_turns = store.open_turns(session).await?;
         Ok(Some(session::actor(row, open_turns, Arc::clone(&self.shared), self.halt.watch())))
     }
 
@@ -225,7 +229,7 @@ impl Registry {
                     return tracing::debug!(actors = actors.len(), "an actor ends");
                 }
                 Ok(Err(error)) => {
-                    tracing::error!(error = &error as &dyn std::error::Error, "the session's record was not written");
+                    tracing::error!(error = &error as &dyn std::error::Error, "the session's record failed");
                     RECORD_LOST
                 }
                 Err(_) => {
@@ -245,10 +249,12 @@ impl Registry {
         // Nobody gets a new actor for it until the record is put right.
         let mut gate = self.gate.lock().await;
         self.lock().remove(&session);
-        drop(failed);
+        failed.abandon();
         loop {
             match self.settle_abandoned(session, reason).await {
                 Ok((_, None)) => return None,
+                // What waits stays queued for the next daemon.
+                Ok(_) if self.is_stopping() => return None,
                 Ok((settled, Some((actor, handle)))) if settled > 0 || has_rested => {
                     self.lock().insert(session, handle);
                     return Some(actor);
@@ -277,8 +283,8 @@ impl Registry {
     ) -> Result<(usize, Option<(SessionActor, SessionHandle)>), RegistryError> {
         // What the old actor had on its way to the writer comes first.
         self.hub().append(Unit::default()).await?;
-        let settled = self.settle_running_turns(Some(session), ErrorCode::Internal, reason).await?;
-        let waits = !self.hub().store().open_turns(Some(session)).await?.is_empty();
+        let settled = self.settle_running_turns(session, ErrorCode::Internal, reason).await?;
+        let waits = !self.hub().store().open_turns(session).await?.is_empty();
         let next = if waits { self.load(session).await? } else { None };
         Ok((settled, next))
     }
@@ -292,8 +298,8 @@ impl Registry {
     pub async fn ended(&self) {
         self.tasks.close();
         self.tasks.wait().await;
-        self.shared.process_tasks.close();
-        self.shared.process_tasks.wait().await;
+        self.shared.host.tasks.close();
+        self.shared.host.tasks.wait().await;
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, SessionHandle>> {

@@ -3,26 +3,65 @@
 use std::sync::Arc;
 
 use super::{Registry, RegistryError};
-use crate::model::{Content, ErrorCode, MessageId, Role, SessionId, SessionStatus, Trigger, TurnError, TurnStatus};
+use crate::config::Config;
+use crate::model::{
+    Content, ErrorCode, LastError, MessageId, Role, SessionId, SessionStatus, Trigger, TurnError, TurnId, TurnStatus,
+};
+use crate::session::SessionHandle;
 use crate::store::{Catalogue, NewMessage, Op, StoreError, Unit};
 
 impl Registry {
     /// Puts the record right after whatever ended the last daemon, and takes up the work that was accepted then.
     ///
-    /// 1. The configured agents are recorded; those that are gone become archived.
-    /// 2. A turn that was running is interrupted: it is never run twice.
-    /// 3. With `resume_on_start`, suspended sessions become active.
-    /// 4. Queued turns of active sessions run, each when there is a slot for its process.
+    /// 1. A turn that was running is interrupted: it is never run twice.
+    /// 2. What a dead daemon left of its processes is ended, before anything new is started.
+    /// 3. The configured agents are recorded; those that are gone become archived.
+    /// 4. With `resume_on_start`, suspended sessions become active.
+    /// 5. Queued turns of active sessions run, each when there is a slot for its process.
     pub async fn recover(self: &Arc<Self>) -> Result<(), RegistryError> {
-        let agents = self.shared().config.agents.values().cloned().collect();
-        self.hub().append(Unit::catalogue(Catalogue::SetAgents(agents))).await?;
-        let reason = "the daemon died while the turn was running; what the agent said until then is kept";
-        self.settle_running_turns(None, ErrorCode::Interrupted, reason).await?;
-        if self.shared().config.sessions.resume_on_start {
+        self.settle_open_turns().await?;
+        self.clear_leftovers().await?;
+        self.record_agents(&self.shared().config()).await?;
+        if self.shared().config().sessions.resume_on_start {
             self.change_all(SessionStatus::Suspended, Trigger::Resume, "resume").await?;
         }
         self.take_up_queued_turns().await?;
         self.log_session_counts().await;
+        Ok(())
+    }
+
+    /// A cgroup counts as ours when its session is in our record: another daemon may have agents beside ours.
+    async fn clear_leftovers(&self) -> Result<(), RegistryError> {
+        let store = self.hub().store();
+        let known = store.processes().await?;
+        let mut cgroups = Vec::new();
+        for (session, directory) in self.shared().host.cgroups_left() {
+            if store.status(session).await?.is_some() {
+                cgroups.push((session, directory));
+            }
+        }
+        if known.is_empty() && cgroups.is_empty() {
+            return Ok(());
+        }
+        self.shared().host.clear_leftovers(known, cgroups).await;
+        self.hub().append(Unit::catalogue(Catalogue::ClearProcesses)).await?;
+        Ok(())
+    }
+
+    /// Resolves when every actor has committed what it had to write for the halt. From then on none changes a status.
+    pub async fn settled(&self) {
+        // Whoever was being loaded when the halt came is registered once the gate is free, and nobody comes after.
+        drop(self.gate.lock().await);
+        let handles: Vec<SessionHandle> = self.lock().values().cloned().collect();
+        for handle in handles {
+            handle.settled().await;
+        }
+    }
+
+    /// Records the configured agents, which sessions refer to; those that are gone become archived.
+    pub async fn record_agents(&self, config: &Config) -> Result<(), StoreError> {
+        let agents = config.agents.values().cloned().collect();
+        self.hub().append(Unit::catalogue(Catalogue::SetAgents(agents))).await?;
         Ok(())
     }
 
@@ -38,11 +77,45 @@ impl Registry {
         Ok(())
     }
 
+    /// After the death of a daemon. A session whose record is damaged does not keep the others from going on.
+    async fn settle_open_turns(&self) -> Result<(), StoreError> {
+        let reason = "the daemon died while the turn was running; what the agent said until then is kept";
+        for (session, turns) in self.hub().store().open_turn_ids().await? {
+            match self.settle_running_turns(session, ErrorCode::Interrupted, reason).await {
+                Ok(_) => {}
+                Err(StoreError::Damaged { what }) => self.condemn(session, &turns, &what).await?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The record of a session is damaged: its open turns end, and it is in error from here on.
+    async fn condemn(&self, session: SessionId, turns: &[TurnId], what: &str) -> Result<(), StoreError> {
+        let message = format!("the session's record is damaged ({what}); what can be read of it stays");
+        tracing::error!(%session, message, "a session cannot go on");
+        let error = TurnError::new(ErrorCode::Internal, message);
+        let mut unit = Unit::default();
+        for turn in turns {
+            let (status, error) = (TurnStatus::Failed, Some(error.clone()));
+            unit.ops.push((session, Op::FinishTurn { turn: *turn, status, stop_reason: None, error }));
+        }
+        unit.ops.push((session, Op::SetLastError(LastError::new(&error))));
+        if let Some(from) = self.hub().store().status(session).await?
+            && let Ok(to) = from.on(Trigger::Fatal)
+            && to != from
+        {
+            unit.ops.push((session, Op::SetStatus { from, to, reason: "fatal" }));
+        }
+        self.hub().append(unit).await?;
+        Ok(())
+    }
+
     /// Turns that the record has as running, and that nobody runs: their streamed text becomes partial messages, and
-    /// they end. Of all sessions, or of one whose actor is gone; tells how many.
+    /// they end. Tells how many there were.
     pub(super) async fn settle_running_turns(
         &self,
-        session: Option<SessionId>,
+        session: SessionId,
         code: ErrorCode,
         reason: &str,
     ) -> Result<usize, StoreError> {
@@ -80,9 +153,17 @@ impl Registry {
     async fn take_up_queued_turns(self: &Arc<Self>) -> Result<(), RegistryError> {
         for session in self.hub().store().sessions_with_queued_turns().await? {
             let _gate = self.gate.lock().await;
-            if let Some((actor, handle)) = self.load(session).await? {
-                tracing::info!(%session, "taking up queued turns");
-                self.register(session, actor, handle);
+            match self.load(session).await {
+                Ok(Some((actor, handle))) => {
+                    tracing::info!(%session, "taking up queued turns");
+                    self.register(session, actor, handle);
+                }
+                Ok(None) => {}
+                // One session in trouble does not keep the others.
+                Err(RegistryError::Store(error @ StoreError::Damaged { .. })) => {
+                    tracing::error!(%session, error = &error as &dyn std::error::Error, "cannot take up queued turns");
+                }
+                Err(error) => return Err(error),
             }
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! The actor: one task that owns one session.
 //!
-//! Invariants, asserted after every input:
+//! Invariants. The first two are asserted after every input, the third is [`SessionActor::is_done`].
+//!
 //! 1. A turn runs only on a process that is ready or on its way out, or while its start is being committed.
 //! 2. A session that is not active has no running turn.
 //! 3. The actor ends only when nothing is under way: no process, no running turn, nothing uncommitted, nobody waiting.
@@ -17,18 +18,25 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
-use super::link::{Link, LinkInput};
+use super::context::{self, Context, Owed};
+use super::crashes::Crashes;
+use super::handshake::Handshake;
+use super::link::{Connected, Link, LinkInput, Phase};
 use super::outbox::{Outbox, Outcome};
 use super::transcript::Transcript;
 use super::turns::{QueuedTurn, Running, Stage};
 use super::{Accepted, Halt, Live, MAILBOX_MAX, Refusal, Reply, Request, SessionHandle, Shared};
-use crate::acp::{Requests, incoming};
+use crate::acp::Requests;
 use crate::agent::Output;
+use crate::config::{Changes, Config};
 use crate::lane::LaneWatch;
 use crate::model::agent::FrozenProfile;
 use crate::model::event::ExitReason;
 use crate::model::session::Session;
-use crate::model::{ErrorCode, PermissionMode, ProcessState, SessionStatus, Timestamp, TurnError, TurnId, TurnStatus};
+use crate::model::{
+    ErrorCode, PermissionMode, ProcessState, SessionId, SessionLimits, SessionStatus, Timestamp, TurnError, TurnId,
+    TurnStatus,
+};
 use crate::store::{Op, OpenTurn, StoreError};
 
 /// Everything that can happen to a session.
@@ -38,6 +46,10 @@ enum Input {
     Request(Request),
     Link(LinkInput),
     Deadline,
+    /// The conversation so far, as a text for the agent.
+    History(context::HistoryRead),
+    /// Another configuration is in force: deadlines may have moved.
+    Reloaded,
     /// Another session waits for a slot, and this one has a process with nothing to do.
     SlotWanted,
 }
@@ -57,6 +69,10 @@ pub(super) enum After {
         turns: Vec<TurnId>,
     },
     Send(Bytes),
+    /// Read the conversation so far, for the agent.
+    ReadHistory,
+    /// What there was to write for the halt is written.
+    Settled,
     /// It is done: a change, a resume, the end of a closing.
     Answer(Vec<Reply<()>>),
 }
@@ -64,8 +80,8 @@ pub(super) enum After {
 /// What our open requests to the agent are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    Initialize,
-    NewSession,
+    /// The step of the handshake that is under way.
+    Handshake,
     Prompt(TurnId),
 }
 
@@ -77,21 +93,31 @@ pub(super) struct Closing {
 
 pub struct SessionActor {
     pub(super) shared: Arc<Shared>,
+    pub(super) id: SessionId,
+    pub(super) owner_uid: Option<u32>,
     pub(super) profile: FrozenProfile,
     pub(super) permissions: PermissionMode,
     pub(super) workspace: PathBuf,
     pub(super) status: SessionStatus,
     /// The first prompt gives a session without a title its title.
     pub(super) untitled: bool,
+    pub(super) limits: SessionLimits,
+    /// Turns that count against the cap.
+    pub(super) turns_counted: u64,
 
     mailbox: mpsc::Receiver<Request>,
     halt: LaneWatch<Halt>,
     pub(super) halted: Halt,
+    is_settled: bool,
+    reloads: Changes,
     live: watch::Sender<Live>,
 
     pub(super) link: Link,
     pub(super) requests: Requests<Purpose>,
-    pub(super) initialized: Option<incoming::Initialized>,
+    pub(super) crashes: Crashes,
+    /// When the process last had something to do.
+    active_at: Instant,
+    pub(super) context: Context,
     pub(super) running: Option<Running>,
     pub(super) queue: VecDeque<QueuedTurn>,
     pub(super) transcript: Transcript,
@@ -108,27 +134,35 @@ pub fn actor(
 ) -> (SessionActor, SessionHandle) {
     let (mailbox_sender, mailbox) = mpsc::channel(MAILBOX_MAX);
     let (live, live_receiver) = watch::channel(Live::STOPPED);
-    let queue = open_turns
+    let queue: VecDeque<QueuedTurn> = open_turns
         .into_iter()
         .filter(|turn| turn.status == TurnStatus::Queued)
         .map(|turn| QueuedTurn { id: turn.id, prompt: turn.prompt })
         .collect();
     let actor = SessionActor {
+        id: session.id,
+        owner_uid: session.owner_uid,
         profile: session.profile,
         permissions: session.permissions,
         workspace: PathBuf::from(session.workspace),
         status: session.status,
         untitled: session.title.is_empty(),
+        limits: session.limits,
+        turns_counted: session.turns_counted.unsigned_abs(),
         mailbox,
         halt,
         halted: Halt::No,
+        is_settled: false,
+        reloads: shared.config.changes(),
         live,
         link: Link::Stopped,
         requests: Requests::default(),
-        initialized: None,
+        crashes: Crashes::default(),
+        active_at: Instant::now(),
+        context: Context::new(session.agent_session_id, session.turns.unsigned_abs() > queue.len() as u64),
         running: None,
         queue,
-        transcript: Transcript::new(shared.config.limits.payload_max.0),
+        transcript: Transcript::new(shared.config().limits.payload_max.0),
         outbox: Outbox::new(session.id, shared.hub.clone()),
         closing: None,
         shared,
@@ -165,6 +199,8 @@ impl SessionActor {
             outcome = self.outbox.committed() => Input::Committed(outcome),
             Some(request) = self.mailbox.recv() => Input::Request(request),
             () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Input::Deadline,
+            history = self.context.read() => Input::History(history),
+            () = self.reloads.next() => Input::Reloaded,
             input = self.link.next(has_room) => Input::Link(input),
             () = self.shared.slots.wanted(), if is_idle => Input::SlotWanted,
         }
@@ -175,8 +211,18 @@ impl SessionActor {
             Input::Halt(halt) => self.on_halt(halt),
             Input::Committed(outcome) => self.on_committed(outcome)?,
             Input::Request(request) => self.on_request(request),
+            Input::Reloaded => {
+                // The rest may be another one now.
+                if matches!(self.link, Link::Resting(_)) {
+                    self.link = Link::Stopped;
+                }
+            }
+            // What cannot be read is as bad as what cannot be written: the turn waits for the next actor.
+            Input::History(history) => self.context.owed = Owed::Read(history?),
+            Input::Link(LinkInput::Rested) => self.link = Link::Stopped,
             Input::Link(LinkInput::Slot(slot)) => self.on_slot(slot),
             Input::Link(LinkInput::Output(output)) => match output {
+                Output::Started(identity) => self.on_started(identity),
                 Output::Line { line, permit } => {
                     self.on_line(&line);
                     drop(permit);
@@ -186,7 +232,7 @@ impl SessionActor {
             },
             Input::Deadline => self.on_deadline(),
             Input::SlotWanted => {
-                if let Link::Ready { connected, .. } = &mut self.link
+                if let Link::Up(connected) = &mut self.link
                     && connected.slot.leave_if_wanted()
                 {
                     self.stop_process(ExitReason::Evicted);
@@ -200,9 +246,9 @@ impl SessionActor {
     fn settle(&mut self) {
         if self.takes_work() && self.running.is_none() && !self.queue.is_empty() {
             match &self.link {
-                Link::Ready { .. } => self.start_next_turn(),
-                Link::Stopped => self.wait_for_slot(),
-                Link::Waiting(_) | Link::Starting(_) | Link::Stopping { .. } => {}
+                Link::Stopped => self.seek_process(),
+                Link::Up(Connected { phase: Phase::Ready { .. }, .. }) => self.start_next_turn(),
+                Link::Resting(_) | Link::Waiting(_) | Link::Up(_) => {}
             }
         }
         self.finish_closing();
@@ -215,7 +261,7 @@ impl SessionActor {
     }
 
     pub(super) fn has_idle_process(&self) -> bool {
-        matches!(self.link, Link::Ready { .. }) && self.running.is_none() && self.queue.is_empty()
+        self.link.is_ready() && self.running.is_none() && self.queue.is_empty()
     }
 
     fn is_done(&self) -> bool {
@@ -225,31 +271,39 @@ impl SessionActor {
             && self.closing.is_none()
             && self.mailbox.is_empty()
             && (self.queue.is_empty() || !self.takes_work())
+            // Whoever forgot its crashes could not count them.
+            && (self.crashes.count() == 0 || !self.takes_work())
+    }
+
+    /// The process has, or had just now, something to do.
+    pub(super) fn touch(&mut self) {
+        self.active_at = Instant::now();
     }
 
     fn assert_invariants(&self) {
         if let Some(running) = &self.running {
             assert!(self.status == SessionStatus::Active, "a session that is not active has no running turn");
             assert!(
-                running.stage == Stage::Committing || matches!(self.link, Link::Ready { .. } | Link::Stopping { .. }),
+                running.stage == Stage::Committing || (self.link.phase().is_some() && self.link.handshake().is_none()),
                 "a turn runs only on a process that is ready or on its way out"
             );
         }
     }
 
     fn publish(&mut self) {
-        let process_state = match &self.link {
-            Link::Stopped | Link::Waiting(_) => ProcessState::Stopped,
-            Link::Starting(_) => ProcessState::Starting,
-            Link::Ready { .. } if self.running.is_some() => ProcessState::Busy,
-            Link::Ready { .. } => ProcessState::Ready,
-            Link::Stopping { .. } => ProcessState::Stopping,
+        let process_state = match self.link.phase() {
+            None => ProcessState::Stopped,
+            Some(Phase::Starting(_)) => ProcessState::Starting,
+            Some(Phase::Ready { .. }) if self.running.is_some() => ProcessState::Busy,
+            Some(Phase::Ready { .. }) => ProcessState::Ready,
+            Some(Phase::Stopping { .. }) => ProcessState::Stopping,
         };
-        let pid = self.link.process().map(crate::agent::Process::pid);
+        let pid = self.link.connected().and_then(|connected| connected.pid);
+        let is_settled = self.is_settled;
         self.live.send_if_modified(|live| {
-            let changed = (live.process_state, live.pid) != (process_state, pid);
+            let changed = (live.process_state, live.pid, live.is_settled) != (process_state, pid, is_settled);
             if changed {
-                *live = Live { process_state, pid, busy_until: Timestamp::now() };
+                *live = Live { process_state, pid, busy_until: Timestamp::now(), is_settled };
             }
             changed
         });
@@ -291,6 +345,11 @@ impl SessionActor {
                 answer(reply, Ok(turns));
             }
             After::Send(line) => self.send(line),
+            After::Settled => self.is_settled = true,
+            After::ReadHistory => {
+                let bytes_max = self.shared.config().sessions.transcript_max.0;
+                self.context.begin_reading(&self.shared.hub, self.id, bytes_max);
+            }
             After::Answer(replies) => {
                 for reply in replies {
                     answer(reply, Ok(()));
@@ -299,10 +358,55 @@ impl SessionActor {
         }
     }
 
+    /// The next time at which something happens because nothing else did.
     fn next_deadline(&self) -> Option<Instant> {
+        let config = self.shared.config();
         let request = self.requests.next_deadline().map(Instant::from_std);
-        let cancel = self.running.as_ref().and_then(Running::kill_at);
-        request.into_iter().chain(cancel).min()
+        let replay = self.link.handshake().and_then(Handshake::replay_until);
+        let turn = self.running.as_ref().and_then(|running| running.deadline(config.sessions.turn_silence_timeout));
+        let crashes = self.forgiveness(&config);
+        [request, replay, turn, crashes, self.idle_deadline(&config)].into_iter().flatten().min()
+    }
+
+    /// When the crashes are forgotten; not while another one may be under way.
+    fn forgiveness(&self, config: &Config) -> Option<Instant> {
+        let is_quiet = (matches!(self.link, Link::Stopped) || self.link.is_ready()) && self.running.is_none();
+        self.crashes.remembered_until(&config.processes).filter(|_| is_quiet)
+    }
+
+    fn idle_deadline(&self, config: &Config) -> Option<Instant> {
+        let timeout = config.sessions.idle_timeout.filter(|_| self.has_idle_process())?;
+        Some(self.active_at + timeout)
+    }
+
+    fn on_deadline(&mut self) {
+        let (now, config) = (Instant::now(), self.shared.config());
+        let is_over = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
+        self.on_overdue(now);
+        if is_over(self.link.handshake().and_then(Handshake::replay_until)) {
+            tracing::warn!("the agent did not say that it has repeated the conversation; going on");
+            self.on_replayed();
+        }
+        self.enforce_turn(now, config.sessions.turn_silence_timeout);
+        if is_over(self.forgiveness(&config)) {
+            self.crashes.forgive();
+        }
+        if is_over(self.idle_deadline(&config)) {
+            tracing::info!("the agent had nothing to do; stopping its process");
+            self.stop_process(ExitReason::Idle);
+        }
+    }
+
+    /// The actor has failed. Its process goes, and the slot is free when that is gone.
+    pub fn abandon(mut self) {
+        let Link::Up(Connected { mut process, slot, .. }) = std::mem::replace(&mut self.link, Link::Stopped) else {
+            return;
+        };
+        process.kill();
+        self.shared.host.tasks.spawn(async move {
+            while process.next().await.is_some() {}
+            drop(slot);
+        });
     }
 }
 
@@ -317,7 +421,7 @@ fn after_failure(after: After, error: &Arc<StoreError>) {
                 answer(reply, Err(refusal()));
             }
         }
-        After::Begin(_) | After::Send(_) => {}
+        After::Begin(_) | After::Send(_) | After::ReadHistory | After::Settled => {}
     }
 }
 

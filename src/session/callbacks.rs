@@ -26,8 +26,14 @@ impl SessionActor {
             }
         };
         match Envelope::parse(text) {
-            Envelope::Notification { method, params } => self.on_notification(&method, params),
-            Envelope::Request { id, method, params } => self.on_agent_request(id, &method, params),
+            Envelope::Notification { method, params } => {
+                self.on_notification(&method, params);
+                self.note_life();
+            }
+            Envelope::Request { id, method, params } => {
+                self.on_agent_request(id, &method, params);
+                self.note_life();
+            }
             Envelope::Answer { id, outcome } => self.on_answer(id, outcome),
             Envelope::Noise => {
                 let shown: String = text.chars().take(NOISE_SHOWN_CHARS).collect();
@@ -45,6 +51,10 @@ impl SessionActor {
         let Ok(update) = serde_json::from_str::<UpdateParams<'_>>(params.get()) else {
             return tracing::warn!("an update without a session id or content; skipped");
         };
+        if self.is_repeated(&update.session_id, update.update) {
+            return;
+        }
+        self.end_replay(update.update);
         // Before the session is known its updates are kept all the same; another session's are kept as they are.
         let foreign = self.link.agent_session().is_some_and(|own| own != update.session_id);
         if foreign {

@@ -1,41 +1,61 @@
 //! The link to the agent's process: whether there is one, and what it is doing.
 //!
 //! ```text
-//! Stopped ──▶ Waiting (for a slot) ──▶ Starting (handshake) ──▶ Ready ──▶ Stopping ──▶ Stopped
-//!    └───────────────────────────────────▲    └────────────────────────────▲
+//! Stopped ──▶ Waiting (for a slot) ──▶ Up: Starting (handshake) ──▶ Ready ──▶ Stopping ──▶ Stopped
+//!    │  ▲└───────────────────────────────────▲   └────────────────────────────▲
+//!    ▼  │
+//!   Resting (after crashes)
 //! ```
+//!
+//! Starting and Ready go to Stopped when the process ends by itself, or straight to Starting when work waits and the slot
+//! stays. Waiting and Resting go to Stopped when nothing waits any more.
 
 use std::pin::Pin;
 
+use tokio::time::{Instant, sleep_until};
+
 use super::Slot;
-use crate::agent::{Output, Process};
+use super::handshake::Handshake;
+use crate::acp::incoming::Abilities;
+use crate::agent::{Exit, Output, Process};
 use crate::model::event::ExitReason;
 
 type SlotFuture = Pin<Box<dyn Future<Output = Slot> + Send>>;
 
 pub enum Link {
     Stopped,
+    /// The agent crashed again and again: work waits until then.
+    Resting(Instant),
     /// Work was accepted earlier and waits its turn for a process.
     Waiting(SlotFuture),
-    Starting(Connected),
-    Ready {
-        connected: Connected,
-        agent_session: String,
-    },
-    Stopping {
-        connected: Connected,
-        reason: ExitReason,
-    },
+    Up(Connected),
 }
 
 /// A process with the right to have it.
 pub struct Connected {
     pub process: Process,
     pub slot: Slot,
+    /// The agent's process id, once its shim has told.
+    pub pid: Option<u32>,
+    pub phase: Phase,
+}
+
+pub enum Phase {
+    Starting(Handshake),
+    Ready {
+        agent_session: String,
+        abilities: Abilities,
+    },
+    Stopping {
+        reason: ExitReason,
+        /// It was restoring the conversation, and may still repeat it.
+        was_restoring: bool,
+    },
 }
 
 /// What the link brings.
 pub enum LinkInput {
+    Rested,
     Slot(Slot),
     Output(Output),
 }
@@ -44,34 +64,56 @@ impl Link {
     /// The next input. Lines are not taken while the actor has no room for them. Safe to cancel.
     pub async fn next(&mut self, has_room: bool) -> LinkInput {
         match self {
-            Self::Waiting(slot) => LinkInput::Slot(slot.as_mut().await),
-            Self::Stopped => std::future::pending().await,
-            Self::Starting(connected) | Self::Ready { connected, .. } | Self::Stopping { connected, .. } => {
-                if !has_room {
-                    return std::future::pending().await;
-                }
-                match connected.process.next().await {
-                    Some(output) => LinkInput::Output(output),
-                    // `Exited` is the last output, and it makes the link `Stopped`.
-                    None => std::future::pending().await,
-                }
+            Self::Resting(until) => {
+                sleep_until(*until).await;
+                LinkInput::Rested
             }
+            Self::Waiting(slot) => LinkInput::Slot(slot.as_mut().await),
+            // `Exited` is the last output, and it makes the link `Stopped`; without it the supervisor itself failed.
+            Self::Up(connected) if has_room => {
+                LinkInput::Output(connected.process.next().await.unwrap_or(Output::Exited(Exit::LOST)))
+            }
+            Self::Stopped | Self::Up(_) => std::future::pending().await,
         }
+    }
+
+    pub fn connected(&self) -> Option<&Connected> {
+        match self {
+            Self::Up(connected) => Some(connected),
+            Self::Stopped | Self::Resting(_) | Self::Waiting(_) => None,
+        }
+    }
+
+    pub fn phase(&self) -> Option<&Phase> {
+        self.connected().map(|connected| &connected.phase)
     }
 
     pub fn process(&self) -> Option<&Process> {
-        match self {
-            Self::Stopped | Self::Waiting(_) => None,
-            Self::Starting(connected) | Self::Ready { connected, .. } | Self::Stopping { connected, .. } => {
-                Some(&connected.process)
-            }
+        self.connected().map(|connected| &connected.process)
+    }
+
+    pub fn handshake(&self) -> Option<&Handshake> {
+        match self.phase() {
+            Some(Phase::Starting(handshake)) => Some(handshake),
+            Some(Phase::Ready { .. } | Phase::Stopping { .. }) | None => None,
         }
     }
 
-    pub fn agent_session(&self) -> Option<&str> {
+    pub fn handshake_mut(&mut self) -> Option<&mut Handshake> {
         match self {
-            Self::Ready { agent_session, .. } => Some(agent_session),
-            Self::Stopped | Self::Waiting(_) | Self::Starting(_) | Self::Stopping { .. } => None,
+            Self::Up(Connected { phase: Phase::Starting(handshake), .. }) => Some(handshake),
+            Self::Stopped | Self::Resting(_) | Self::Waiting(_) | Self::Up(_) => None,
+        }
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.agent_session().is_some()
+    }
+
+    pub fn agent_session(&self) -> Option<&str> {
+        match self.phase() {
+            Some(Phase::Ready { agent_session, .. }) => Some(agent_session),
+            Some(Phase::Starting(_) | Phase::Stopping { .. }) | None => None,
         }
     }
 }

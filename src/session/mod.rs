@@ -6,6 +6,10 @@
 
 mod actor;
 mod callbacks;
+mod context;
+mod crashes;
+mod handshake;
+mod history;
 mod link;
 mod outbox;
 mod process;
@@ -18,11 +22,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rustix::fs::Mode;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio_util::task::TaskTracker;
 
-use crate::agent::Bounds;
-use crate::config::Config;
+use crate::agent::{Bounds, Host};
+use crate::config::{self, Config};
 use crate::hub::Hub;
 use crate::model::status::Denied;
 use crate::model::{Content, MessageId, ProcessState, SessionStatus, Timestamp, TurnId};
@@ -38,15 +42,31 @@ pub const MAILBOX_MAX: usize = 64;
 #[derive(Debug)]
 pub struct Shared {
     pub hub: Hub,
-    pub config: Config,
-    /// Where workspaces must lie.
-    pub roots: Vec<PathBuf>,
+    pub config: config::Current,
+    /// The home of the daemon's user.
+    pub home: PathBuf,
     /// The daemon's own environment, from which agents get what is allowed.
     pub environment: BTreeMap<String, String>,
-    pub bounds: Bounds,
+    /// The umask that agents get, which is the one the daemon was started with.
+    pub umask: Mode,
     pub slots: Arc<Slots>,
-    /// The tasks of processes, which outlive their actors until they are reaped.
-    pub process_tasks: TaskTracker,
+    pub host: Host,
+}
+
+impl Shared {
+    pub fn config(&self) -> Arc<Config> {
+        self.config.get()
+    }
+
+    /// Where workspaces must lie.
+    pub fn roots(&self) -> Vec<PathBuf> {
+        self.config().workspace_roots(&self.home)
+    }
+
+    /// The bounds of a process that is started now.
+    pub fn bounds(&self) -> Bounds {
+        Bounds::new(&self.config(), self.umask)
+    }
 }
 
 /// What can be asked of a session.
@@ -141,11 +161,17 @@ pub struct Live {
     pub pid: Option<u32>,
     /// When the process last had something to do.
     pub busy_until: Timestamp,
+    /// The daemon stops, and what the session had to write for that is committed.
+    pub is_settled: bool,
 }
 
 impl Live {
-    pub const STOPPED: Self =
-        Self { process_state: ProcessState::Stopped, pid: None, busy_until: Timestamp::from_millis(0) };
+    pub const STOPPED: Self = Self {
+        process_state: ProcessState::Stopped,
+        pid: None,
+        busy_until: Timestamp::from_millis(0),
+        is_settled: false,
+    };
 }
 
 /// How a session is told that the daemon stops. A lane of its own, polled before everything else.
@@ -173,5 +199,11 @@ impl SessionHandle {
 
     pub fn live(&self) -> Live {
         *self.live.borrow()
+    }
+
+    /// Resolves when a session that was told to halt has committed what it had to write, or is gone.
+    pub async fn settled(mut self) {
+        // An actor that is gone has nothing more to write.
+        self.live.wait_for(|live| live.is_settled).await.ok();
     }
 }

@@ -1,7 +1,7 @@
-//! The process's life as the session sees it: slot, spawn, handshake, faults, exit.
+//! The process's life as the session sees it: slot, spawn, faults, exit, and the rest after crashes.
 //!
-//! `initialize` → `session/new`, each with its deadline and raced against the process's exit. An error names the phase
-//! and carries the tail of standard error.
+//! A process that ends by itself, that cannot be started or that is of no use has crashed. The turn that needed it fails;
+//! the next one starts another process, after a rest when that happens again and again.
 
 use std::sync::Arc;
 
@@ -10,27 +10,44 @@ use tokio::time::Instant;
 
 use super::Slot;
 use super::actor::{Purpose, SessionActor};
-use super::link::{Connected, Link};
-use crate::acp::{PROTOCOL_VERSION, Requests, RpcError, incoming, outgoing};
-use crate::agent::{Command, Exit, Process, SpawnError, WorkspaceError, resolve_workspace};
+use super::handshake::Handshake;
+use super::link::{Connected, Link, Phase};
+use crate::acp::{Requests, RpcError, incoming, outgoing};
+use crate::agent::{Cause, Command, Exit, Process, SpawnError, WorkspaceError, resolve_workspace};
 use crate::model::error::chain;
 use crate::model::event::ExitReason;
-use crate::model::{ContextRestored, ErrorCode, EventBody, LastError, Timestamp, Trigger, TurnError};
+use crate::model::session::ProcessIdentity;
+use crate::model::{ErrorCode, EventBody, LastError, Trigger, TurnError};
 use crate::store::Op;
 
-impl Purpose {
-    fn method(self) -> &'static str {
-        match self {
-            Self::Initialize => "initialize",
-            Self::NewSession => "session/new",
-            Self::Prompt(_) => "session/prompt",
+impl SessionActor {
+    /// Gets a process for the work that waits: now, after a rest, or not at all while the agent does nothing but crash.
+    pub(super) fn seek_process(&mut self) {
+        let config = self.shared.config();
+        match self.crashes.rest_until(&config.processes).filter(|until| *until > Instant::now()) {
+            Some(until) if self.crashes.is_loop(&config.processes) => {
+                let rest = (until - Instant::now()).as_secs() + 1;
+                let message = format!(
+                    "the agent crashed {} times in a row, so it was not started for this; acpd tries again with a prompt \
+                     in {rest} s; see the session's lastError for what went wrong",
+                    self.crashes.count()
+                );
+                while !self.queue.is_empty() {
+                    self.fail_current_turn(TurnError::new(ErrorCode::AgentExited, message.clone()));
+                }
+            }
+            Some(until) => self.link = Link::Resting(until),
+            None => self.wait_for_slot(),
         }
     }
-}
 
-impl SessionActor {
     pub(super) fn wait_for_slot(&mut self) {
         self.link = Link::Waiting(Box::pin(Arc::clone(&self.shared.slots).take_for_work()));
+    }
+
+    /// Whether no process is started now, even with a slot for it.
+    pub(super) fn must_rest(&self) -> bool {
+        self.crashes.rest_until(&self.shared.config().processes).is_some_and(|until| until > Instant::now())
     }
 
     pub(super) fn on_slot(&mut self, slot: Slot) {
@@ -41,33 +58,41 @@ impl SessionActor {
     }
 
     pub(super) fn start_process(&mut self, slot: Slot) {
-        if let Err(error) = resolve_workspace(&self.workspace, &self.shared.roots) {
+        if let Err(error) = resolve_workspace(&self.workspace, &self.shared.roots()) {
             return self.on_bad_workspace(&error);
         }
         let workspace = self.workspace.display().to_string();
         let agent = self.profile.slug.clone();
         tracing::info!(agent, workspace, "starting the agent");
         self.record(Op::Event { turn: None, body: EventBody::ProcessStarting { agent, workspace } });
-        let current = self.shared.config.agents.get(&self.profile.slug);
-        let spawned = Command::new(&self.profile, current, &self.workspace, &self.shared.environment)
-            .map_err(SpawnError::from)
-            .and_then(|command| Process::spawn(&command, self.shared.bounds, &self.shared.process_tasks));
+        let spawned =
+            self.command().and_then(|command| Process::spawn(&command, self.shared.bounds(), &self.shared.host));
         match spawned {
             Ok(process) => {
-                self.initialized = None;
                 self.requests = Requests::default();
-                let timeout = self.shared.config.processes.initialize_timeout;
-                let id = self.requests.begin(Purpose::Initialize, Some(timeout));
-                self.link = Link::Starting(Connected { process, slot });
-                self.send(outgoing::initialize(id));
+                self.transcript.set_payload_max(self.shared.config().limits.payload_max.0);
+                let phase = Phase::Starting(Handshake::new());
+                self.link = Link::Up(Connected { process, slot, pid: None, phase });
+                self.begin_handshake();
             }
             Err(error) => {
                 let error =
                     TurnError::new(ErrorCode::AgentExited, format!("the agent did not start: {}", chain(&error)));
                 self.link = Link::Stopped;
+                self.crashes.note(Instant::now());
                 self.record_exit(None, ExitReason::Crash, None, Some(&error));
                 self.fail_current_turn(error);
             }
+        }
+    }
+
+    fn command(&self) -> Result<Command, SpawnError> {
+        let (config, environment) = (self.shared.config(), &self.shared.environment);
+        let current = config.agents.get(&self.profile.slug);
+        let command = Command::new(self.id, &self.profile, current, &self.workspace, environment)?;
+        match self.owner_uid.filter(|uid| *uid != rustix::process::geteuid().as_raw()) {
+            Some(uid) => Ok(command.owned_by(uid)?),
+            None => Ok(command),
         }
     }
 
@@ -77,78 +102,35 @@ impl SessionActor {
         let told = TurnError::new(ErrorCode::AgentExited, format!("the agent did not start: {}", chain(error)));
         self.record_exit(None, ExitReason::Crash, None, Some(&told));
         self.fail_current_turn(told);
-        if matches!(error, WorkspaceError::OutsideRoots { .. }) {
+        if error.is_escape() {
             self.cancel_everything();
             // A fact: the table does not deny it.
             self.change_status(Trigger::Fatal, "fatal").ok();
         }
     }
 
+    /// The agent runs: who it is goes into the record, for a daemon that comes after this one.
+    pub(super) fn on_started(&mut self, identity: Box<ProcessIdentity>) {
+        tracing::info!(pid = identity.agent.pid, shim = identity.shim.pid, "the agent's process runs");
+        if let Link::Up(connected) = &mut self.link {
+            connected.pid = identity.agent.pid.try_into().ok();
+        }
+        self.record(Op::SetProcess(identity));
+    }
+
     /// An answer to one of our requests.
     pub(super) fn on_answer(&mut self, id: u64, outcome: Result<&RawValue, RpcError>) {
-        let Some(purpose) = self.requests.answered(id) else {
-            tracing::debug!(id, "the agent answered a request that nobody made, or too late");
-            return;
-        };
-        match (purpose, outcome) {
-            (Purpose::Prompt(turn), outcome) => {
+        match self.requests.answered(id) {
+            None => tracing::debug!(id, "the agent answered a request that nobody made, or too late"),
+            Some(Purpose::Handshake) => self.on_handshake_answer(outcome),
+            Some(Purpose::Prompt(turn)) => {
+                let method = "session/prompt";
                 let outcome = outcome
-                    .map_err(|error| self.rpc_failure(purpose, &error))
-                    .and_then(|result| incoming::stop_reason(result).map_err(|error| unreadable(purpose, &error)));
+                    .map_err(|error| rpc_failure(method, &error))
+                    .and_then(|result| incoming::stop_reason(result).map_err(|error| unreadable(method, &error)));
                 self.on_prompt_answer(turn, outcome);
             }
-            (Purpose::Initialize | Purpose::NewSession, Err(error)) => {
-                let error = self.rpc_failure(purpose, &error);
-                self.fault(error);
-            }
-            (Purpose::Initialize, Ok(result)) => self.on_initialized(result),
-            (Purpose::NewSession, Ok(result)) => self.on_new_session(result),
         }
-    }
-
-    fn on_initialized(&mut self, result: &RawValue) {
-        let initialized = match incoming::initialized(result) {
-            Ok(initialized) => initialized,
-            Err(error) => return self.fault(unreadable(Purpose::Initialize, &error)),
-        };
-        if initialized.protocol_version != PROTOCOL_VERSION {
-            let message = format!(
-                "the agent speaks ACP version {}, acpd speaks version {PROTOCOL_VERSION}",
-                initialized.protocol_version
-            );
-            return self.fault(TurnError::new(ErrorCode::Protocol, message));
-        }
-        self.initialized = Some(initialized);
-        let timeout = self.shared.config.processes.session_timeout;
-        let id = self.requests.begin(Purpose::NewSession, Some(timeout));
-        let line = outgoing::new_session(id, &self.workspace.display().to_string());
-        self.send(line);
-    }
-
-    fn on_new_session(&mut self, result: &RawValue) {
-        let agent_session = match incoming::session_id(result) {
-            Ok(agent_session) => agent_session,
-            Err(error) => return self.fault(unreadable(Purpose::NewSession, &error)),
-        };
-        let connected = match std::mem::replace(&mut self.link, Link::Stopped) {
-            Link::Starting(connected) => connected,
-            // An answer that comes while the process is already going changes nothing.
-            other => return self.link = other,
-        };
-        let pid = connected.process.pid();
-        let context_restored = ContextRestored::Fresh;
-        let initialized = self.initialized.take();
-        self.record(Op::SetAgentSession { agent_session_id: agent_session.clone(), context_restored });
-        let body = EventBody::ProcessReady {
-            pid,
-            agent_session_id: agent_session.clone(),
-            protocol_version: PROTOCOL_VERSION,
-            agent_info: initialized.and_then(|initialized| initialized.agent_info),
-            context_restored,
-        };
-        self.record(Op::Event { turn: None, body });
-        tracing::info!(pid, "the agent is ready");
-        self.link = Link::Ready { connected, agent_session };
     }
 
     /// Writes a line to the agent. One that takes none is at fault.
@@ -159,68 +141,92 @@ impl SessionActor {
         }
     }
 
-    pub(super) fn on_deadline(&mut self) {
-        let now = Instant::now();
-        if let Some(purpose) = self.requests.overdue(now.into_std()) {
-            let message = format!("the agent did not answer {} in time", purpose.method());
-            let error = self.with_stderr(TurnError::new(ErrorCode::Timeout, message));
+    /// A request was not answered in time. Prompts have no deadline, so it is the handshake's.
+    pub(super) fn on_overdue(&mut self, now: Instant) {
+        if self.requests.overdue(now.into_std()).is_none() {
+            return;
+        }
+        let Some(step) = self.link.handshake().map(|handshake| handshake.step) else { return };
+        let message = format!("the agent did not answer {} in time ({})", step.name(), step.setting());
+        let error = self.with_stderr(TurnError::new(ErrorCode::Timeout, message));
+        if step.is_restoring() {
+            self.set_last_error(&error);
+            self.stop_restoring();
+            self.stop_process(ExitReason::Timeout);
+        } else {
             self.fault(error);
         }
-        self.enforce_cancel(now);
     }
 
     /// The process is alive and of no use: the turn fails now, the process goes.
     pub(super) fn fault(&mut self, error: TurnError) {
-        match &self.link {
-            Link::Starting(_) | Link::Ready { .. } => {}
+        match self.link.phase() {
+            Some(Phase::Starting(_) | Phase::Ready { .. }) => {}
             // It is going already, and whoever sent it has settled the turn.
-            Link::Stopped | Link::Waiting(_) | Link::Stopping { .. } => return,
+            Some(Phase::Stopping { .. }) | None => return,
         }
         tracing::warn!(code = error.code.as_str(), message = error.message, "the agent is at fault");
+        self.crashes.note(Instant::now());
         self.set_last_error(&error);
         self.fail_current_turn(error);
         self.stop_process(ExitReason::Crash);
     }
 
-    /// Starts down the ladder. Requests that are open will not be answered any more.
+    /// Lets the process go, down the ladder, or the wait for one. A prompt that is open is cancelled first; it will not be
+    /// answered any more.
     pub(super) fn stop_process(&mut self, reason: ExitReason) {
-        self.requests = Requests::default();
-        self.link = match std::mem::replace(&mut self.link, Link::Stopped) {
-            Link::Starting(mut connected) | Link::Ready { mut connected, .. } => {
-                connected.process.stop();
-                connected.slot.leave();
-                Link::Stopping { connected, reason }
-            }
-            other @ (Link::Stopped | Link::Waiting(_) | Link::Stopping { .. }) => other,
+        let is_busy = std::mem::take(&mut self.requests).any(|purpose| matches!(purpose, Purpose::Prompt(_)));
+        let connected = match &mut self.link {
+            Link::Up(connected) => connected,
+            Link::Stopped => return,
+            Link::Waiting(_) | Link::Resting(_) => return self.link = Link::Stopped,
         };
+        let was_restoring = match &connected.phase {
+            Phase::Stopping { .. } => return,
+            Phase::Starting(handshake) => handshake.was_restoring,
+            Phase::Ready { agent_session, .. } => {
+                if is_busy {
+                    // One that takes nothing in any more is told by the rungs that follow.
+                    connected.process.send(outgoing::cancel(agent_session)).ok();
+                }
+                false
+            }
+        };
+        connected.process.stop();
+        connected.slot.leave();
+        connected.phase = Phase::Stopping { reason, was_restoring };
     }
 
     pub(super) fn on_exited(&mut self, exit: Exit) {
-        let link = std::mem::replace(&mut self.link, Link::Stopped);
-        let (mut connected, reason, phase) = match link {
-            Link::Stopping { connected, reason } => (connected, reason, None),
-            Link::Starting(connected) => {
-                let phase = if self.initialized.is_none() { Purpose::Initialize } else { Purpose::NewSession };
-                (connected, ExitReason::Crash, Some(phase.method()))
-            }
-            Link::Ready { connected, .. } => {
-                let phase = if self.running.is_some() { "the turn" } else { "the pause between turns" };
-                (connected, ExitReason::Crash, Some(phase))
-            }
-            Link::Stopped | Link::Waiting(_) => return,
+        let Link::Up(connected) = std::mem::replace(&mut self.link, Link::Stopped) else { return };
+        let Connected { pid, mut slot, phase, .. } = connected;
+        let (reason, during) = match &phase {
+            Phase::Stopping { reason, .. } => (*reason, None),
+            Phase::Starting(handshake) => (ExitReason::Crash, Some(handshake.step.name())),
+            Phase::Ready { .. } if self.running.is_some() => (ExitReason::Crash, Some("the turn")),
+            Phase::Ready { .. } => (ExitReason::Crash, Some("the pause between turns")),
         };
-        let pid = connected.process.pid();
-        let error = phase.map(|phase| exit_error(phase, &exit));
+        let error = during.map(|during| self.exit_error(during, &exit));
         self.requests = Requests::default();
-        self.record_exit(Some(pid), reason, Some(exit), error.as_ref());
-        match error {
-            Some(error) => self.fail_current_turn(error),
-            None => self.close_transcript(true),
+        self.record(Op::ClearProcess);
+        self.record_exit(pid, reason, Some(exit), error.as_ref());
+        match (phase, error) {
+            (Phase::Starting(handshake), Some(_)) if handshake.step.is_restoring() => self.stop_restoring(),
+            // A turn that waits for something else has lost nothing yet: it gets the next process.
+            (Phase::Ready { .. }, Some(_)) if self.running.is_none() => {
+                self.crashes.note(Instant::now());
+                self.close_transcript(true);
+            }
+            (_, Some(error)) => {
+                self.crashes.note(Instant::now());
+                self.fail_current_turn(error);
+            }
+            (_, None) => self.close_transcript(true),
         }
         // The slot serves the next turn of this session, unless it was promised to another one.
-        if self.takes_work() && !self.queue.is_empty() && reason != ExitReason::Evicted {
-            connected.slot.stay();
-            self.start_process(connected.slot);
+        if self.takes_work() && !self.queue.is_empty() && reason != ExitReason::Evicted && !self.must_rest() {
+            slot.stay();
+            self.start_process(slot);
         }
     }
 
@@ -236,50 +242,60 @@ impl SessionActor {
     }
 
     fn set_last_error(&mut self, error: &TurnError) {
-        let last =
-            LastError { code: error.code.as_str().to_owned(), message: error.message.clone(), at: Timestamp::now() };
-        self.record(Op::SetLastError(last));
+        self.record(Op::SetLastError(LastError::new(error)));
     }
 
-    fn rpc_failure(&self, purpose: Purpose, error: &RpcError) -> TurnError {
-        let code = match error.code {
-            RpcError::AUTH_REQUIRED => ErrorCode::AuthRequired,
-            RpcError::TOO_MANY_REQUESTS => ErrorCode::RateLimited,
-            _ => ErrorCode::Protocol,
-        };
-        let mut message = format!("the agent refused {}: {} (code {})", purpose.method(), error.message, error.code);
-        if code == ErrorCode::AuthRequired {
-            message.push_str("; sign in with the agent's own program, or give it a key in its profile's env");
-        }
-        if matches!(purpose, Purpose::Prompt(_)) {
-            return TurnError::new(code, message);
-        }
-        self.with_stderr(TurnError::new(code, message))
-    }
-
-    fn with_stderr(&self, mut error: TurnError) -> TurnError {
+    pub(super) fn with_stderr(&self, mut error: TurnError) -> TurnError {
         let tail = self.link.process().map(Process::stderr_tail).unwrap_or_default();
         if !tail.is_empty() {
             error.message = format!("{}; its standard error ends with: {tail}", error.message);
         }
         error
     }
+
+    fn exit_error(&self, phase: &str, exit: &Exit) -> TurnError {
+        let how = match (exit.code, exit.signal) {
+            (Some(code), _) => format!("with code {code}"),
+            (None, Some(signal)) => format!("by signal {signal}"),
+            (None, None) => "without a status".to_owned(),
+        };
+        let mut message = match &exit.cause {
+            Cause::Ended => format!("the agent exited {how} during {phase}"),
+            Cause::NotStarted(why) => format!("the agent did not start: {why}"),
+            Cause::ShimLost => format!(
+                "the agent's shim was killed during {phase}, and the agent with it; by hand, or by the kernel for want of \
+                 memory: see the system's log"
+            ),
+            Cause::OutOfMemory => {
+                let limit = self.shared.config().limits.memory_max;
+                let limit = limit.map(|limit| format!(" of {limit}")).unwrap_or_default();
+                format!(
+                    "the agent was killed during {phase}, because it used more memory than its limit{limit} \
+                     (limits.memory_max)"
+                )
+            }
+        };
+        if !exit.stderr.is_empty() {
+            message = format!("{message}; its standard error ends with: {}", exit.stderr);
+        }
+        TurnError::new(ErrorCode::AgentExited, message)
+    }
 }
 
-fn unreadable(purpose: Purpose, error: &str) -> TurnError {
-    let message = format!("the agent's answer to {} cannot be understood: {error}", purpose.method());
+pub(super) fn unreadable(method: &str, error: &str) -> TurnError {
+    let message = format!("the agent's answer to {method} cannot be understood: {error}");
     TurnError::new(ErrorCode::Protocol, message)
 }
 
-fn exit_error(phase: &str, exit: &Exit) -> TurnError {
-    let how = match (exit.code, exit.signal) {
-        (Some(code), _) => format!("with code {code}"),
-        (None, Some(signal)) => format!("by signal {signal}"),
-        (None, None) => "without a status".to_owned(),
+pub(super) fn rpc_failure(method: &str, error: &RpcError) -> TurnError {
+    let code = match error.code {
+        RpcError::AUTH_REQUIRED => ErrorCode::AuthRequired,
+        RpcError::TOO_MANY_REQUESTS => ErrorCode::RateLimited,
+        _ => ErrorCode::Protocol,
     };
-    let mut message = format!("the agent exited {how} during {phase}");
-    if !exit.stderr.is_empty() {
-        message = format!("{message}; its standard error ends with: {}", exit.stderr);
+    let mut message = format!("the agent refused {method}: {} (code {})", error.message, error.code);
+    if code == ErrorCode::AuthRequired {
+        message.push_str("; sign in with the agent's own program, or give it a key in its profile's env");
     }
-    TurnError::new(ErrorCode::AgentExited, message)
+    TurnError::new(code, message)
 }

@@ -6,7 +6,7 @@ use super::turns::QueuedTurn;
 use super::{Accepted, Admission, Halt, NewPrompt, Refusal, Reply, Request};
 use crate::model::event::ExitReason;
 use crate::model::status::Denied;
-use crate::model::{Content, MessageId, Role, SessionStatus, Trigger, TurnId, TurnStatus};
+use crate::model::{Content, ErrorCode, MessageId, Role, SessionStatus, Trigger, TurnError, TurnId, TurnStatus};
 use crate::store::{NewMessage, Op, SessionChange};
 
 /// Characters of the first prompt that become the title of a session without one.
@@ -24,7 +24,7 @@ impl SessionActor {
             Request::Resume { reply } => self.on_resume(reply),
             Request::Close { reason, purge, reply } => self.on_close(reason, purge, reply),
             Request::Start { admission } => {
-                if self.takes_work() && matches!(self.link, Link::Stopped) {
+                if self.takes_work() && matches!(self.link, Link::Stopped) && !self.must_rest() {
                     match admission {
                         Admission::Slot(slot) => self.start_process(slot),
                         Admission::Promised => self.wait_for_slot(),
@@ -47,10 +47,14 @@ impl SessionActor {
             return answer(reply, Err(Refusal::NotActive(self.status)));
         }
         let waiting = self.queue.len();
-        if waiting >= self.shared.config.sessions.queue {
+        if waiting >= self.shared.config().sessions.queue {
             return answer(reply, Err(Refusal::QueueFull { waiting }));
         }
-        if matches!((&admission, &self.link), (Admission::None, Link::Stopped)) {
+        let cap = self.turn_cap();
+        let is_over_cap = self.turns_counted >= u64::from(cap);
+        // Work that rests, or that fails at once, needs no slot.
+        let needs_slot = !is_over_cap && !self.must_rest();
+        if needs_slot && matches!((&admission, &self.link), (Admission::None, Link::Stopped)) {
             return answer(reply, Err(Refusal::NeedsSlot));
         }
         let NewPrompt { turn, message, content } = prompt;
@@ -58,18 +62,32 @@ impl SessionActor {
         let mark = self.outbox.mark();
         self.record(Op::QueueTurn { turn, position });
         if std::mem::take(&mut self.untitled) {
-            let change = SessionChange { title: Some(title_of(&content)), tags: None };
+            let change = SessionChange { title: Some(title_of(&content)), ..SessionChange::default() };
             self.record(Op::ChangeSession(change));
         }
         self.record(Op::Message(NewMessage::new(message, Some(turn), Role::User, &content)));
         self.outbox.then(mark, After::Accept { reply, position });
+        if is_over_cap {
+            let message = format!(
+                "the session has had its {cap} turns; start a new one, or raise its limits.turnCap (PATCH) or \
+                 sessions.turn_cap"
+            );
+            return self.finish(turn, TurnStatus::Failed, None, Some(TurnError::new(ErrorCode::TurnLimit, message)));
+        }
+        self.turns_counted += 1;
         self.queue.push_back(QueuedTurn { id: turn, prompt: content });
         // A slot that is not needed goes back: the process may have come up meanwhile.
         if let Admission::Slot(slot) = admission
             && matches!(self.link, Link::Stopped | Link::Waiting(_))
+            && needs_slot
         {
             self.start_process(slot);
         }
+    }
+
+    /// The session's own, or the general one; 0 means that it has none of its own.
+    fn turn_cap(&self) -> u32 {
+        self.limits.turn_cap.filter(|cap| *cap > 0).unwrap_or_else(|| self.shared.config().sessions.turn_cap)
     }
 
     /// Without a turn's id: the running one, or the one that waits for its process.
@@ -94,7 +112,7 @@ impl SessionActor {
             self.cancel_queued(turn);
         }
         // Nothing waits any more, so nobody need make room.
-        if self.queue.is_empty() && matches!(self.link, Link::Waiting(_)) {
+        if self.queue.is_empty() && matches!(self.link, Link::Waiting(_) | Link::Resting(_)) {
             self.link = Link::Stopped;
         }
         let running = running.filter(|running| turns.contains(running));
@@ -105,7 +123,7 @@ impl SessionActor {
     }
 
     /// Archived and in error, a session can only be read or deleted.
-    fn on_change(&mut self, change: SessionChange, reply: Reply<()>) {
+    fn on_change(&mut self, mut change: SessionChange, reply: Reply<()>) {
         match self.status {
             SessionStatus::Active | SessionStatus::Suspended => {}
             SessionStatus::Archived | SessionStatus::Error => {
@@ -113,6 +131,10 @@ impl SessionActor {
             }
         }
         self.untitled &= change.title.is_none();
+        if let Some(limits) = &mut change.limits {
+            self.limits = self.limits.changed_by(*limits);
+            *limits = self.limits;
+        }
         let mark = self.outbox.mark();
         self.record(Op::ChangeSession(change));
         self.outbox.then(mark, After::Answer(vec![reply]));
@@ -152,11 +174,7 @@ impl SessionActor {
         {
             self.notice(None, "deleted", reason);
         }
-        match &self.link {
-            Link::Stopped | Link::Stopping { .. } => {}
-            Link::Waiting(_) => self.link = Link::Stopped,
-            Link::Starting(_) | Link::Ready { .. } => self.stop_process(ExitReason::Archive),
-        }
+        self.stop_process(ExitReason::Archive);
         let closing = self.closing.get_or_insert_with(|| Closing { replies: Vec::new(), purge });
         closing.purge |= purge;
         closing.replies.push(reply);
@@ -191,11 +209,8 @@ impl SessionActor {
         if self.running.is_some() {
             self.interrupt_running();
         }
-        match &self.link {
-            Link::Stopped | Link::Stopping { .. } => {}
-            Link::Waiting(_) => self.link = Link::Stopped,
-            Link::Starting(_) | Link::Ready { .. } => self.stop_process(ExitReason::Shutdown),
-        }
+        self.stop_process(ExitReason::Shutdown);
+        self.outbox.then(self.outbox.mark(), After::Settled);
         if halt == Halt::Kill
             && let Some(process) = self.link.process()
         {

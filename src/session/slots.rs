@@ -2,6 +2,12 @@
 //!
 //! A request takes a free one, or is refused when nobody makes room. Work that was accepted earlier waits for one, in
 //! order. Whoever waits is owed one process that goes; those on their way out are counted, so that no second one goes.
+//!
+//! The limit may change while there are processes. More slots serve whoever waits. Fewer kill nobody: what there is too
+//! many of is in excess, and goes as slots come back, before anybody is served.
+//!
+//! 1. What is free and what is held are together the limit and the excess.
+//! 2. Nothing is free while somebody waits, or while there is an excess.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +22,10 @@ pub struct Slots {
 
 #[derive(Debug)]
 struct State {
+    limit: usize,
     free: usize,
+    /// Slots above the limit, since it was lowered. Those that come back next are not given out again.
+    excess: usize,
     /// Who waits first is served first.
     waiting: VecDeque<oneshot::Sender<Slot>>,
     /// Slots whose process is on its way out.
@@ -26,14 +35,47 @@ struct State {
 impl State {
     fn is_wanted(&mut self) -> bool {
         self.waiting.retain(|waiting| !waiting.is_closed());
-        self.waiting.len() > self.leaving
+        // The excess alone drives nobody out; but nobody is served before it is gone.
+        !self.waiting.is_empty() && self.waiting.len() + self.excess > self.leaving
     }
 }
 
 impl Slots {
     pub fn new(count: usize) -> Arc<Self> {
-        let state = State { free: count, waiting: VecDeque::new(), leaving: 0 };
+        let state = State { limit: count, free: count, excess: 0, waiting: VecDeque::new(), leaving: 0 };
         Arc::new(Self { state: Mutex::new(state), wanted: Notify::new() })
+    }
+
+    /// Changes the limit. Growing serves whoever waits; shrinking takes what is free, and the rest as it comes back.
+    pub fn resize(self: &Arc<Self>, count: usize) {
+        let served = {
+            let mut state = self.lock();
+            let (grown, shrunk) = (count.saturating_sub(state.limit), state.limit.saturating_sub(count));
+            state.limit = count;
+            let forgiven = grown.min(state.excess);
+            let taken = shrunk.min(state.free);
+            state.excess = state.excess - forgiven + (shrunk - taken);
+            state.free -= taken;
+            let added = grown - forgiven;
+            let serving = added.min(state.waiting.len());
+            state.free += added - serving;
+            state.waiting.drain(..serving).collect::<Vec<_>>()
+        };
+        for next in served {
+            self.serve(next);
+        }
+        // Whoever waits needs more to go than before.
+        self.wanted.notify_one();
+    }
+
+    /// How many processes there are too many, since the limit was lowered.
+    pub fn excess(&self) -> usize {
+        self.lock().excess
+    }
+
+    fn serve(self: &Arc<Self>, next: oneshot::Sender<Slot>) {
+        // Who gave up gives it back, and so on to the next.
+        drop(next.send(Slot { slots: Arc::clone(self), is_leaving: false }));
     }
 
     pub fn try_take(self: &Arc<Self>) -> Option<Slot> {
@@ -97,6 +139,10 @@ impl Slot {
         if leaves {
             state.leaving += 1;
             self.is_leaving = true;
+            if state.is_wanted() {
+                // With an excess one who waits needs more than one to go.
+                self.slots.wanted.notify_one();
+            }
         }
         leaves
     }
@@ -115,13 +161,16 @@ impl Drop for Slot {
         let next = {
             let mut state = self.slots.lock();
             state.leaving -= usize::from(self.is_leaving);
+            if state.excess > 0 {
+                state.excess -= 1;
+                return;
+            }
             let next = state.waiting.pop_front();
             state.free += usize::from(next.is_none());
             next
         };
         if let Some(next) = next {
-            // Who gave up gives it back, and so on to the next.
-            drop(next.send(Self { slots: Arc::clone(&self.slots), is_leaving: false }));
+            self.slots.serve(next);
         }
     }
 }
@@ -129,6 +178,7 @@ impl Drop for Slot {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -163,5 +213,118 @@ mod tests {
         drop(held);
         assert!(waiting[1].as_mut().now_or_never().is_none());
         assert!(waiting[0].as_mut().now_or_never().is_some());
+    }
+
+    /// Takes what is free, and tells how much that was.
+    fn free(slots: &Arc<Slots>) -> usize {
+        std::iter::from_fn(|| slots.try_take()).collect::<Vec<_>>().len()
+    }
+
+    #[test]
+    fn more_slots_serve_who_waits_and_the_rest_is_free() {
+        let slots = Slots::new(1);
+        let _held = slots.try_take().unwrap();
+        let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(Arc::clone(&slots).take_for_work())).collect();
+        for work in &mut waiting {
+            assert!(work.as_mut().now_or_never().is_none());
+        }
+        drop(waiting.remove(0));
+        slots.resize(2);
+        let first = waiting[0].as_mut().now_or_never().expect("who gave up is passed over");
+        assert!(waiting[1].as_mut().now_or_never().is_none());
+        slots.resize(5);
+        let second = waiting[1].as_mut().now_or_never().expect("it is served");
+        assert_eq!(free(&slots), 2);
+        drop((first, second));
+        assert_eq!(free(&slots), 4);
+    }
+
+    #[test]
+    fn fewer_slots_take_what_is_free_and_then_what_comes_back() {
+        let slots = Slots::new(4);
+        let mut held: Vec<_> = (0..3).map(|_| slots.try_take().unwrap()).collect();
+        slots.resize(1);
+        assert_eq!((slots.excess(), free(&slots)), (2, 0));
+        let mut work = Box::pin(Arc::clone(&slots).take_for_work());
+        assert!(work.as_mut().now_or_never().is_none());
+        held.pop();
+        held.pop();
+        assert_eq!(slots.excess(), 0);
+        assert!(work.as_mut().now_or_never().is_none(), "the limit is reached, not undercut");
+        held.pop();
+        let taken = work.as_mut().now_or_never().expect("it is served");
+        assert_eq!(free(&slots), 0);
+        drop(taken);
+        assert_eq!(free(&slots), 1);
+        slots.resize(3);
+        assert_eq!(free(&slots), 3);
+    }
+
+    #[test]
+    fn growth_takes_an_excess_back_before_it_serves_anybody() {
+        let slots = Slots::new(3);
+        let mut held: Vec<_> = (0..3).map(|_| slots.try_take().unwrap()).collect();
+        slots.resize(1);
+        let mut work = Box::pin(Arc::clone(&slots).take_for_work());
+        assert!(work.as_mut().now_or_never().is_none());
+        slots.resize(2);
+        assert_eq!(slots.excess(), 1);
+        slots.resize(3);
+        assert!(work.as_mut().now_or_never().is_none(), "three are there");
+        held.pop();
+        assert!(work.as_mut().now_or_never().is_some());
+    }
+
+    #[test]
+    fn an_excess_alone_drives_nobody_out_but_who_waits_is_owed_it_too() {
+        let slots = Slots::new(3);
+        let mut held: Vec<_> = (0..3).map(|_| slots.try_take().unwrap()).collect();
+        slots.resize(2);
+        assert!(slots.wanted().now_or_never().is_none());
+        assert!(!held[0].leave_if_wanted());
+        let mut idle: Vec<_> = (0..3).map(|_| Box::pin(slots.wanted())).collect();
+        let mut asleep = || {
+            idle.retain_mut(|idle| idle.as_mut().now_or_never().is_none());
+            idle.len()
+        };
+        assert_eq!(asleep(), 3);
+        let mut work = Box::pin(Arc::clone(&slots).take_for_work());
+        assert!(work.as_mut().now_or_never().is_none());
+        assert_eq!(asleep(), 2);
+        assert!(held[0].leave_if_wanted());
+        assert_eq!(asleep(), 1, "one is to go for the excess and one for who waits");
+        assert!(held[1].leave_if_wanted());
+        assert_eq!(asleep(), 1);
+        assert!(!held[2].leave_if_wanted());
+        held.remove(0);
+        assert!(work.as_mut().now_or_never().is_none());
+        held.remove(0);
+        assert!(work.as_mut().now_or_never().is_some());
+    }
+
+    proptest! {
+        /// Whatever happens in whatever order, what is held settles at the limit, and no slot is lost or made up.
+        #[test]
+        fn the_books_balance(steps in proptest::collection::vec((0_usize..4, 1_usize..6), 0..60)) {
+            let slots = Slots::new(3);
+            let mut held = Vec::new();
+            let mut waiting = Vec::new();
+            for (step, number) in steps {
+                match step {
+                    0 => held.extend(slots.try_take()),
+                    1 => waiting.push(Box::pin(Arc::clone(&slots).take_for_work())),
+                    2 if !held.is_empty() => drop(held.swap_remove(number % held.len())),
+                    2 => {}
+                    _ => slots.resize(number),
+                }
+                waiting.retain_mut(|work| match work.as_mut().now_or_never() {
+                    Some(slot) => { held.push(slot); false }
+                    None => true,
+                });
+                let state = slots.lock();
+                prop_assert_eq!(state.free + held.len(), state.limit + state.excess);
+                prop_assert!(state.free == 0 || (waiting.is_empty() && state.excess == 0));
+            }
+        }
     }
 }

@@ -49,6 +49,16 @@ impl Transcript {
         Self { payload_bytes_max, text: None, plan: None, tools: HashMap::new(), tools_begun: 0 }
     }
 
+    /// How much of one update is kept from now on.
+    pub fn set_payload_max(&mut self, payload_bytes_max: usize) {
+        self.payload_bytes_max = payload_bytes_max;
+    }
+
+    /// How many tool calls have begun, over all turns.
+    pub fn tool_calls(&self) -> u64 {
+        self.tools_begun
+    }
+
     /// Takes an update in; what is to be recorded goes to `record`.
     pub fn update(&mut self, turn: Option<TurnId>, raw: &RawValue, record: &mut impl FnMut(Op)) {
         match Update::read(raw) {

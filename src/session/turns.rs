@@ -1,13 +1,17 @@
 //! Turns: from the queue to the agent, and every way in which one ends.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::actor::{After, Purpose, SessionActor};
-use super::link::Link;
+use super::context::{Due, Owed};
+use super::history;
+use super::link::Phase;
 use crate::acp::outgoing;
 use crate::model::event::ExitReason;
-use crate::model::{Content, ErrorCode, TurnError, TurnId, TurnStatus};
+use crate::model::{Content, ContextRestored, ErrorCode, TurnError, TurnId, TurnStatus};
 use crate::store::Op;
 
 /// A turn that was accepted and waits.
@@ -22,15 +26,30 @@ pub struct QueuedTurn {
 pub struct Running {
     pub turn: TurnId,
     prompt: Content,
+    /// What goes before the prompt, for an agent that starts from nothing.
+    transcript: Option<String>,
     pub stage: Stage,
-    cancel: Option<Cancel>,
+    verdict: Option<Verdict>,
+    /// When the agent last said anything.
+    heard_at: Instant,
+    /// Tool calls that there were before this turn.
+    tool_calls_before: u64,
 }
 
-/// Somebody wants it to end. That intent wins, whatever the agent answers.
+/// It is decided how the turn ends. That wins, whatever the agent answers.
 #[derive(Debug)]
-struct Cancel {
+struct Verdict {
+    ending: Ending,
     /// When the process is killed, if the agent has not answered by then. Nobody can reset it.
     kill_at: Instant,
+}
+
+#[derive(Debug)]
+enum Ending {
+    /// Somebody wants it to end.
+    Cancelled,
+    /// It is over one of its bounds.
+    Failed { error: TurnError, reason: ExitReason },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,22 +61,45 @@ pub enum Stage {
 }
 
 impl Running {
-    pub fn kill_at(&self) -> Option<Instant> {
-        self.cancel.as_ref().map(|cancel| cancel.kill_at)
+    /// When something must be done about it: the kill after a verdict, or the end of patience with a silent agent.
+    pub fn deadline(&self, silence: Option<Duration>) -> Option<Instant> {
+        match &self.verdict {
+            Some(verdict) => Some(verdict.kill_at),
+            None => silence.filter(|_| self.stage == Stage::Prompted).map(|silence| self.heard_at + silence),
+        }
     }
 }
 
 impl SessionActor {
+    /// Starts the turn that waits first, when the agent has, or is about to be given, the conversation so far.
     pub(super) fn start_next_turn(&mut self) {
+        let transcript = match self.context.due() {
+            Due::Go(transcript) => transcript,
+            // The end of the turn before is in it once that is committed.
+            Due::Ask => return self.outbox.then(self.outbox.mark(), After::ReadHistory),
+            Due::Wait => return,
+        };
         let Some(QueuedTurn { id: turn, prompt }) = self.queue.pop_front() else {
             return;
         };
         // What the agent said since the last turn belongs to none.
         self.close_transcript(false);
         let mark = self.outbox.mark();
+        if transcript.is_some() {
+            self.record(Op::SetContextRestored(ContextRestored::Replayed));
+        }
         self.record(Op::StartTurn { turn });
         self.outbox.then(mark, After::Begin(turn));
-        self.running = Some(Running { turn, prompt, stage: Stage::Committing, cancel: None });
+        self.context.has_history = true;
+        self.running = Some(Running {
+            turn,
+            prompt,
+            transcript,
+            stage: Stage::Committing,
+            verdict: None,
+            heard_at: Instant::now(),
+            tool_calls_before: self.transcript.tool_calls(),
+        });
     }
 
     /// The start is committed: now, and only now, the agent gets the prompt.
@@ -65,31 +107,46 @@ impl SessionActor {
         let Some(running) = self.running.as_mut().filter(|running| running.turn == turn) else {
             return;
         };
-        if running.cancel.is_some() {
-            return self.finish_running(TurnStatus::Cancelled, None, None);
+        if let Some(verdict) = running.verdict.take() {
+            return self.execute(verdict.ending, None);
         }
-        let Link::Ready { agent_session, .. } = &self.link else {
+        let Some(Phase::Ready { agent_session, abilities }) = self.link.phase() else {
             let error = TurnError::new(ErrorCode::AgentExited, "the agent went away before it got the prompt");
             return self.finish_running(TurnStatus::Failed, None, Some(error));
         };
         running.stage = Stage::Prompted;
+        running.heard_at = Instant::now();
         // A turn may take hours: no deadline, only the end of the process.
         let id = self.requests.begin(Purpose::Prompt(turn), None);
-        let line = outgoing::prompt(id, agent_session, &blocks_of(&running.prompt));
+        let transcript = running.transcript.take().map(|text| history::block(self.id, &text, *abilities));
+        let blocks: Vec<Value> = transcript.into_iter().chain(blocks_of(&running.prompt)).collect();
+        let line = outgoing::prompt(id, agent_session, &blocks);
         tracing::debug!(%turn, "prompting the agent");
         self.send(line);
     }
 
     /// The agent's answer to a prompt.
     pub(super) fn on_prompt_answer(&mut self, turn: TurnId, outcome: Result<String, TurnError>) {
-        let Some(running) = self.running.as_ref().filter(|running| running.turn == turn) else {
+        let Some(running) = self.running.as_mut().filter(|running| running.turn == turn) else {
             return;
         };
-        let cancelled = running.cancel.is_some();
-        match outcome {
-            _ if cancelled => self.finish_running(TurnStatus::Cancelled, outcome.ok(), None),
-            Ok(reason) => self.finish_running(TurnStatus::Completed, Some(reason), None),
-            Err(error) => self.finish_running(TurnStatus::Failed, None, Some(error)),
+        // An agent may drop a cancelled turn, and what came with it, from its memory.
+        if outcome.as_ref().is_ok_and(|reason| reason != "cancelled") {
+            self.context.owed = Owed::Nothing;
+            self.crashes.forgive();
+        }
+        match (running.verdict.take(), outcome) {
+            (Some(verdict), outcome) => self.execute(verdict.ending, outcome.ok()),
+            (None, Ok(reason)) => self.finish_running(TurnStatus::Completed, Some(reason), None),
+            (None, Err(error)) => self.finish_running(TurnStatus::Failed, None, Some(error)),
+        }
+    }
+
+    /// Ends the running turn as it was decided. The agent's own word is kept beside it.
+    fn execute(&mut self, ending: Ending, stop_reason: Option<String>) {
+        match ending {
+            Ending::Cancelled => self.finish_running(TurnStatus::Cancelled, stop_reason, None),
+            Ending::Failed { error, .. } => self.finish_running(TurnStatus::Failed, stop_reason, Some(error)),
         }
     }
 
@@ -98,17 +155,17 @@ impl SessionActor {
         let Some(Running { turn, .. }) = self.running.take() else {
             return;
         };
+        self.touch();
         self.close_transcript(status != TurnStatus::Completed);
         self.finish(turn, status, stop_reason, error);
     }
 
     /// The process is no use any more: the turn that needed it fails, whether it runs or waits for it.
     pub(super) fn fail_current_turn(&mut self, error: TurnError) {
-        if let Some(running) = &self.running {
-            if running.cancel.is_some() {
-                self.finish_running(TurnStatus::Cancelled, None, None);
-            } else {
-                self.finish_running(TurnStatus::Failed, None, Some(error));
+        if let Some(running) = &mut self.running {
+            match running.verdict.take() {
+                Some(verdict) => self.execute(verdict.ending, None),
+                None => self.finish_running(TurnStatus::Failed, None, Some(error)),
             }
         } else {
             self.close_transcript(true);
@@ -119,8 +176,8 @@ impl SessionActor {
     }
 
     pub(super) fn interrupt_running(&mut self) {
-        if self.running.as_ref().is_some_and(|running| running.cancel.is_some()) {
-            return self.finish_running(TurnStatus::Cancelled, None, None);
+        if let Some(verdict) = self.running.as_mut().and_then(|running| running.verdict.take()) {
+            return self.execute(verdict.ending, None);
         }
         let error = TurnError::new(ErrorCode::Interrupted, "the daemon stopped while the turn was running");
         self.finish_running(TurnStatus::Interrupted, None, Some(error));
@@ -131,7 +188,13 @@ impl SessionActor {
         self.finish(turn, TurnStatus::Cancelled, None, None);
     }
 
-    fn finish(&mut self, turn: TurnId, status: TurnStatus, stop_reason: Option<String>, error: Option<TurnError>) {
+    pub(super) fn finish(
+        &mut self,
+        turn: TurnId,
+        status: TurnStatus,
+        stop_reason: Option<String>,
+        error: Option<TurnError>,
+    ) {
         tracing::info!(%turn, %status, stop_reason, error = error.as_ref().map(|error| error.code.as_str()), "a turn ended");
         if let Some(error) = &error {
             self.notice(Some(turn), error.code.as_str(), error.message.clone());
@@ -142,9 +205,17 @@ impl SessionActor {
     /// Notes the intent; the agent is told once that is committed.
     pub(super) fn request_cancel(&mut self, turn: TurnId) {
         self.record(Op::RequestCancel { turn });
-        let kill_at = Instant::now() + self.shared.config.processes.cancel_grace;
-        if let Some(running) = &mut self.running {
-            running.cancel.get_or_insert(Cancel { kill_at });
+        self.decide(Ending::Cancelled);
+    }
+
+    /// The first verdict stands, and so does its clock; but a turn that somebody cancelled is cancelled.
+    fn decide(&mut self, ending: Ending) {
+        let kill_at = Instant::now() + self.shared.config().processes.cancel_grace;
+        let Some(running) = &mut self.running else { return };
+        match &mut running.verdict {
+            None => running.verdict = Some(Verdict { ending, kill_at }),
+            Some(verdict) if matches!(ending, Ending::Cancelled) => verdict.ending = ending,
+            Some(_) => {}
         }
     }
 
@@ -157,15 +228,59 @@ impl SessionActor {
         }
     }
 
-    /// The grace of a cancelled turn is over: the agent goes, and the turn with it.
-    pub(super) fn enforce_cancel(&mut self, now: Instant) {
-        let overdue = self.running.as_ref().and_then(Running::kill_at).is_some_and(|kill_at| kill_at <= now);
-        if !overdue {
+    /// The agent said something: it is not silent, and may have begun a tool call too many.
+    pub(super) fn note_life(&mut self) {
+        self.touch();
+        let Some(running) = &mut self.running else { return };
+        running.heard_at = Instant::now();
+        let calls = self.transcript.tool_calls() - running.tool_calls_before;
+        // Nearly all that is said is text, and the cap is not looked up for that.
+        if calls > 0
+            && let Some(cap) = self.tool_call_cap()
+            && calls > u64::from(cap)
+        {
+            let message = format!(
+                "the turn began more than {cap} tool calls; raise sessions.tool_call_cap, or the session's own \
+                 limits.toolCallCap"
+            );
+            self.fail_turn(ErrorCode::TurnLimit, message, ExitReason::Limit);
+        }
+    }
+
+    fn tool_call_cap(&self) -> Option<u32> {
+        let own = self.limits.tool_call_cap.filter(|cap| *cap > 0);
+        own.or(self.shared.config().sessions.tool_call_cap)
+    }
+
+    /// The turn is over one of its bounds: the agent is told to end it, and killed when it does not.
+    fn fail_turn(&mut self, code: ErrorCode, message: String, reason: ExitReason) {
+        let Some(running) = self.running.as_ref().filter(|running| running.verdict.is_none()) else { return };
+        let turn = running.turn;
+        tracing::warn!(%turn, message, "a turn is over its bounds; telling the agent to end it");
+        self.decide(Ending::Failed { error: TurnError::new(code, message), reason });
+        self.send_cancel(turn);
+    }
+
+    /// Silence that lasts too long is a verdict; a verdict that the agent does not answer in time is carried out.
+    pub(super) fn enforce_turn(&mut self, now: Instant, silence: Option<Duration>) {
+        let Some(running) = &mut self.running else { return };
+        if running.deadline(silence).is_none_or(|deadline| deadline > now) {
             return;
         }
-        tracing::warn!("the agent did not answer a cancelled prompt in time; killing it");
-        self.finish_running(TurnStatus::Cancelled, None, None);
-        self.stop_process(ExitReason::Timeout);
+        let Some(Verdict { ending, .. }) = running.verdict.take() else {
+            let message = format!(
+                "the agent said nothing for {:?} while the turn was running (sessions.turn_silence_timeout)",
+                silence.unwrap_or_default()
+            );
+            return self.fail_turn(ErrorCode::Timeout, message, ExitReason::Timeout);
+        };
+        tracing::warn!("the agent did not end a turn in time; killing it");
+        let reason = match &ending {
+            Ending::Cancelled => ExitReason::Timeout,
+            Ending::Failed { reason, .. } => *reason,
+        };
+        self.execute(ending, None);
+        self.stop_process(reason);
         if let Some(process) = self.link.process() {
             process.kill();
         }

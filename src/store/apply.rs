@@ -139,6 +139,12 @@ impl<'a> Apply<'a> {
             Catalogue::SetStatusOfAll { from, to, reason } => {
                 self.set_status_of_all(connection, *from, *to, reason).await?;
             }
+            Catalogue::ClearProcesses => {
+                sqlx::query("DELETE FROM processes")
+                    .execute(connection)
+                    .await
+                    .map_err(StoreError::database("to forget the processes of earlier daemons"))?;
+            }
             Catalogue::Heartbeat => {
                 sqlx::query("INSERT INTO heartbeat (id, at) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET at = ?1")
                     .bind(now)
@@ -177,29 +183,11 @@ impl<'a> Apply<'a> {
             Op::CreateSession(new) => self.create_session(connection, session, new).await,
             Op::SetStatus { from, to, reason } => self.set_status(connection, session, *from, *to, reason).await,
             Op::ChangeSession(change) => self.change_session(connection, session, change).await,
-            Op::SetAgentSession { agent_session_id, context_restored } => {
-                sqlx::query(
-                    "UPDATE sessions SET agent_session_id = ?, context_restored = ?, updated_at = ? WHERE id = ?",
-                )
-                .bind(agent_session_id)
-                .bind(context_restored.as_str())
-                .bind(self.now.as_millis())
-                .bind(session.to_string())
-                .execute(connection)
-                .await
-                .map_err(StoreError::database("to set the agent's session id"))?;
-                Ok(())
-            }
-            Op::SetLastError(error) => {
-                sqlx::query("UPDATE sessions SET last_error = ?, updated_at = ? WHERE id = ?")
-                    .bind(to_json(error)?)
-                    .bind(self.now.as_millis())
-                    .bind(session.to_string())
-                    .execute(connection)
-                    .await
-                    .map_err(StoreError::database("to set a session's last error"))?;
-                Ok(())
-            }
+            Op::SetAgentSession { .. }
+            | Op::SetContextRestored(_)
+            | Op::SetLastError(_)
+            | Op::SetProcess(_)
+            | Op::ClearProcess => self.process(connection, session, op).await,
             Op::QueueTurn { .. } | Op::StartTurn { .. } | Op::RequestCancel { .. } | Op::FinishTurn { .. } => {
                 self.turn(connection, session, op).await
             }
@@ -207,6 +195,56 @@ impl<'a> Apply<'a> {
             Op::Event { turn, body } => self.event(session, *turn, body),
             Op::Purge => self.purge(connection, session).await,
         }
+    }
+
+    /// What is kept of a session's process beside its events.
+    async fn process(
+        &mut self,
+        connection: &mut SqliteConnection,
+        session: SessionId,
+        op: &Op,
+    ) -> Result<(), StoreError> {
+        let now = self.now.as_millis();
+        let query = match op {
+            Op::SetAgentSession { agent_session_id, context_restored, supports_resume } => sqlx::query(
+                "UPDATE sessions SET agent_session_id = ?, context_restored = ?, supports_resume = ?, updated_at = ? \
+                 WHERE id = ?",
+            )
+            .bind(agent_session_id)
+            .bind(context_restored.as_str())
+            .bind(supports_resume)
+            .bind(now),
+            Op::SetContextRestored(context_restored) => {
+                sqlx::query("UPDATE sessions SET context_restored = ?, updated_at = ? WHERE id = ?")
+                    .bind(context_restored.as_str())
+                    .bind(now)
+            }
+            Op::SetLastError(error) => sqlx::query("UPDATE sessions SET last_error = ?, updated_at = ? WHERE id = ?")
+                .bind(to_json(error)?)
+                .bind(now),
+            Op::SetProcess(identity) => sqlx::query(
+                "INSERT OR REPLACE INTO processes (boot_id, daemon_pid, daemon_started, shim_pid, shim_started, agent_pid, agent_started, \
+                 process_group, cgroup, created_at, session_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            )
+            .bind(&identity.boot_id)
+            .bind(identity.daemon.pid)
+            .bind(identity.daemon.started.cast_signed())
+            .bind(identity.shim.pid)
+            .bind(identity.shim.started.cast_signed())
+            .bind(identity.agent.pid)
+            .bind(identity.agent.started.cast_signed())
+            .bind(identity.group)
+            .bind(&identity.cgroup)
+            .bind(now),
+            Op::ClearProcess => sqlx::query("DELETE FROM processes WHERE session_id = ?"),
+            _ => return Err(StoreError::Refused("an operation that is no process's")),
+        };
+        query
+            .bind(session.to_string())
+            .execute(connection)
+            .await
+            .map_err(StoreError::database("to keep what is known of a process"))?;
+        Ok(())
     }
 
     async fn set_status(
@@ -265,7 +303,8 @@ impl<'a> Apply<'a> {
         let now = self.now.as_millis();
         sqlx::query(
             "INSERT INTO sessions (id, workspace_id, agent, profile, permissions, title, tags, status, created_at, \
-             updated_at, last_active_at, status_changed_at) VALUES (?, ?, ?, ?, ?, ?, ?, 'active', ?, ?, ?, ?)",
+             updated_at, last_active_at, status_changed_at, limits, owner_uid) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, 'active', ?, ?, ?, ?, ?, ?)",
         )
         .bind(session.to_string())
         .bind(new.workspace_id.to_string())
@@ -278,6 +317,8 @@ impl<'a> Apply<'a> {
         .bind(now)
         .bind(now)
         .bind(now)
+        .bind(to_json(&new.limits)?)
+        .bind(new.owner_uid)
         .execute(connection)
         .await
         .map_err(StoreError::database("to create a session"))?;
@@ -297,17 +338,21 @@ impl<'a> Apply<'a> {
         change: &SessionChange,
     ) -> Result<(), StoreError> {
         let tags = change.tags.as_ref().map(to_json).transpose()?;
+        let limits = change.limits.as_ref().map(to_json).transpose()?;
         sqlx::query(
-            "UPDATE sessions SET title = coalesce(?, title), tags = coalesce(?, tags), updated_at = ? WHERE id = ?",
+            "UPDATE sessions SET title = coalesce(?, title), tags = coalesce(?, tags), limits = coalesce(?, limits), \
+             updated_at = ? WHERE id = ?",
         )
         .bind(&change.title)
         .bind(tags)
+        .bind(limits)
         .bind(self.now.as_millis())
         .bind(session.to_string())
         .execute(connection)
         .await
         .map_err(StoreError::database("to change a session"))?;
-        let body = EventBody::SessionUpdated { title: change.title.clone(), tags: change.tags.clone() };
+        let body =
+            EventBody::SessionUpdated { title: change.title.clone(), tags: change.tags.clone(), limits: change.limits };
         self.event(session, None, &body)
     }
 

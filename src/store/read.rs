@@ -9,7 +9,7 @@ use sqlx::{QueryBuilder, Sqlite};
 
 use super::{Store, StoreError, row};
 use crate::model::message::Message;
-use crate::model::session::{Session, Workspace};
+use crate::model::session::{ProcessIdentity, Session, Workspace};
 use crate::model::turn::Turn;
 use crate::model::{Content, MessageId, SessionId, SessionStatus, Timestamp, TurnId, TurnStatus, WorkspaceId};
 
@@ -67,7 +67,9 @@ const EVENTS_BYTES_MAX: usize = 128 << 10;
 const MESSAGES_BYTES_MAX: usize = 8 << 20;
 
 const SESSION_COLUMNS: &str = "SELECT sessions.*, workspaces.path AS workspace, \
-     (SELECT count(*) FROM turns WHERE turns.session_id = sessions.id) AS turns \
+     (SELECT count(*) FROM turns WHERE turns.session_id = sessions.id) AS turns, \
+     (SELECT count(*) FROM turns WHERE turns.session_id = sessions.id \
+     AND NOT (error_code IS 'turn_limit' AND started_at IS NULL)) AS turns_counted \
      FROM sessions JOIN workspaces ON workspaces.id = sessions.workspace_id";
 
 impl Store {
@@ -76,6 +78,16 @@ impl Store {
         query.push(" WHERE sessions.id = ").push_bind(id.to_string());
         let row = query.build().fetch_optional(&self.pool).await.map_err(StoreError::database("reading a session"))?;
         row.as_ref().map(row::session).transpose()
+    }
+
+    /// The status alone, for a session that may be damaged; nothing, when there is no such session.
+    pub async fn status(&self, id: SessionId) -> Result<Option<SessionStatus>, StoreError> {
+        let row = sqlx::query("SELECT status FROM sessions WHERE id = ?")
+            .bind(id.to_string())
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(StoreError::database("reading a session's status"))?;
+        row.as_ref().map(|row| row::parsed(row, "status")).transpose()
     }
 
     /// Newest first, with how many there are in all.
@@ -97,8 +109,9 @@ impl Store {
         query.push(" ORDER BY sessions.created_at DESC, sessions.id DESC LIMIT ").push_bind(limit);
         query.push(" OFFSET ").push_bind(offset);
         let rows = query.build().fetch_all(&self.pool).await.map_err(StoreError::database("listing sessions"))?;
-        let sessions = rows.iter().map(row::session).collect::<Result<_, _>>()?;
-        Ok((sessions, total))
+        // One row that is damaged does not hide the others.
+        let sessions = rows.iter().filter_map(|row| row::session(row).inspect_err(log_damage).ok());
+        Ok((sessions.collect(), total))
     }
 
     pub async fn count_by_status(&self) -> Result<BTreeMap<&'static str, i64>, StoreError> {
@@ -152,6 +165,40 @@ impl Store {
         Ok(messages)
     }
 
+    /// What was said in turns that are over, newest first, until `bytes_max`; and whether that is all. What the agent
+    /// only thought and planned is not said.
+    pub async fn conversation(&self, session: SessionId, bytes_max: usize) -> Result<(Vec<Message>, bool), StoreError> {
+        let mut rows = sqlx::query(
+            "SELECT messages.* FROM messages LEFT JOIN turns ON turns.id = messages.turn_id \
+             WHERE messages.session_id = ? AND coalesce(turns.status, '') NOT IN ('queued', 'running') \
+             AND messages.content ->> 'type' NOT IN ('thought', 'plan') ORDER BY messages.sequence DESC",
+        )
+        .bind(session.to_string())
+        .fetch(&self.pool);
+        let mut messages = Vec::new();
+        let mut bytes = 0;
+        while let Some(row) = rows.try_next().await.map_err(StoreError::database("reading a conversation"))? {
+            if bytes > bytes_max {
+                return Ok((messages, false));
+            }
+            // One message that is damaged does not hide the others.
+            let Ok(message) = row::message(&row).inspect_err(log_damage) else { continue };
+            bytes += message.content.get().len();
+            messages.push(message);
+        }
+        Ok((messages, true))
+    }
+
+    /// The processes that some daemon has started and none has seen the end of.
+    pub async fn processes(&self) -> Result<Vec<(SessionId, ProcessIdentity)>, StoreError> {
+        let rows = sqlx::query("SELECT * FROM processes")
+            .fetch_all(&self.pool)
+            .await
+            .map_err(StoreError::database("reading processes"))?;
+        let process = |row| Ok((row::parsed(row, "session_id")?, row::process(row)?));
+        Ok(rows.iter().filter_map(|row| process(row).inspect_err(log_damage).ok()).collect())
+    }
+
     /// In the order they were accepted, whatever the clock did, with how many there are in all.
     pub async fn turns(&self, session: SessionId, limit: i64, offset: i64) -> Result<(Vec<Turn>, i64), StoreError> {
         let rows = sqlx::query("SELECT * FROM turns WHERE session_id = ? ORDER BY rowid LIMIT ? OFFSET ?")
@@ -180,18 +227,17 @@ impl Store {
         row.as_ref().map(row::turn).transpose()
     }
 
-    /// Turns that are queued or running, in the order they were accepted, of one session or of all.
-    pub async fn open_turns(&self, session: Option<SessionId>) -> Result<Vec<OpenTurn>, StoreError> {
-        let mut query = QueryBuilder::<Sqlite>::new(
+    /// Turns that are queued or running, in the order they were accepted.
+    pub async fn open_turns(&self, session: SessionId) -> Result<Vec<OpenTurn>, StoreError> {
+        let rows = sqlx::query(
             "SELECT turns.id, turns.session_id, turns.status, turns.cancel_requested_at, messages.content FROM turns \
-             JOIN messages ON messages.turn_id = turns.id AND messages.role = 'user' \
-             WHERE turns.status IN ('queued', 'running')",
-        );
-        if let Some(session) = session {
-            query.push(" AND turns.session_id = ").push_bind(session.to_string());
-        }
-        query.push(" ORDER BY turns.rowid");
-        let rows = query.build().fetch_all(&self.pool).await.map_err(StoreError::database("reading open turns"))?;
+             LEFT JOIN messages ON messages.turn_id = turns.id AND messages.role = 'user' \
+             WHERE turns.status IN ('queued', 'running') AND turns.session_id = ? ORDER BY turns.rowid",
+        )
+        .bind(session.to_string())
+        .fetch_all(&self.pool)
+        .await
+        .map_err(StoreError::database("reading open turns"))?;
         let open_turn = |row: &SqliteRow| {
             Ok(OpenTurn {
                 id: row::parsed(row, "id")?,
@@ -202,6 +248,20 @@ impl Store {
             })
         };
         rows.iter().map(open_turn).collect()
+    }
+
+    /// Sessions that have turns which are queued or running, with those turns' ids.
+    pub async fn open_turn_ids(&self) -> Result<BTreeMap<SessionId, Vec<TurnId>>, StoreError> {
+        let rows = sqlx::query("SELECT session_id, id FROM turns WHERE status IN ('queued', 'running') ORDER BY rowid")
+            .fetch_all(&self.pool)
+            .await
+            .map_err(StoreError::database("reading open turns"))?;
+        let mut turns: BTreeMap<SessionId, Vec<TurnId>> = BTreeMap::new();
+        let open = |row| Ok((row::parsed(row, "session_id")?, row::parsed(row, "id")?));
+        for (session, turn) in rows.iter().filter_map(|row| open(row).inspect_err(log_damage).ok()) {
+            turns.entry(session).or_default().push(turn);
+        }
+        Ok(turns)
     }
 
     /// Active sessions that have turns waiting, in the order of those turns.
@@ -321,6 +381,11 @@ impl Store {
         let workspaces = rows.iter().map(row::workspace).collect::<Result<_, _>>()?;
         Ok((workspaces, total))
     }
+}
+
+/// For rows that are passed over.
+fn log_damage(error: &StoreError) {
+    tracing::error!(error = error as &dyn std::error::Error, "a row of the record is damaged; it is passed over");
 }
 
 async fn bounded_messages(

@@ -10,7 +10,7 @@ use sqlx::sqlite::SqliteRow;
 use super::StoreError;
 use crate::model::Timestamp;
 use crate::model::message::Message;
-use crate::model::session::{Session, Workspace};
+use crate::model::session::{ProcessIdentity, ProcessName, Session, Workspace};
 use crate::model::turn::{Turn, TurnError};
 
 pub fn session(row: &SqliteRow) -> Result<Session, StoreError> {
@@ -23,16 +23,35 @@ pub fn session(row: &SqliteRow) -> Result<Session, StoreError> {
         title: column(row, "title")?,
         tags: from_json(row, "tags")?,
         status: parsed(row, "status")?,
+        agent_session_id: column(row, "agent_session_id")?,
         context_restored: parsed_option(row, "context_restored")?,
+        supports_resume: column(row, "supports_resume")?,
+        limits: from_json(row, "limits")?,
+        owner_uid: column(row, "owner_uid")?,
         last_error: column::<Option<String>>(row, "last_error")?
             .map(|text| serde_json::from_str(&text))
             .transpose()
             .map_err(|error| damaged("last_error", &error))?,
         turns: column(row, "turns")?,
+        turns_counted: column(row, "turns_counted")?,
         created_at: time(row, "created_at")?,
         updated_at: time(row, "updated_at")?,
         last_active_at: time(row, "last_active_at")?,
         status_changed_at: time(row, "status_changed_at")?,
+    })
+}
+
+pub fn process(row: &SqliteRow) -> Result<ProcessIdentity, StoreError> {
+    let name = |pid, started| {
+        Ok(ProcessName { pid: column(row, pid)?, started: column::<i64>(row, started)?.cast_unsigned() })
+    };
+    Ok(ProcessIdentity {
+        boot_id: column(row, "boot_id")?,
+        daemon: name("daemon_pid", "daemon_started")?,
+        shim: name("shim_pid", "shim_started")?,
+        agent: name("agent_pid", "agent_started")?,
+        group: column(row, "process_group")?,
+        cgroup: column(row, "cgroup")?,
     })
 }
 

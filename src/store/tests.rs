@@ -8,7 +8,8 @@ use sqlx::ConnectOptions;
 use super::*;
 use crate::config::Config;
 use crate::model::{
-    Content, EventBody, MessageId, PermissionMode, Role, SessionId, SessionStatus, TurnId, TurnStatus, WorkspaceId,
+    Content, EventBody, MessageId, PermissionMode, Role, SessionId, SessionLimits, SessionStatus, TurnId, TurnStatus,
+    WorkspaceId,
 };
 
 fn options(directory: &Path) -> StoreOptions {
@@ -34,6 +35,8 @@ async fn session(writer: &Writer) -> SessionId {
         permissions: PermissionMode::Ask,
         title: "t".into(),
         tags: vec!["a".into()],
+        limits: SessionLimits::default(),
+        owner_uid: None,
     };
     let unit = Unit {
         catalogue: vec![

@@ -3,9 +3,10 @@
 use serde_json::value::RawValue;
 
 use crate::model::agent::FrozenProfile;
+use crate::model::session::ProcessIdentity;
 use crate::model::{
     AgentProfile, Content, ContextRestored, EventBody, LastError, MessageId, PermissionMode, Role, SessionId,
-    SessionStatus, TurnError, TurnId, TurnStatus, WorkspaceId,
+    SessionLimits, SessionStatus, TurnError, TurnId, TurnStatus, WorkspaceId,
 };
 
 /// Changes that belong together: first the catalogue's, then the sessions' in order.
@@ -34,6 +35,8 @@ pub enum Catalogue {
         to: SessionStatus,
         reason: &'static str,
     },
+    /// Nothing is left of the processes that earlier daemons started.
+    ClearProcesses,
     /// A write that changes nothing for anybody, to see whether one can be made.
     Heartbeat,
 }
@@ -52,7 +55,14 @@ pub enum Op {
     SetAgentSession {
         agent_session_id: String,
         context_restored: ContextRestored,
+        supports_resume: bool,
     },
+    /// The agent is given the transcript with its next prompt.
+    SetContextRestored(ContextRestored),
+    /// Who the session's process is, so that a later daemon can clear what this one might leave.
+    SetProcess(Box<ProcessIdentity>),
+    /// The process is gone, and nothing is left of it.
+    ClearProcess,
     SetLastError(LastError),
     QueueTurn {
         turn: TurnId,
@@ -88,12 +98,16 @@ pub struct NewSession {
     pub permissions: PermissionMode,
     pub title: String,
     pub tags: Vec<String>,
+    pub limits: SessionLimits,
+    /// The user that the agent runs as, when that is not the daemon's own.
+    pub owner_uid: Option<u32>,
 }
 
 #[derive(Debug, Default)]
 pub struct SessionChange {
     pub title: Option<String>,
     pub tags: Option<Vec<String>>,
+    pub limits: Option<SessionLimits>,
 }
 
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use serde_json::value::RawValue;
 use crate::cli::context::{Context, read};
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
-use crate::cli::text::{clean_json, duration, one_line};
-use crate::control::wire::{Health, Info};
+use crate::cli::text::{age, clean_json, duration, one_line};
+use crate::control::wire::{ConfigOrigin, Health, Info};
 use crate::model::Timestamp;
 
 /// Tell whether a daemon runs, and how it is
@@ -46,7 +46,7 @@ fn facts(health: &Health, info: &Info, context: &Context) -> String {
     let style = context.output.style;
     let counts = info.sessions.iter().map(|(status, count)| format!("{count} {status}"));
     let counts = counts.collect::<Vec<_>>().join(", ");
-    let facts = [
+    let mut facts = vec![
         ("health", health.status.clone()),
         ("version", info.version.clone()),
         ("pid", info.pid.to_string()),
@@ -56,6 +56,22 @@ fn facts(health: &Health, info: &Info, context: &Context) -> String {
         ("sessions", if counts.is_empty() { "none".to_owned() } else { counts }),
         ("processes", format!("{} of {}", info.processes.running, info.processes.max)),
     ];
-    let lines = facts.iter().map(|(name, value)| format!("{} {}", style.dim(&format!("{name:<11}")), one_line(value)));
+    if let Some(config) = &info.config {
+        facts.extend(config_facts(config));
+    }
+    let lines = facts.iter().map(|(name, value)| format!("{} {}", style.dim(&format!("{name:<13}")), one_line(value)));
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Where the configuration comes from; and what a reload could not do, only when there is something.
+fn config_facts(config: &ConfigOrigin) -> Vec<(&'static str, String)> {
+    let file = config.file.as_deref().unwrap_or("no file");
+    let mut facts = vec![("config", format!("{file}, loaded {} ago", age(config.loaded_at, Timestamp::now())))];
+    if !config.needs_restart.is_empty() {
+        facts.push(("needs restart", config.needs_restart.join(", ")));
+    }
+    if let Some(error) = &config.error {
+        facts.push(("reload failed", error.clone()));
+    }
+    facts
 }

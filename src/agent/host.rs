@@ -1,0 +1,75 @@
+//! What all processes have in common: the daemon that they belong to, on this machine, in this boot.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::task::TaskTracker;
+
+use super::cgroup::Cgroups;
+use super::children::Children;
+use super::keeper::Keeper;
+use super::{leftovers, procfs};
+use crate::config::CgroupMode;
+use crate::model::SessionId;
+use crate::model::session::{ProcessIdentity, ProcessName};
+
+/// How long the daemon's own end waits for that of strays. As a rule there are none; a fork bomb takes seconds. Whatever has
+/// a shim is ended by that, also without the daemon.
+const LAST_LOOK: Duration = Duration::from_secs(15);
+
+/// The daemon as the processes' host.
+#[derive(Debug)]
+pub struct Host {
+    pub(super) boot_id: String,
+    /// The daemon itself.
+    pub(super) daemon: ProcessName,
+    pub(super) children: Arc<Children>,
+    pub(super) keeper: Keeper,
+    /// Where each agent gets a cgroup of its own.
+    pub(super) cgroups: Option<Cgroups>,
+    /// The tasks of processes, which outlive their actors until they are reaped.
+    pub tasks: TaskTracker,
+}
+
+impl Host {
+    /// Makes this process the one that inherits whoever loses its shim, and enters its cgroup.
+    pub fn new(mode: CgroupMode) -> std::io::Result<Self> {
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+        let own = std::process::id().cast_signed();
+        Ok(Self {
+            boot_id: procfs::boot_id()?,
+            daemon: procfs::name(own).ok_or_else(|| std::io::Error::other("the daemon is not in /proc"))?,
+            children: Arc::new(Children::new()),
+            keeper: Keeper::start()?,
+            cgroups: Cgroups::enter(mode),
+            tasks: TaskTracker::new(),
+        })
+    }
+
+    /// Reaps whoever has ended and is no shim.
+    pub fn reap(&self) {
+        self.children.reap();
+    }
+
+    /// The last look before the daemon ends: strays that are being pursued, or that nobody has met yet, end first.
+    pub async fn end_strays(&self) {
+        let children = Arc::clone(&self.children);
+        self.keeper.run(LAST_LOOK, move || children.end_strays()).await;
+    }
+
+    /// The cgroups of agents that are there before any was started.
+    pub fn cgroups_left(&self) -> Vec<(SessionId, PathBuf)> {
+        self.cgroups.as_ref().map(Cgroups::leftovers).unwrap_or_default()
+    }
+
+    /// Ends what a dead daemon left.
+    pub async fn clear_leftovers(&self, known: Vec<(SessionId, ProcessIdentity)>, cgroups: Vec<(SessionId, PathBuf)>) {
+        let boot_id = self.boot_id.clone();
+        match tokio::task::spawn_blocking(move || leftovers::clear(&boot_id, &known, cgroups)).await {
+            Ok(0) => {}
+            Ok(ended) => tracing::warn!(ended, "what a dead daemon left was ended"),
+            Err(error) => tracing::error!(%error, "looking for what a dead daemon left failed"),
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Inside the shim: from its first instruction to its last.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+
+use nix::unistd::{Gid, Uid};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::Mode;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
+use signal_hook::consts::{FORBIDDEN, SIGCHLD};
+
+use super::{DESCRIPTORS_MAX, Order, Owner, Report, START_BYTES_MAX, Start};
+use crate::agent::{family, procfs};
+use crate::model::session::ProcessName;
+
+/// The last of the signals.
+const SIGNAL_MAX: i32 = 64;
+/// What a shell says when it cannot execute a command.
+const CANNOT_EXECUTE: u8 = 126;
+
+type Failure = String;
+
+/// `__shim PROGRAM ARGUMENT…`
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let report = match prepare(arguments).and_then(Plan::start) {
+        Ok(shim) => {
+            shim.watch();
+            return ExitCode::SUCCESS;
+        }
+        Err(message) => Report::Failed(message),
+    };
+    // It may have started the agent before it failed.
+    family::end(procfs::children, None, |_, _| {});
+    if !tell(&report) {
+        // Nobody listens: a person has started it by hand.
+        drop(writeln!(std::io::stderr(), "acpd: the shim is started by the daemon only"));
+    }
+    ExitCode::from(CANNOT_EXECUTE)
+}
+
+/// All that is known before the agent starts.
+struct Plan {
+    command: Command,
+    handed: Handed,
+    ended: UnixStream,
+}
+
+/// The descriptors that came over the control socket.
+struct Handed {
+    stdin: OwnedFd,
+    cgroup: Option<Cgroup>,
+}
+
+/// The agent's cgroup as three open files, because whoever the shim becomes may not open them.
+struct Cgroup {
+    procs: File,
+    procs_of_daemon: File,
+    kill: File,
+}
+
+/// Everything that must hold before the agent exists, in order.
+fn prepare(arguments: impl IntoIterator<Item = OsString>) -> Result<Plan, Failure> {
+    let mut arguments = arguments.into_iter();
+    let program = arguments.next().ok_or("there is no program")?;
+    // 1. No signal that programs are asked to end with ends the shim before its work is done; what SIGKILL or a fault
+    //    leaves, the daemon ends. Handlers, unlike a mask, are not handed on to the agent.
+    let ended = ignore_signals().map_err(failed("cannot take signals"))?;
+    // 2. No terminal and no job control reach it, and whoever loses its parent below it becomes its child.
+    rustix::process::setsid().map_err(failed("cannot start a session"))?;
+    let own = rustix::process::getpid();
+    rustix::process::set_child_subreaper(Some(own)).map_err(failed("cannot become a subreaper"))?;
+    // 3. What the daemon opened for it comes before the rights to open it go.
+    let handed = receive()?;
+    let Start { umask, owner, environment } = receive_start()?;
+    // 4. The session's owner.
+    if let Some(owner) = &owner {
+        become_owner(owner)?;
+    }
+    rustix::process::umask(Mode::from_raw_mode(umask));
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().envs(environment).process_group(0);
+    Ok(Plan { command, handed, ended })
+}
+
+/// Readable whenever a child has ended; every other signal that would end the shim does nothing.
+fn ignore_signals() -> std::io::Result<UnixStream> {
+    for signal in (1..=SIGNAL_MAX).filter(|signal| *signal != SIGCHLD && !FORBIDDEN.contains(signal)) {
+        // A few numbers are the C library's own.
+        signal_hook::flag::register(signal, Arc::default()).ok();
+    }
+    let (ended, tell) = UnixStream::pair()?;
+    ended.set_nonblocking(true)?;
+    signal_hook::low_level::pipe::register(SIGCHLD, tell)?;
+    Ok(ended)
+}
+
+fn receive() -> Result<Handed, Failure> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    recvmsg(std::io::stdin(), &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+        .map_err(failed("cannot receive the agent's standard input"))?;
+    let mut descriptors = ancillary.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect::<Vec<OwnedFd>>(),
+        _ => Vec::new(),
+    });
+    let stdin = descriptors.next().ok_or("there is no standard input for the agent")?;
+    let mut files = descriptors.map(File::from);
+    let cgroup = match (files.next(), files.next(), files.next()) {
+        (Some(procs), Some(procs_of_daemon), Some(kill)) => Some(Cgroup { procs, procs_of_daemon, kill }),
+        _ => None,
+    };
+    Ok(Handed { stdin, cgroup })
+}
+
+/// Not through a buffer, which would swallow the first order.
+fn receive_start() -> Result<Start, Failure> {
+    const WHAT: &str = "cannot receive what the agent starts with";
+    let mut control = File::from(std::io::stdin().as_fd().try_clone_to_owned().map_err(failed(WHAT))?);
+    let mut length = [0; size_of::<u32>()];
+    control.read_exact(&mut length).map_err(failed(WHAT))?;
+    let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+    if length > START_BYTES_MAX {
+        return Err(format!("{WHAT}: it is too large"));
+    }
+    let mut text = vec![0; length];
+    control.read_exact(&mut text).map_err(failed(WHAT))?;
+    serde_json::from_slice(&text).map_err(failed(WHAT))
+}
+
+/// Groups first: whoever has given up the user id may not change them any more.
+fn become_owner(owner: &Owner) -> Result<(), Failure> {
+    let groups: Vec<Gid> = owner.groups.iter().map(|group| Gid::from_raw(*group)).collect();
+    let (user, group) = (Uid::from_raw(owner.user), Gid::from_raw(owner.group));
+    nix::unistd::setgroups(&groups).map_err(failed("cannot set the owner's groups"))?;
+    nix::unistd::setresgid(group, group, group).map_err(failed("cannot become the owner's group"))?;
+    nix::unistd::setresuid(user, user, user).map_err(failed("cannot become the owner"))
+}
+
+impl Plan {
+    /// Starts the agent. It is born in its own cgroup because the shim is there at that moment, and only then: so no
+    /// code of ours need run in the child.
+    fn start(self) -> Result<Watch, Failure> {
+        let Self { mut command, handed: Handed { stdin, mut cgroup }, ended } = self;
+        command.stdin(Stdio::from(stdin));
+        if let Some(cgroup) = &mut cgroup {
+            cgroup.procs.write_all(b"0").map_err(failed("cannot join the agent's cgroup"))?;
+        }
+        let spawned = command.spawn();
+        if let Some(cgroup) = &mut cgroup {
+            cgroup.procs_of_daemon.write_all(b"0").map_err(failed("cannot leave the agent's cgroup"))?;
+        }
+        let program = command.get_program().display().to_string();
+        let child = spawned.map_err(|error| format!("cannot execute {program}: {error}"))?;
+        let agent = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or("the agent has no process id")?;
+        // Only the agent holds its pipes, so that the daemon sees when it closes them.
+        let nothing = File::open("/dev/null").map_err(failed("cannot open /dev/null"))?;
+        rustix::stdio::dup2_stdout(&nothing).map_err(failed("cannot let go of standard output"))?;
+        rustix::stdio::dup2_stderr(&nothing).map_err(failed("cannot let go of standard error"))?;
+        let pid = agent.as_raw_nonzero().get();
+        // Where /proc hides it, it has no start that anybody could compare.
+        tell(&Report::Started(procfs::name(pid).unwrap_or(ProcessName { pid, started: 0 })));
+        Ok(Watch { agent, ended, cgroup_kill: cgroup.map(|cgroup| cgroup.kill) })
+    }
+}
+
+/// What the shim does for as long as there is an agent.
+struct Watch {
+    agent: Pid,
+    ended: UnixStream,
+    cgroup_kill: Option<File>,
+}
+
+impl Watch {
+    /// Until the agent ends, the daemon orders it, or the daemon is gone; then until nothing is left.
+    fn watch(mut self) {
+        let control = std::io::stdin();
+        loop {
+            let mut ready =
+                [PollFd::new(&control, PollFlags::IN), PollFd::from_borrowed_fd(self.ended.as_fd(), PollFlags::IN)];
+            // It only fails when a signal interrupts it.
+            if poll(&mut ready, None).is_err() {
+                continue;
+            }
+            let (asked, child_ended) = (!ready[0].revents().is_empty(), !ready[1].revents().is_empty());
+            if child_ended && self.reap() {
+                break;
+            }
+            if asked {
+                let mut byte = [0];
+                match rustix::io::read(&control, &mut byte) {
+                    Ok(1) if Order::from_byte(byte[0]) == Some(Order::Terminate) => {
+                        // The agent is not reaped yet, so its number is still its own; it may have left its group.
+                        kill_process_group(self.agent, Signal::TERM).ok();
+                        kill_process(self.agent, Signal::TERM).ok();
+                    }
+                    // An order to kill, or the end of the daemon.
+                    Ok(_) => break,
+                    Err(rustix::io::Errno::INTR) => {}
+                    Err(_) => break,
+                }
+            }
+        }
+        self.end();
+    }
+
+    /// Reaps whoever has ended, but for the agent; whether that one has.
+    fn reap(&mut self) -> bool {
+        // One signal may stand for several ends, so how many there were does not matter.
+        while matches!(self.ended.read(&mut [0; 16]), Ok(1..)) {}
+        if matches!(family::status(self.agent), Ok(Some(_))) {
+            return true;
+        }
+        for child in procfs::children().into_iter().filter(|child| *child != self.agent) {
+            waitpid(Some(child), WaitOptions::NOHANG).ok();
+        }
+        false
+    }
+
+    fn end(mut self) {
+        if let Some(kill) = &mut self.cgroup_kill {
+            // What this misses, if anything, is found one by one.
+            kill.write_all(b"1").ok();
+        }
+        let agent = self.agent;
+        // The whole group at once; the agent is not reaped yet, so it is still its own.
+        kill_process_group(agent, Signal::KILL).ok();
+        // Its end is told when it is seen, and not only when nothing else is left.
+        family::end(procfs::children, None, |pid, status| {
+            if pid == agent {
+                tell(&Report::Exited { code: status.exit_status(), signal: status.terminating_signal() });
+            }
+        });
+    }
+}
+
+/// Whether it was told. A daemon that is gone is not told anything.
+fn tell(report: &Report) -> bool {
+    send(std::io::stdin(), report.line().as_bytes(), SendFlags::NOSIGNAL).is_ok()
+}
+
+fn failed<E: std::fmt::Display>(what: &'static str) -> impl FnOnce(E) -> Failure {
+    move |error| format!("{what}: {error}")
+}

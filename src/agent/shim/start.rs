@@ -1,0 +1,145 @@
+//! The daemon's end of the shim: how it is started, told and heard.
+
+use std::io::{IoSlice, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+
+use rustix::fs::Mode;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, send, sendmsg};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
+use tokio::process::{Child, ChildStderr, ChildStdout};
+
+use super::{ARGUMENT, DESCRIPTORS_MAX, Order, Report, START_BYTES_MAX, Start};
+use crate::agent::cgroup::AgentCgroup;
+use crate::agent::children::Children;
+use crate::agent::command::{Command, SELF_PROGRAM};
+
+/// A running shim. When it is dropped the control socket ends, and the shim ends what is below it.
+#[derive(Debug)]
+pub struct Shim {
+    child: Child,
+    pid: i32,
+    children: Arc<Children>,
+    reports: Lines<BufReader<OwnedReadHalf>>,
+    orders: OwnedWriteHalf,
+    has_ended: bool,
+}
+
+/// A shim, and the daemon's ends of the agent's pipes.
+pub struct Started {
+    pub shim: Shim,
+    pub stdin: pipe::Sender,
+    pub stdout: ChildStdout,
+    pub stderr: ChildStderr,
+}
+
+#[derive(Debug)]
+pub enum Told {
+    Report(Report),
+    /// The shim is gone; nothing comes after this.
+    Gone(ExitStatus),
+}
+
+impl Shim {
+    pub fn start(
+        command: &Command,
+        umask: Mode,
+        cgroup: Option<&AgentCgroup>,
+        children: &Arc<Children>,
+    ) -> std::io::Result<Started> {
+        let (control, theirs) = StdUnixStream::pair()?;
+        let (agent_stdin, stdin) = std::io::pipe()?;
+        let mut descriptors = vec![agent_stdin.as_fd()];
+        let files = cgroup.map(AgentCgroup::open).transpose()?;
+        descriptors.extend(files.iter().flatten().map(AsFd::as_fd));
+        hand_over(&control, &descriptors)?;
+        control.set_nonblocking(true)?;
+        let (owner, environment) = (command.owner.clone(), command.environment.clone());
+        send_start(&control, &Start { umask: umask.as_raw_mode(), owner, environment })?;
+        let (reports, orders) = UnixStream::from_std(control)?.into_split();
+        let stdin = pipe::Sender::from_owned_fd(OwnedFd::from(stdin))?;
+
+        let mut shim = tokio::process::Command::new(SELF_PROGRAM);
+        shim.arg0("acpd")
+            .arg(ARGUMENT)
+            .arg(&command.program)
+            .args(&command.args)
+            .env_clear()
+            .current_dir(&command.workspace)
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = children.start(&mut shim)?;
+        let (pid, stdout, stderr) = match (child.id(), child.stdout.take(), child.stderr.take()) {
+            (Some(pid), Some(stdout), Some(stderr)) => (pid.cast_signed(), stdout, stderr),
+            _ => return Err(std::io::Error::other("the shim was started without its pipes")),
+        };
+        let reports = BufReader::new(reports).lines();
+        let shim = Self { child, pid, children: Arc::clone(children), reports, orders, has_ended: false };
+        Ok(Started { shim, stdin, stdout, stderr })
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// The next report; at the end, the shim's own status. Safe to cancel.
+    pub async fn next(&mut self) -> std::io::Result<Told> {
+        while !self.has_ended {
+            match self.reports.next_line().await {
+                Ok(Some(line)) => {
+                    if let Some(report) = Report::parse(&line) {
+                        return Ok(Told::Report(report));
+                    }
+                    tracing::warn!(line, "the shim told something that acpd does not know");
+                }
+                Ok(None) | Err(_) => self.has_ended = true,
+            }
+        }
+        let status = self.child.wait().await;
+        self.children.forget(self.pid);
+        status.map(Told::Gone)
+    }
+
+    /// Gives an order, and wakes the shim for it: an agent can stop its own. A shim that is gone needs none.
+    pub fn order(&self, order: Order) {
+        // It is not reaped yet, so its number is its own.
+        if let Some(pid) = Pid::from_raw(self.pid) {
+            kill_process(pid, Signal::CONT).ok();
+        }
+        // Not through tokio, which may not know yet that the socket takes something.
+        send(self.orders.as_ref(), &[order.byte()], SendFlags::DONTWAIT | SendFlags::NOSIGNAL).ok();
+    }
+
+    /// The end of a shim that does not do as it is told.
+    pub fn kill(&mut self) {
+        self.child.start_kill().ok();
+    }
+}
+
+/// Sends the descriptors with one byte. The socket holds them until the shim is there to take them.
+fn hand_over(control: &StdUnixStream, descriptors: &[BorrowedFd<'_>]) -> std::io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(std::io::Error::other("too many descriptors for the shim"));
+    }
+    sendmsg(control, &[IoSlice::new(&[0])], &mut ancillary, SendFlags::empty())?;
+    Ok(())
+}
+
+fn send_start(mut control: &StdUnixStream, start: &Start) -> std::io::Result<()> {
+    let text = serde_json::to_vec(start)?;
+    match u32::try_from(text.len()) {
+        Ok(length) if text.len() <= START_BYTES_MAX => control.write_all(&[&length.to_be_bytes(), &text[..]].concat()),
+        _ => Err(std::io::Error::other(
+            "the agent's environment is larger than 128KiB; set less in its env and env_pass",
+        )),
+    }
+}

@@ -1,0 +1,108 @@
+//! Which keys a running daemon can take on, and which are built in at start.
+//!
+//! The table below names every key once. A key that is not in it does not compile, so nobody adds one without deciding.
+
+use super::{Config, Control, Limits, Log, Permissions, Processes, Sessions, Store, Workspace};
+
+/// Compares one section. Of the keys that need a restart the running values stay, and the names of those that changed
+/// are told.
+macro_rules! section {
+    ($running:ident, $new:ident, $kept:ident, $section:ident: $Section:ident {
+        at_start: [$($at_start:ident),*],
+        at_once: [$($at_once:ident),*],
+    }) => {
+        let $Section { $($at_start,)* $($at_once: _,)* } = &$running.$section;
+        $(if $new.$section.$at_start != *$at_start {
+            $new.$section.$at_start.clone_from($at_start);
+            $kept.push(concat!(stringify!($section), ".", stringify!($at_start)));
+        })*
+    };
+}
+
+/// The new configuration as far as it can be in force now, and the keys that changed and need a restart.
+pub fn merge(running: &Config, mut new: Config) -> (Config, Vec<&'static str>) {
+    // Agents are read when a session is made or its process started; no key of a profile is built in.
+    let Config {
+        control: _,
+        store: _,
+        workspace: _,
+        sessions: _,
+        processes: _,
+        limits: _,
+        permissions: _,
+        log: _,
+        agents: _,
+    } = running;
+    let mut kept = Vec::new();
+    section!(running, new, kept, control: Control {
+        at_start: [connections, body_max, requests_per_second, prompts_per_minute, header_timeout, heartbeat],
+        at_once: [],
+    });
+    section!(running, new, kept, store: Store {
+        at_start: [read_connections, batch_rows, batch_bytes, queue, busy_timeout, backups],
+        at_once: [],
+    });
+    section!(running, new, kept, workspace: Workspace { at_start: [], at_once: [roots], });
+    section!(running, new, kept, sessions: Sessions {
+        at_start: [],
+        at_once: [
+            agent, queue, resume_on_start, idle_timeout, turn_cap, tool_call_cap, turn_silence_timeout, transcript_max,
+            retention_suspended, retention_resumable, retention_error, retention_archived
+        ],
+    });
+    section!(running, new, kept, processes: Processes {
+        at_start: [cgroup],
+        at_once: [
+            initialize_timeout, session_timeout, replay_timeout, stdin_timeout, cancel_grace, eof_grace, term_grace,
+            shutdown_timeout, backoff_min, backoff_max, crash_limit
+        ],
+    });
+    section!(running, new, kept, limits: Limits {
+        at_start: [],
+        at_once: [processes, memory_max, pids_max, line_max, prompt_max, payload_max, stderr_tail],
+    });
+    section!(running, new, kept, permissions: Permissions { at_start: [], at_once: [mode], });
+    section!(running, new, kept, log: Log { at_start: [level, files], at_once: [], });
+    (new, kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::{CgroupMode, LogLevel};
+
+    #[test]
+    fn what_is_built_in_stays_and_is_named_and_the_rest_is_taken_on() {
+        let running = Config::default();
+        let mut new = Config::default();
+        new.control.connections = 1;
+        new.control.heartbeat = Duration::from_secs(1);
+        new.store.queue = 1;
+        new.processes.cgroup = CgroupMode::Off;
+        new.log.level = LogLevel::Debug;
+        // What can change at once:
+        new.workspace.roots = vec![PathBuf::from("/srv")];
+        new.sessions.agent = "demo".to_owned();
+        new.processes.cancel_grace = Duration::from_secs(1);
+        new.limits.processes = 1;
+        new.agents.remove("gemini");
+        let expected = Config {
+            control: running.control.clone(),
+            store: running.store.clone(),
+            processes: Processes { cgroup: running.processes.cgroup, ..new.processes.clone() },
+            log: running.log.clone(),
+            ..new.clone()
+        };
+        let (merged, kept) = merge(&running, new);
+        assert_eq!(merged, expected);
+        assert_eq!(kept, ["control.connections", "control.heartbeat", "store.queue", "processes.cgroup", "log.level"]);
+    }
+
+    #[test]
+    fn the_same_configuration_needs_nothing() {
+        assert_eq!(merge(&Config::default(), Config::default()), (Config::default(), Vec::new()));
+    }
+}

@@ -1,0 +1,74 @@
+//! SIGHUP: the configuration is read again, as at start. It is taken on as a whole or not at all, but for the keys that
+//! are built in at start.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use crate::config::{Config, Overrides, Paths, Problem};
+use crate::registry::{Registry, RegistryError};
+
+#[derive(Debug)]
+pub struct Reloader {
+    registry: Arc<Registry>,
+    /// What the flags said: they hold for as long as the daemon runs.
+    overrides: Overrides,
+    asked: Notify,
+}
+
+impl Reloader {
+    pub fn new(registry: Arc<Registry>, overrides: Overrides) -> Self {
+        Self { registry, overrides, asked: Notify::new() }
+    }
+
+    /// Asks for a reload. All who ask while one is under way get another one together.
+    pub fn ask(&self) {
+        self.asked.notify_one();
+    }
+
+    /// Reloads whenever it is asked to. Dropping it ends a reload at once: the record of the agents may be ahead of the
+    /// configuration then, which the next start puts right.
+    pub async fn run(&self) -> Result<Infallible, RegistryError> {
+        loop {
+            self.asked.notified().await;
+            self.reload().await;
+        }
+    }
+
+    /// The configuration comes last: whoever sees the new one finds everything else done.
+    async fn reload(&self) {
+        let shared = self.registry.shared();
+        // The file may have appeared since. One that has vanished is a mistake, or in the middle of being replaced.
+        let file = Paths::config_file(&self.overrides, &shared.environment);
+        if let (None, Some(gone)) = (&file, &shared.config.get_with_origin().1.file) {
+            return self.keep(format!("{} is not there any more; restart acpd to go without it", gone.display()));
+        }
+        let config = match Config::load(file.as_deref(), &shared.environment) {
+            Ok(config) => config,
+            Err(error) => {
+                for Problem { key, message, hint } in &error.problems {
+                    tracing::error!(key, hint, "the configuration has a problem: {message}");
+                }
+                return self.keep(error.in_one_line());
+            }
+        };
+        // A session refers to its agent's record, so the record is there before anybody can ask for the agent.
+        if let Err(error) = self.registry.record_agents(&config).await {
+            tracing::error!(error = &error as &dyn std::error::Error, "cannot record the configured agents");
+            return self.keep(format!("the configured agents could not be recorded: {error}"));
+        }
+        shared.slots.resize(config.limits.processes);
+        let needs_restart = shared.config.replace(config, file.clone());
+        let file = file.map_or_else(|| "none".to_owned(), |file| file.display().to_string());
+        tracing::info!(file, "the configuration is reloaded");
+        for key in needs_restart {
+            tracing::warn!(key, "a changed key holds after a restart only; its old value stays in force");
+        }
+    }
+
+    fn keep(&self, error: String) {
+        tracing::error!("the configuration is not reloaded; the old one stays in force");
+        self.registry.shared().config.keep(error);
+    }
+}

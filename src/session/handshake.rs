@@ -1,0 +1,257 @@
+//! From a process to a conversation.
+//!
+//! ```text
+//! initialize ──▶ session/resume ──refused──▶ session/load ──refused──▶ session/new ──▶ ready
+//!                     │ native                  │ native                    └ fresh; the transcript is owed
+//!                     ▼                         ▼
+//!                   ready                 the end of the replay ──▶ ready
+//! ```
+//!
+//! The first rung that the agent says it has is tried, then the next; one that hangs or kills the agent is not tried again
+//! while the actor lives. So every session goes on, on any agent. What an agent repeats of the conversation while it takes it up again is
+//! known already, and is not recorded a second time. Each step has its deadline and is raced against the process's exit.
+
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::actor::{Purpose, SessionActor};
+use super::context::Owed;
+use super::link::{Connected, Link, Phase};
+use crate::acp::incoming::Abilities;
+use crate::acp::update;
+use crate::acp::{PROTOCOL_VERSION, RpcError, incoming, outgoing};
+use crate::model::agent::ReplayEnd;
+use crate::model::{ContextRestored, ErrorCode, EventBody, TurnError};
+use crate::store::Op;
+
+/// How far the handshake is, and what was learned in it.
+#[derive(Debug)]
+pub struct Handshake {
+    pub step: Step,
+    initialized: Option<incoming::Initialized>,
+    /// Whether the agent was asked to restore the conversation. Then it may repeat it, even after it refused.
+    pub was_restoring: bool,
+    /// Updates that repeated what is known.
+    repeated: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    Initialize,
+    Resume,
+    Load,
+    /// The agent has answered the load, and repeats the conversation until then at most.
+    Replay {
+        until: Instant,
+    },
+    New,
+}
+
+impl Step {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Initialize => "initialize",
+            Self::Resume => "session/resume",
+            Self::Load => "session/load",
+            Self::Replay { .. } => "the replay of the conversation",
+            Self::New => "session/new",
+        }
+    }
+
+    /// The key that bounds it.
+    pub const fn setting(self) -> &'static str {
+        match self {
+            Self::Initialize => "processes.initialize_timeout",
+            Self::Resume | Self::Load | Self::New => "processes.session_timeout",
+            Self::Replay { .. } => "processes.replay_timeout",
+        }
+    }
+
+    /// Whether the agent is taking up the conversation again by itself.
+    pub const fn is_restoring(self) -> bool {
+        match self {
+            Self::Resume | Self::Load | Self::Replay { .. } => true,
+            Self::Initialize | Self::New => false,
+        }
+    }
+}
+
+impl Handshake {
+    pub const fn new() -> Self {
+        Self { step: Step::Initialize, initialized: None, was_restoring: false, repeated: 0 }
+    }
+
+    pub fn abilities(&self) -> Abilities {
+        self.initialized.as_ref().map(|initialized| initialized.abilities).unwrap_or_default()
+    }
+
+    /// When the wait for the end of a replay is over.
+    pub fn replay_until(&self) -> Option<Instant> {
+        match self.step {
+            Step::Replay { until } => Some(until),
+            Step::Initialize | Step::Resume | Step::Load | Step::New => None,
+        }
+    }
+}
+
+impl SessionActor {
+    pub(super) fn begin_handshake(&mut self) {
+        let timeout = self.shared.config().processes.initialize_timeout;
+        let id = self.requests.begin(Purpose::Handshake, Some(timeout));
+        self.send(outgoing::initialize(id));
+    }
+
+    /// The agent's answer to the step that is under way. One that comes while the process is already going changes nothing.
+    pub(super) fn on_handshake_answer(&mut self, outcome: Result<&RawValue, RpcError>) {
+        let Some(step) = self.link.handshake().map(|handshake| handshake.step) else { return };
+        match (step, outcome) {
+            (Step::Initialize, Ok(result)) => self.on_initialized(result),
+            (Step::New, Ok(result)) => match incoming::session_id(result) {
+                Ok(agent_session) => self.become_ready(ContextRestored::Fresh, agent_session),
+                Err(error) => self.fault(super::process::unreadable(step.name(), &error)),
+            },
+            (Step::Resume, Ok(_)) => self.become_ready_again(),
+            (Step::Load, Ok(_)) => match self.profile.adapter.replay_end() {
+                ReplayEnd::Answer => self.on_replayed(),
+                ReplayEnd::CommandsUpdate => {
+                    let until = Instant::now() + self.shared.config().processes.replay_timeout;
+                    self.set_step(Step::Replay { until });
+                }
+            },
+            (Step::Initialize | Step::New, Err(error)) => {
+                let error = self.with_stderr(super::process::rpc_failure(step.name(), &error));
+                self.fault(error);
+            }
+            (Step::Resume | Step::Load, Err(error)) => {
+                let (code, message) = (error.code, error.message);
+                tracing::warn!(code, message, step = step.name(), "the agent does not restore the conversation");
+                self.begin_step(Some(step));
+            }
+            // Nothing is asked of the agent meanwhile.
+            (Step::Replay { .. }, _) => {}
+        }
+    }
+
+    fn on_initialized(&mut self, result: &RawValue) {
+        let initialized = match incoming::initialized(result) {
+            Ok(initialized) => initialized,
+            Err(error) => return self.fault(super::process::unreadable(Step::Initialize.name(), &error)),
+        };
+        if initialized.protocol_version != PROTOCOL_VERSION {
+            let message = format!(
+                "the agent speaks ACP version {}, acpd speaks version {PROTOCOL_VERSION}",
+                initialized.protocol_version
+            );
+            return self.fault(TurnError::new(ErrorCode::Protocol, message));
+        }
+        if let Some(handshake) = self.link.handshake_mut() {
+            handshake.initialized = Some(initialized);
+        }
+        self.begin_step(None);
+    }
+
+    /// The next rung after the one that was refused.
+    fn begin_step(&mut self, refused: Option<Step>) {
+        let abilities = self.link.handshake().map(Handshake::abilities).unwrap_or_default();
+        let timeout = self.shared.config().processes.session_timeout;
+        let workspace = self.workspace.display().to_string();
+        let known = self.context.restorable().map(str::to_owned);
+        let id = self.requests.begin(Purpose::Handshake, Some(timeout));
+        let (step, line) = match (known, refused) {
+            (Some(known), None) if abilities.resume => (Step::Resume, outgoing::resume_session(id, &known, &workspace)),
+            (Some(known), None | Some(Step::Resume)) if abilities.load => {
+                (Step::Load, outgoing::load_session(id, &known, &workspace))
+            }
+            _ => (Step::New, outgoing::new_session(id, &workspace)),
+        };
+        self.set_step(step);
+        self.send(line);
+    }
+
+    fn set_step(&mut self, step: Step) {
+        if let Some(handshake) = self.link.handshake_mut() {
+            handshake.step = step;
+            handshake.was_restoring |= step.is_restoring();
+        }
+    }
+
+    /// The agent says that it has loaded the conversation. One that has repeated nothing of it has loaded nothing,
+    /// whatever it says.
+    pub(super) fn on_replayed(&mut self) {
+        if self.link.handshake().is_some_and(|handshake| handshake.repeated == 0) {
+            tracing::warn!("the agent repeated nothing of the conversation that it says it has loaded; starting anew");
+            return self.begin_step(Some(Step::Load));
+        }
+        self.become_ready_again();
+    }
+
+    /// The agent has its conversation again, under the name that it had.
+    fn become_ready_again(&mut self) {
+        if let Some(agent_session) = self.context.agent_session.clone() {
+            self.become_ready(ContextRestored::Native, agent_session);
+        }
+    }
+
+    fn become_ready(&mut self, context_restored: ContextRestored, agent_session: String) {
+        let Link::Up(Connected { phase, pid, .. }) = &mut self.link else { return };
+        let Phase::Starting(handshake) = phase else { return };
+        let (abilities, repeated) = (handshake.abilities(), handshake.repeated);
+        let agent_info = handshake.initialized.take().and_then(|initialized| initialized.agent_info);
+        let pid = pid.unwrap_or(0);
+        *phase = Phase::Ready { agent_session: agent_session.clone(), abilities };
+
+        let is_owed = context_restored == ContextRestored::Fresh && self.context.has_history;
+        self.context.owed = if is_owed { Owed::NotRead } else { Owed::Nothing };
+        let before = self.context.agent_session.replace(agent_session.clone());
+        self.context.abandoned = before.filter(|before| *before != agent_session);
+        self.record(Op::SetAgentSession {
+            agent_session_id: agent_session.clone(),
+            context_restored,
+            supports_resume: abilities.resume || abilities.load,
+        });
+        let body = EventBody::ProcessReady {
+            pid,
+            agent_session_id: agent_session,
+            protocol_version: PROTOCOL_VERSION,
+            agent_info,
+            context_restored,
+        };
+        self.record(Op::Event { turn: None, body });
+        tracing::info!(pid, context = context_restored.as_str(), repeated, "the agent is ready");
+        self.touch();
+    }
+
+    /// Whether an update only repeats what is known: while the agent restores the conversation, on its way out of that,
+    /// and under the name of a conversation that it has lost.
+    pub(super) fn is_repeated(&mut self, agent_session: &str, raw: &RawValue) -> bool {
+        let may_repeat = match self.link.phase() {
+            Some(Phase::Starting(handshake)) if handshake.step.is_restoring() => true,
+            Some(Phase::Starting(handshake)) => {
+                handshake.was_restoring && self.context.agent_session.as_deref() == Some(agent_session)
+            }
+            Some(Phase::Ready { .. }) => self.context.abandoned.as_deref() == Some(agent_session),
+            Some(Phase::Stopping { was_restoring, .. }) => *was_restoring,
+            None => false,
+        };
+        let is_repeated = may_repeat && update::is_conversation(raw);
+        if let Some(handshake) = self.link.handshake_mut().filter(|_| is_repeated) {
+            handshake.repeated += 1;
+        }
+        is_repeated
+    }
+
+    /// The commands that an agent announces after a load are the end of its replay, for those that say so.
+    pub(super) fn end_replay(&mut self, raw: &RawValue) {
+        let is_replaying = self.link.handshake().is_some_and(|handshake| handshake.replay_until().is_some());
+        if is_replaying && update::kind_of(raw).is_some_and(|kind| kind == update::COMMANDS) {
+            self.on_replayed();
+        }
+    }
+
+    /// The agent hangs or dies of taking up the conversation. It is not asked to again: the next process starts anew and
+    /// gets the transcript, and the turn that waits is not lost for it.
+    pub(super) fn stop_restoring(&mut self) {
+        tracing::warn!("the agent does not survive restoring the conversation; it is given the transcript instead");
+        self.context.may_restore = false;
+    }
+}
