@@ -1,0 +1,116 @@
+//! A daemon of root runs the agents of another user's sessions as that user, and leaves nothing of those either.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::print_stderr, reason = "a test that cannot run says so")]
+
+mod harness;
+
+use std::os::unix::fs::MetadataExt;
+
+use harness::{Cgroup, Daemon, DaemonBuilder, IMPATIENT, NASTY, ORDINARY, Tree, nasty, parent_of, signal, users};
+use nix::sys::signal::Signal;
+use nix::unistd::{Gid, Uid, User};
+use serde_json::json;
+
+/// A daemon whose agents' files are the owner's. Nothing, where the tests are not root's.
+fn builder() -> Option<DaemonBuilder> {
+    let is_root = users().len() > 1;
+    if !is_root {
+        eprintln!("SKIPPED: only a daemon of root can run agents as other users");
+    }
+    is_root.then(|| Daemon::builder().owner(ORDINARY))
+}
+
+/// Makes a session that belongs to the owner. The interface has no word for that yet, so it is written into the record
+/// while nobody has the session in memory.
+async fn create_owned_session(daemon: &mut Daemon, agent: &str) -> String {
+    let session = daemon.create_lazy_session(agent).await;
+    daemon.kill().await;
+    daemon.sql(format!("UPDATE sessions SET owner_uid = {} WHERE id = '{session}'", ORDINARY.uid)).await;
+    daemon.restart().await;
+    session
+}
+
+fn user_of(process: u32) -> (u32, u32) {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let ids = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        let ids: Vec<u32> = line.split_whitespace().map(|id| id.parse().unwrap()).collect();
+        assert!(ids.iter().all(|id| *id == ids[0]), "no way back is left: {name} {ids:?}");
+        ids[0]
+    };
+    (ids("Uid:"), ids("Gid:"))
+}
+
+#[tokio::test]
+async fn agent_and_shim_run_as_the_owner_with_its_groups_its_home_and_its_files() {
+    let Some(builder) = builder() else { return };
+    let file = builder.workspace().join("made");
+    let private = builder.state_dir().join("acpd.db");
+    let names = ["HOME", "USER", "LOGNAME", "SHELL", "XDG_STATE_HOME", "TMPDIR"];
+    let mut told = vec![json!({"textFromUser": true}), json!({"text": "\n"}), json!({"textFromCwd": true})];
+    for name in names {
+        told.extend([json!({"text": "\n"}), json!({"textFromEnvironment": name})]);
+    }
+    told.extend([json!({"text": "\n"}), json!({"textFromWrite": {"path": file, "text": "hello"}})]);
+    told.extend([json!({"text": "\n"}), json!({"textFromRead": private})]);
+    let script = json!([{"handshake": {}}, {"prompt": told}, {"gate": "told"}]);
+    let builder = builder.agent("owned", script).env("XDG_STATE_HOME", "/root/state").env("TMPDIR", "/root/tmp");
+    let mut daemon = builder.start().await;
+    let session = create_owned_session(&mut daemon, "owned").await;
+    let turn = daemon.prompt_and_wait(&session, "who are you?").await;
+    assert_eq!(turn["status"], "completed", "{turn}");
+    let agent = daemon.gate("owned").reached("told").await;
+
+    let owner = (ORDINARY.uid, ORDINARY.gid);
+    assert_eq!(user_of(agent.pid), owner);
+    assert_eq!(user_of(parent_of(agent.pid).unwrap()), owner, "the shim too");
+    assert_eq!(user_of(daemon.pid()), (0, 0));
+    let user = User::from_uid(Uid::from_raw(ORDINARY.uid)).unwrap().expect("nobody is a user everywhere");
+    let name = std::ffi::CString::new(user.name.as_str()).unwrap();
+    let mut groups: Vec<u32> =
+        nix::unistd::getgrouplist(&name, user.gid).unwrap().into_iter().map(Gid::as_raw).collect();
+    groups.sort_unstable();
+    let groups: Vec<String> = groups.iter().map(u32::to_string).collect();
+    let expected = [
+        format!("{} {} {}", ORDINARY.uid, ORDINARY.gid, groups.join(",")),
+        daemon.workspace().display().to_string(),
+        user.dir.display().to_string(),
+        user.name.clone(),
+        user.name,
+        user.shell.display().to_string(),
+        "(unset)".to_owned(),
+        "(unset)".to_owned(),
+        "written".to_owned(),
+        "error: Permission denied (os error 13)".to_owned(),
+    ];
+    let messages = daemon.messages(&session).await;
+    assert_eq!(messages[1]["content"]["text"], expected.join("\n"));
+    let made = std::fs::metadata(&file).unwrap();
+    assert_eq!((made.uid(), made.gid()), owner);
+    agent.open().await;
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_an_owners_nasty_agent_with_and_without_a_cgroup() {
+    for cgroup in [None, Cgroup::delegated(None)] {
+        let Some(mut builder) = builder() else { return };
+        if let Some(cgroup) = &cgroup {
+            builder = builder.cgroup(cgroup);
+        }
+        let mut daemon = builder.config(IMPATIENT).agent(NASTY, nasty()).start().await;
+        let archived = create_owned_session(&mut daemon, NASTY).await;
+        let crashed = create_owned_session(&mut daemon, NASTY).await;
+        let archived = Tree::grow_in(&daemon, archived).await;
+        let crashed = Tree::grow_in(&daemon, crashed).await;
+        for tree in [&archived, &crashed] {
+            assert!(tree.processes.iter().all(|process| user_of(*process) == (ORDINARY.uid, ORDINARY.gid)));
+        }
+        archived.archive(&daemon).await;
+        // Its own user may kill the shim, so this is in the agent's power.
+        signal(crashed.shim(&daemon), Signal::SIGKILL);
+        crashed.exited(&daemon).await;
+        crashed.gone().await;
+        assert!(cgroup.is_none_or(|cgroup| cgroup.agents().is_empty()));
+    }
+}
