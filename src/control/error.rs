@@ -236,6 +236,7 @@ fn refusal_answer(refusal: Refusal) -> Answer {
                 .details(json!({ "waiting": waiting }))
                 .retry_after(QUEUE_WAIT)
         }
+        Refusal::NotExpired => Answer::new(S::CONFLICT, "not_expired", message, "it is kept"),
         Refusal::NoTurn => Answer::new(S::CONFLICT, "no_turn", message, TURNS_HINT),
         Refusal::StaleTurn(turn) => stale_turn(message, turn),
         Refusal::NeedsSlot | Refusal::Overloaded => {

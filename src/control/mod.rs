@@ -8,6 +8,7 @@ mod agents;
 mod error;
 mod events;
 mod extract;
+mod gc;
 mod limits;
 mod router;
 mod server;

@@ -192,7 +192,8 @@ pub async fn stored(api: &Api, id: SessionId) -> Result<model::session::Session,
 
 fn shown(api: &Api, session: model::session::Session) -> Session {
     let live = api.registry.live(session.id);
-    Session::new(session, live.process_state, live.pid)
+    let expires_at = api.registry.expires_at(&session);
+    Session::new(session, expires_at, live.process_state, live.pid)
 }
 
 fn check_title(title: &str) -> Result<(), ApiError> {

@@ -14,6 +14,7 @@ use crate::model::{
     AgentProfile, ContextRestored, LastError, MessageId, PermissionMode, ProcessState, SessionId, SessionLimits,
     SessionStatus, Timestamp, TurnError, TurnId, TurnStatus, WorkspaceId,
 };
+use crate::registry;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -91,6 +92,15 @@ pub struct RegisterWorkspace {
     pub path: String,
 }
 
+/// A sweep over the sessions whose retention is over.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CollectGarbage {
+    /// Only tell what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Session {
@@ -120,6 +130,9 @@ pub struct Session {
     pub updated_at: Timestamp,
     pub last_active_at: Timestamp,
     pub status_changed_at: Timestamp,
+    /// When its retention is over, if it ever is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
 }
 
 /// One session, whole.
@@ -238,6 +251,44 @@ pub struct AgentList {
     pub offset: i64,
 }
 
+/// What a sweep did, or with a dry run would do. Each list names the first thousand; the counts count all.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GarbageReport {
+    pub dry_run: bool,
+    pub deleted: Vec<ExpiredSession>,
+    /// Found expired for the first time.
+    pub marked: Vec<ExpiredSession>,
+    /// Expired, and not to be deleted yet.
+    pub waiting: Vec<ExpiredSession>,
+    /// Not expired any more.
+    pub unmarked: Vec<ExpiredSession>,
+    pub counts: GarbageCounts,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct GarbageCounts {
+    pub deleted: usize,
+    pub marked: usize,
+    pub waiting: usize,
+    pub unmarked: usize,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExpiredSession {
+    pub id: SessionId,
+    pub title: String,
+    pub status: SessionStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// From when on a sweep may delete it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletable_at: Option<Timestamp>,
+    /// Turns that keep it, for as long as they wait.
+    pub queued_turns: i64,
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Health {
     pub status: String,
@@ -303,7 +354,12 @@ pub struct ErrorBody {
 }
 
 impl Session {
-    pub fn new(session: model::session::Session, process_state: ProcessState, pid: Option<u32>) -> Self {
+    pub fn new(
+        session: model::session::Session,
+        expires_at: Option<Timestamp>,
+        process_state: ProcessState,
+        pid: Option<u32>,
+    ) -> Self {
         Self {
             id: session.id,
             workspace_id: session.workspace_id,
@@ -326,6 +382,7 @@ impl Session {
             updated_at: session.updated_at,
             last_active_at: session.last_active_at,
             status_changed_at: session.status_changed_at,
+            expires_at,
         }
     }
 }
@@ -351,6 +408,27 @@ impl From<model::session::Workspace> for Workspace {
     }
 }
 
+impl GarbageReport {
+    pub fn new(sweep: registry::Sweep, dry_run: bool) -> Self {
+        let registry::Sweep { deleted, marked, waiting, unmarked } = sweep;
+        let counts = GarbageCounts {
+            deleted: deleted.total,
+            marked: marked.total,
+            waiting: waiting.total,
+            unmarked: unmarked.total,
+        };
+        let named = |swept: registry::Swept| swept.sessions.into_iter().map(ExpiredSession::from).collect();
+        Self {
+            dry_run,
+            deleted: named(deleted),
+            marked: named(marked),
+            waiting: named(waiting),
+            unmarked: named(unmarked),
+            counts,
+        }
+    }
+}
+
 impl From<&config::Origin> for ConfigOrigin {
     fn from(origin: &config::Origin) -> Self {
         Self {
@@ -359,6 +437,13 @@ impl From<&config::Origin> for ConfigOrigin {
             needs_restart: origin.needs_restart.iter().map(|key| (*key).to_owned()).collect(),
             error: origin.error.clone(),
         }
+    }
+}
+
+impl From<registry::SweptSession> for ExpiredSession {
+    fn from(session: registry::SweptSession) -> Self {
+        let registry::SweptSession { id, title, status, expires_at, deletable_at, queued_turns } = session;
+        Self { id, title, status, expires_at, deletable_at, queued_turns }
     }
 }
 

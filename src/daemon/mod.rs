@@ -122,6 +122,7 @@ async fn run(
         registry.recover().await?;
         tasks.spawn(server.run());
         tell_ready(&paths.socket);
+        tasks.spawn(Arc::clone(&registry).sweep_daily());
         reloader.run().await
     };
     tokio::select! {

@@ -1,4 +1,5 @@
-//! The vocabulary: ids, times, statuses with their one transition table, turns, messages, events, agent profiles.
+//! The vocabulary: ids, times, statuses with their one transition table, turns, messages, events,
+//! retention, agent profiles.
 //!
 //! Nothing here does I/O or knows of tokio. The JSON of messages and events is defined here, once, because it is the
 //! record itself: the store keeps that text and the control interface hands it out byte for byte. The shapes around it
@@ -9,6 +10,7 @@ pub mod error;
 pub mod event;
 pub mod id;
 pub mod message;
+pub mod retention;
 pub mod session;
 pub mod status;
 pub mod time;
@@ -18,6 +20,7 @@ pub use agent::{Adapter, AgentProfile, PermissionMode};
 pub use event::EventBody;
 pub use id::{MessageId, SessionId, TurnId, WorkspaceId};
 pub use message::{Content, Role};
+pub use retention::{Retention, Verdict};
 pub use session::{ContextRestored, LastError, ProcessState, SessionLimits};
 pub use status::{SessionStatus, Trigger};
 pub use time::Timestamp;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -19,6 +20,17 @@ impl Timestamp {
 
     pub const fn as_millis(self) -> i64 {
         self.0
+    }
+
+    /// The time that much later; none when it is so late that it cannot be written.
+    pub fn after(self, duration: Duration) -> Option<Self> {
+        let later = self.0.checked_add(i64::try_from(duration.as_millis()).ok()?)?;
+        jiff::Timestamp::from_millisecond(later).ok().map(|_| Self(later))
+    }
+
+    /// How long after `earlier` it is; nothing when it is before.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 }
 
@@ -62,5 +74,14 @@ mod tests {
         let time = Timestamp::from_millis(1_763_262_000_007);
         assert_eq!(time.to_string(), "2025-11-16T03:00:00.007Z");
         assert_eq!("2025-11-16T04:00:00.007+01:00".parse::<Timestamp>().unwrap(), time);
+    }
+
+    #[test]
+    fn times_are_added_to_and_compared_within_their_range() {
+        let time = Timestamp::from_millis(1_000);
+        assert_eq!(time.after(Duration::from_secs(2)), Some(Timestamp::from_millis(3_000)));
+        assert_eq!(time.after(Duration::MAX), None);
+        assert_eq!(time.since(Timestamp::from_millis(400)), Duration::from_millis(600));
+        assert_eq!(time.since(Timestamp::from_millis(4_000)), Duration::ZERO);
     }
 }

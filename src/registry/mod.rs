@@ -8,6 +8,7 @@
 
 mod admission;
 mod recovery;
+mod retention;
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -29,6 +30,7 @@ use crate::session::{
 use crate::store::{SessionChange, StoreError, Unit};
 
 pub use admission::{CreateSession, WorkspaceChoice};
+pub use retention::{Sweep, Swept, SweptSession};
 
 /// Why a turn failed whose end did not get into the record.
 const RECORD_LOST: &str = "acpd could not write the record; see its log and the free disk space";

@@ -95,6 +95,11 @@ pub enum Request {
         purge: bool,
         reply: Reply<()>,
     },
+    /// Deletes the session, because its time in the status that it was seen in is over. One that went on is kept.
+    Expire {
+        seen: SessionStatus,
+        reply: Reply<()>,
+    },
     /// Starts the process without a prompt, so that the first one finds it warm.
     Start {
         admission: Admission,
@@ -146,6 +151,9 @@ pub enum Refusal {
     NoTurn,
     #[error("the turn {0} is over, or it is another session's")]
     StaleTurn(TurnId),
+    /// Not told to anybody outside: the sweep goes on to the next one.
+    #[error("the session is not expired any more")]
+    NotExpired,
     #[error("too many requests wait for this session")]
     Overloaded,
     #[error("the daemon is stopping")]

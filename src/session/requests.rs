@@ -23,6 +23,7 @@ impl SessionActor {
             Request::Change { change, reply } => self.on_change(change, reply),
             Request::Resume { reply } => self.on_resume(reply),
             Request::Close { reason, purge, reply } => self.on_close(reason, purge, reply),
+            Request::Expire { seen, reply } => self.on_expire(seen, reply),
             Request::Start { admission } => {
                 if self.takes_work() && matches!(self.link, Link::Stopped) && !self.must_rest() {
                     match admission {
@@ -180,6 +181,16 @@ impl SessionActor {
         closing.replies.push(reply);
     }
 
+    /// Nobody is asked whether a session may be deleted whose time is over, so what was seen is looked at again here,
+    /// where no resume can come between.
+    fn on_expire(&mut self, seen: SessionStatus, reply: Reply<()>) {
+        let is_at_rest = self.queue.is_empty() && self.running.is_none() && self.closing.is_none();
+        if self.status != seen || !is_at_rest {
+            return answer(reply, Err(Refusal::NotExpired));
+        }
+        self.on_close(None, true, reply);
+    }
+
     /// When the process is gone, nothing follows but the purge; when all is committed, everybody who waits is answered.
     pub(super) fn finish_closing(&mut self) {
         if !matches!(self.link, Link::Stopped) {
@@ -230,9 +241,10 @@ fn refuse(request: Request, refusal: impl Fn() -> Refusal) {
     match request {
         Request::Prompt { reply, .. } => answer(reply, Err(refusal())),
         Request::Cancel { reply, .. } => answer(reply, Err(refusal())),
-        Request::Change { reply, .. } | Request::Resume { reply } | Request::Close { reply, .. } => {
-            answer(reply, Err(refusal()));
-        }
+        Request::Change { reply, .. }
+        | Request::Resume { reply }
+        | Request::Close { reply, .. }
+        | Request::Expire { reply, .. } => answer(reply, Err(refusal())),
         Request::Start { .. } => {}
         Request::Evict { reply } => answer(reply, false),
     }

@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use serde_json::value::RawValue;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
-use super::row;
 use super::writer::Head;
 use super::{Catalogue, Committed, NewMessage, NewSession, Op, SessionChange, StoreError, Unit};
+use super::{retention, row};
 use crate::model::message::Message;
 use crate::model::{EventBody, SessionId, SessionStatus, Timestamp, TurnId, TurnStatus};
 
@@ -145,6 +145,10 @@ impl<'a> Apply<'a> {
                     .await
                     .map_err(StoreError::database("to forget the processes of earlier daemons"))?;
             }
+            Catalogue::MarkExpired { session, status_changed_at, seen_at } => {
+                retention::mark(connection, *session, *status_changed_at, *seen_at).await?;
+            }
+            Catalogue::Swept { at } => retention::swept(connection, *at).await?,
             Catalogue::Heartbeat => {
                 sqlx::query("INSERT INTO heartbeat (id, at) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET at = ?1")
                     .bind(now)
@@ -256,7 +260,9 @@ impl<'a> Apply<'a> {
         reason: &'static str,
     ) -> Result<(), StoreError> {
         let changed = sqlx::query(
-            "UPDATE sessions SET status = ?, status_changed_at = ?, updated_at = ? WHERE id = ? AND status = ?",
+            // A mark was for the status before: it must not shorten the stay in this one.
+            "UPDATE sessions SET status = ?, status_changed_at = ?, updated_at = ?, expired_seen_at = NULL \
+             WHERE id = ? AND status = ?",
         )
         .bind(to.as_str())
         .bind(self.now.as_millis())

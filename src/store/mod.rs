@@ -13,6 +13,7 @@ mod apply;
 mod files;
 mod migrate;
 mod read;
+mod retention;
 mod row;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ use crate::config;
 
 pub use migrate::{Direction, migrate};
 pub use read::{EventScope, OpenTurn, SessionFilter, StoredEvent};
+pub use retention::Candidate;
 pub use unit::{Catalogue, Committed, NewMessage, NewSession, Op, SessionChange, Unit};
 pub use writer::{Head, Writer};
 

@@ -8,8 +8,8 @@ use sqlx::ConnectOptions;
 use super::*;
 use crate::config::Config;
 use crate::model::{
-    Content, EventBody, MessageId, PermissionMode, Role, SessionId, SessionLimits, SessionStatus, TurnId, TurnStatus,
-    WorkspaceId,
+    Content, EventBody, MessageId, PermissionMode, Role, SessionId, SessionLimits, SessionStatus, Timestamp, TurnId,
+    TurnStatus, WorkspaceId,
 };
 
 fn options(directory: &Path) -> StoreOptions {
@@ -193,6 +193,44 @@ async fn filters_and_counts_agree() {
     assert_eq!((counts["active"], counts["archived"], counts["error"]), (1, 1, 0));
     let tagged = SessionFilter { tag: Some("a".into()), ..SessionFilter::default() };
     assert_eq!(store.sessions(&tagged, 10, 0).await.unwrap().1, 2);
+}
+
+#[tokio::test]
+async fn a_mark_is_of_one_stay_in_a_status_and_sweeps_are_noted() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, writer) = open(directory.path()).await;
+    let (first, second) = (session(&writer).await, session(&writer).await);
+    assert!(store.retention_candidates(None, 10).await.unwrap().is_empty(), "active sessions never expire");
+    for session in [first, second] {
+        let status = Op::SetStatus { from: SessionStatus::Active, to: SessionStatus::Suspended, reason: "shutdown" };
+        writer.append(Unit::one(session, status)).await.unwrap();
+    }
+    let turn = TurnId::new();
+    writer.append(Unit::one(second, Op::QueueTurn { turn, position: 0 })).await.unwrap();
+    let page = store.retention_candidates(None, 1).await.unwrap();
+    assert_eq!((page.len(), page[0].id, page[0].queued_turns), (1, first, 0));
+    let next = store.retention_candidates(Some(first), 10).await.unwrap();
+    assert_eq!((next.len(), next[0].id, next[0].queued_turns), (1, second, 1));
+
+    let seen_at = Some(Timestamp::from_millis(7));
+    let mark =
+        |session, status_changed_at| Unit::catalogue(Catalogue::MarkExpired { session, status_changed_at, seen_at });
+    let marks = async || {
+        let page = store.retention_candidates(None, 10).await.unwrap();
+        page.into_iter().map(|candidate| candidate.expired_seen_at).collect::<Vec<_>>()
+    };
+    writer.append(mark(first, page[0].status_changed_at)).await.unwrap();
+    writer.append(mark(second, Timestamp::from_millis(1))).await.unwrap();
+    assert_eq!(marks().await, [seen_at, None], "a session that has changed since is left alone");
+    let resume = Op::SetStatus { from: SessionStatus::Suspended, to: SessionStatus::Active, reason: "resume" };
+    writer.append(Unit::one(first, resume)).await.unwrap();
+    assert_eq!(marks().await, [None], "the mark goes with the status");
+
+    assert_eq!(store.last_sweep().await.unwrap(), None);
+    for at in [Timestamp::from_millis(5), Timestamp::from_millis(3)] {
+        writer.append(Unit::catalogue(Catalogue::Swept { at })).await.unwrap();
+        assert_eq!(store.last_sweep().await.unwrap(), Some(at));
+    }
 }
 
 #[tokio::test]

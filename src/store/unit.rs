@@ -6,7 +6,7 @@ use crate::model::agent::FrozenProfile;
 use crate::model::session::ProcessIdentity;
 use crate::model::{
     AgentProfile, Content, ContextRestored, EventBody, LastError, MessageId, PermissionMode, Role, SessionId,
-    SessionLimits, SessionStatus, TurnError, TurnId, TurnStatus, WorkspaceId,
+    SessionLimits, SessionStatus, Timestamp, TurnError, TurnId, TurnStatus, WorkspaceId,
 };
 
 /// Changes that belong together: first the catalogue's, then the sessions' in order.
@@ -37,6 +37,17 @@ pub enum Catalogue {
     },
     /// Nothing is left of the processes that earlier daemons started.
     ClearProcesses,
+    /// A sweep found the session's retention over, or with none, not over any more. It counts only when the session is
+    /// still in the status that the sweep saw it in.
+    MarkExpired {
+        session: SessionId,
+        status_changed_at: Timestamp,
+        seen_at: Option<Timestamp>,
+    },
+    /// Retention was looked after.
+    Swept {
+        at: Timestamp,
+    },
     /// A write that changes nothing for anybody, to see whether one can be made.
     Heartbeat,
 }

@@ -4,6 +4,7 @@ pub mod agents;
 pub mod archive;
 pub mod attach;
 pub mod cancel;
+pub mod gc;
 pub mod ls;
 pub mod messages;
 pub mod new;

@@ -60,6 +60,9 @@ fn facts(session: &Session, style: Style) -> String {
     if !session.tags.is_empty() {
         facts.insert(2, ("tags", session.tags.join(", ")));
     }
+    if let Some(expires_at) = session.expires_at {
+        facts.push(("expires", expires_at.to_string()));
+    }
     if let Some(restored) = session.context_restored {
         facts.push(("context", restored.as_str().to_owned()));
     }

@@ -1,0 +1,125 @@
+//! `acpd gc`: looks for sessions whose retention is over.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::value::RawValue;
+
+use crate::cli::context::Context;
+use crate::cli::error::ClientError;
+use crate::cli::exit::Exit;
+use crate::cli::output::Output;
+use crate::cli::table::{Fit, Table};
+use crate::cli::text::{age, short_id};
+use crate::control::wire::{CollectGarbage, ExpiredSession, GarbageReport};
+use crate::model::Timestamp;
+
+/// Look for sessions whose retention is over, as the daemon does by itself once a day
+///
+/// A session that is found expired for the first time is marked; it is deleted by the first look a day or more after
+/// that, if it is still expired and no turn of it waits. `acpd resume` keeps a session. How long sessions are kept is
+/// set with sessions.retention_* in config.toml.
+#[derive(Args, Debug)]
+pub struct Gc {
+    /// Only tell what would be done
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+impl Gc {
+    pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
+        let daemon = context.daemon().await?;
+        let request = CollectGarbage { dry_run: self.dry_run };
+        let answer: Box<RawValue> = daemon.post("/v1/gc", &request).await?;
+        let output = context.output;
+        context.show(&answer, |report: GarbageReport| text(&report, Timestamp::now(), output))
+    }
+}
+
+fn text(report: &GarbageReport, now: Timestamp, output: Output) -> String {
+    let counts = &report.counts;
+    let (deleted, marked, unmarked) = if report.dry_run {
+        ("would be deleted", "would be marked, to be deleted a day later", "would be unmarked, not expired any more")
+    } else {
+        ("deleted", "marked, to be deleted a day later", "unmarked, not expired any more")
+    };
+    let sections = [
+        (deleted, counts.deleted, &report.deleted),
+        (marked, counts.marked, &report.marked),
+        ("marked before and waiting", counts.waiting, &report.waiting),
+        (unmarked, counts.unmarked, &report.unmarked),
+    ];
+    let mut parts: Vec<String> = sections
+        .into_iter()
+        .filter(|(_, total, _)| *total > 0)
+        .map(|(what, total, sessions)| {
+            let table = table(sessions, now).render(output.width(), output.style);
+            let more = total.saturating_sub(sessions.len());
+            let more = if more > 0 { format!("\nand {more} more") } else { String::new() };
+            let plural = if total == 1 { "session" } else { "sessions" };
+            format!("{total} {plural} {what}:\n{table}{more}")
+        })
+        .collect();
+    if parts.is_empty() {
+        parts.push("no session is expired".to_owned());
+    }
+    if report.dry_run {
+        parts.push("a dry run: nothing was changed".to_owned());
+    }
+    parts.join("\n\n")
+}
+
+fn table(sessions: &[ExpiredSession], now: Timestamp) -> Table {
+    let mut table = Table::new([
+        ("ID", Fit::Whole),
+        ("STATUS", Fit::Whole),
+        ("EXPIRY", Fit::Whole),
+        ("GOES", Fit::Whole),
+        ("TITLE", Fit::CutEnd),
+    ]);
+    for session in sessions {
+        table.row(&[
+            short_id(session.id),
+            session.status.to_string(),
+            session.expires_at.map_or_else(|| "never".to_owned(), |at| relative(at, now)),
+            deletion(session, now),
+            session.title.clone(),
+        ]);
+    }
+    table
+}
+
+/// When a sweep may delete the session, and what keeps it until then.
+fn deletion(session: &ExpiredSession, now: Timestamp) -> String {
+    match session.deletable_at {
+        None => "no".to_owned(),
+        Some(_) if session.queued_turns == 1 => "after its queued turn".to_owned(),
+        Some(_) if session.queued_turns > 1 => format!("after its {} queued turns", session.queued_turns),
+        Some(at) if at <= now => "now".to_owned(),
+        Some(at) => relative(at, now),
+    }
+}
+
+fn relative(at: Timestamp, now: Timestamp) -> String {
+    /// What is to come is rounded up, so that a day that has just begun is a day.
+    const ROUNDED_UP: Duration = Duration::from_secs(59);
+    if at <= now {
+        format!("{} ago", age(at, now))
+    } else {
+        format!("in {}", age(now, at.after(ROUNDED_UP).unwrap_or(at)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_from_here() {
+        let hours = |hours: i64| Timestamp::from_millis(hours * 60 * 60 * 1000);
+        let just_after = Timestamp::from_millis(20);
+        assert_eq!(relative(hours(24), just_after), "in 1d");
+        assert_eq!(relative(hours(5), just_after), "in 5h");
+        assert_eq!(relative(hours(0), hours(3)), "3h ago");
+    }
+}
