@@ -1,8 +1,11 @@
 //! The hub: append through the store, then tell subscribers how far the log reaches.
 //!
-//! Nobody sees an event before its row is committed: what is published is a number, not an event. Replay, live tail,
-//! reconnect and a slow client are one piece of code ([`Subscription::next`]): read after my cursor, hand out, wait.
-//! A slow subscriber holds a cursor and the page that it has not taken yet; it holds nobody up.
+//! Nobody sees an event before its row is committed: what is published is a number, with the events that it covers kept at
+//! hand for a while ([`tail`]). Replay, live tail, reconnect and a slow client are one piece of code
+//! ([`Subscription::next`]): read after my cursor, from the tail where it reaches back that far and from the store where it
+//! does not; hand out, wait. A slow subscriber holds a cursor and the page that it has not taken yet; it holds nobody up.
+
+mod tail;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,10 +13,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 use crate::model::SessionId;
-use crate::store::{Committed, EventScope, Head, Store, StoreError, StoreOptions, StoredEvent, Unit, Writer};
+use crate::store::{Committed, EventScope, News, Store, StoreError, StoreOptions, StoredEvent, Unit, Writer};
+use tail::{Budget, Tail};
+
+pub use tail::Logged;
 
 /// Events handed out at a time.
-const PAGE_EVENTS: i64 = 512;
+const PAGE_EVENTS: usize = 512;
+/// A page ends early when it is this large. It is what a reader that does not read costs.
+const PAGE_BYTES: usize = 128 << 10;
 /// Watched sessions from which on those that nobody watches any more are forgotten.
 const WATCHED_MAX: usize = 1024;
 
@@ -28,26 +36,41 @@ struct Reach {
     ended: bool,
 }
 
-/// Where subscribers wait. A session has an entry only while somebody watches it.
-#[derive(Debug, Default)]
-struct Reaches {
-    sessions: Mutex<HashMap<SessionId, watch::Sender<Reach>>>,
+/// Where subscribers wait, and what they read.
+#[derive(Debug)]
+struct Watchers {
+    books: Mutex<Books>,
     all: watch::Sender<Reach>,
+}
+
+#[derive(Debug)]
+struct Books {
+    /// A session has an entry only while somebody watches it.
+    sessions: HashMap<SessionId, Watched>,
+    /// Filled only while somebody watches all sessions.
+    all: Tail,
+    budget: Budget,
+}
+
+#[derive(Debug)]
+struct Watched {
+    reach: watch::Sender<Reach>,
+    tail: Tail,
 }
 
 #[derive(Clone, Debug)]
 pub struct Hub {
     store: Store,
     writer: Arc<Writer>,
-    reaches: Arc<Reaches>,
+    watchers: Arc<Watchers>,
 }
 
 impl Hub {
     pub async fn open(options: &StoreOptions) -> Result<Self, StoreError> {
-        let reaches = Arc::new(Reaches::default());
-        let published = Arc::clone(&reaches);
-        let (store, writer) = Store::open(options, move |heads| published.publish(heads)).await?;
-        Ok(Self { store, writer: Arc::new(writer), reaches })
+        let watchers = Arc::new(Watchers::new(options.settings.tail_max.0));
+        let published = Arc::clone(&watchers);
+        let (store, writer) = Store::open(options, move |news| published.publish(news)).await?;
+        Ok(Self { store, writer: Arc::new(writer), watchers })
     }
 
     /// The record, for reading.
@@ -63,10 +86,10 @@ impl Hub {
     /// Follows a log from after `cursor`.
     pub fn subscribe(&self, scope: EventScope, cursor: i64) -> Subscription {
         let reach = match scope {
-            EventScope::All => self.reaches.all.subscribe(),
-            EventScope::Session(session) => self.reaches.watch(session),
+            EventScope::All => self.watchers.all.subscribe(),
+            EventScope::Session(session) => self.watchers.watch(session),
         };
-        Subscription { store: self.store.clone(), scope, cursor, reach }
+        Subscription { store: self.store.clone(), watchers: Arc::clone(&self.watchers), scope, cursor, reach }
     }
 
     /// Lets every stream end with the last event. To be called when nobody appends any more.
@@ -75,7 +98,7 @@ impl Hub {
         if let Err(error) = self.writer.append(Unit::default()).await {
             tracing::error!(error = &error as &dyn std::error::Error, "the end of the log could not be written");
         }
-        self.reaches.end();
+        self.watchers.end();
     }
 
     /// Closes the store: the readers first, so that the writer leaves one file without a write-ahead log.
@@ -85,33 +108,46 @@ impl Hub {
     }
 }
 
-impl Reaches {
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, watch::Sender<Reach>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+impl Watchers {
+    fn new(tail_bytes_max: usize) -> Self {
+        let books =
+            Books { sessions: HashMap::new(), all: Tail::new(EventScope::All), budget: Budget::new(tail_bytes_max) };
+        Self { books: Mutex::new(books), all: watch::Sender::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn watch(&self, session: SessionId) -> watch::Receiver<Reach> {
-        let mut sessions = self.lock();
-        if sessions.len() >= WATCHED_MAX {
-            sessions.retain(|_, reach| reach.receiver_count() > 0);
+        let mut books = self.lock();
+        if books.sessions.len() >= WATCHED_MAX {
+            books.sessions.retain(|_, watched| watched.reach.receiver_count() > 0);
         }
         // Whoever comes when the streams have ended gets what there is, and the end.
         let ended = self.all.borrow().ended;
-        sessions.entry(session).or_insert_with(|| watch::Sender::new(Reach { cursor: UNKNOWN, ended })).subscribe()
+        let watched = || Watched {
+            reach: watch::Sender::new(Reach { cursor: UNKNOWN, ended }),
+            tail: Tail::new(EventScope::Session(session)),
+        };
+        books.sessions.entry(session).or_insert_with(watched).reach.subscribe()
     }
 
-    fn publish(&self, heads: &[Head]) {
-        let mut sessions = self.lock();
-        for head in heads {
-            let Some(reach) = sessions.get(&head.session) else {
+    /// Keeps the events for those who follow, then tells them how far the log reaches.
+    fn publish(&self, news: News) {
+        let News { heads, events } = news;
+        let mut books = self.lock();
+        books.keep(events, self.all.receiver_count() > 0);
+        for head in &heads {
+            let Some(Watched { reach, .. }) = books.sessions.get(&head.session) else {
                 continue;
             };
             reach.send_modify(|reach| *reach = Reach { cursor: head.sequence, ended: head.purged });
             if head.purged || reach.receiver_count() == 0 {
-                sessions.remove(&head.session);
+                books.sessions.remove(&head.session);
             }
         }
-        drop(sessions);
+        drop(books);
         if let Some(cursor) = heads.iter().map(|head| head.cursor).max() {
             self.all.send_if_modified(|reach| {
                 let further = reach.cursor < cursor;
@@ -122,11 +158,52 @@ impl Reaches {
     }
 
     fn end(&self) {
-        let sessions = self.lock();
+        let books = self.lock();
         self.all.send_modify(|reach| reach.ended = true);
-        for reach in sessions.values() {
+        for Watched { reach, .. } in books.sessions.values() {
             reach.send_modify(|reach| reach.ended = true);
         }
+    }
+
+    /// What follows the cursor, as far as it is in memory.
+    fn after(&self, scope: EventScope, cursor: i64) -> Option<Vec<Arc<Logged>>> {
+        let books = self.lock();
+        let tail = match scope {
+            EventScope::Session(session) => &books.sessions.get(&session)?.tail,
+            EventScope::All => &books.all,
+        };
+        tail.after(cursor, PAGE_EVENTS, PAGE_BYTES)
+    }
+}
+
+impl Books {
+    fn keep(&mut self, events: Vec<StoredEvent>, is_all_watched: bool) {
+        let Self { sessions, all, budget } = self;
+        if !is_all_watched {
+            // Nobody would see what is missing from here on.
+            *all = Tail::new(EventScope::All);
+        }
+        for event in events {
+            let watched = sessions.get_mut(&event.session);
+            if watched.is_none() && !is_all_watched {
+                continue;
+            }
+            let event = Logged::new(event);
+            if let Some(Watched { tail, .. }) = watched {
+                budget.push(tail, &event);
+            }
+            if is_all_watched {
+                budget.push(all, &event);
+            }
+        }
+        budget.enforce(|scope, cursor| match scope {
+            EventScope::All => all.forget(cursor),
+            EventScope::Session(session) => {
+                if let Some(Watched { tail, .. }) = sessions.get_mut(&session) {
+                    tail.forget(cursor);
+                }
+            }
+        });
     }
 }
 
@@ -134,6 +211,7 @@ impl Reaches {
 #[derive(Debug)]
 pub struct Subscription {
     store: Store,
+    watchers: Arc<Watchers>,
     scope: EventScope,
     cursor: i64,
     reach: watch::Receiver<Reach>,
@@ -141,7 +219,7 @@ pub struct Subscription {
 
 impl Subscription {
     /// The next events, without a gap, or `None` when nothing will follow. Waits when there are none yet.
-    pub async fn next(&mut self) -> Result<Option<Vec<StoredEvent>>, StoreError> {
+    pub async fn next(&mut self) -> Result<Option<Vec<Arc<Logged>>>, StoreError> {
         loop {
             // The reach is taken before the read: whatever is committed during the read is seen as a change after it.
             let Reach { cursor: reach, ended } = *self.reach.borrow_and_update();
@@ -163,14 +241,19 @@ impl Subscription {
     }
 
     /// The next events that are there now; none at the tail.
-    pub async fn page(&mut self) -> Result<Vec<StoredEvent>, StoreError> {
-        let events = self.store.events(self.scope, self.cursor, PAGE_EVENTS).await?;
+    pub async fn page(&mut self) -> Result<Vec<Arc<Logged>>, StoreError> {
+        let events = match self.watchers.after(self.scope, self.cursor) {
+            Some(events) => events,
+            None => self.stored_page().await?,
+        };
         if let Some(last) = events.last() {
-            self.cursor = match self.scope {
-                EventScope::Session(_) => last.sequence,
-                EventScope::All => last.id,
-            };
+            self.cursor = last.cursor(self.scope);
         }
         Ok(events)
+    }
+
+    async fn stored_page(&self) -> Result<Vec<Arc<Logged>>, StoreError> {
+        let events = self.store.events(self.scope, self.cursor, PAGE_EVENTS, PAGE_BYTES).await?;
+        Ok(events.into_iter().map(Logged::new).collect())
     }
 }

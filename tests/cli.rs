@@ -207,10 +207,10 @@ async fn migrate_goes_up_and_down_while_no_daemon_runs() {
         let text = if output.status.success() { output.stdout } else { output.stderr };
         (output.status.success(), String::from_utf8(text).unwrap())
     };
-    assert!(told(&["migrate"]).1.contains("schema version 0 is now 2"));
+    assert!(told(&["migrate"]).1.contains("schema version 0 is now "));
     assert!(told(&["migrate"]).1.contains("already"));
-    assert!(told(&["migrate", "--down", "0"]).1.contains("schema version 2 is now 0"));
-    let (success, text) = told(&["migrate", "--down", "7"]);
+    assert!(told(&["migrate", "--down", "0"]).1.contains(" is now 0"));
+    let (success, text) = told(&["migrate", "--down", "9999"]);
     assert!(!success && text.starts_with("error:"), "{text}");
     let copies = home.path().join(".local/state/acpd/backups");
     assert_eq!(std::fs::read_dir(copies).unwrap().count(), 1, "a copy was made before going down");

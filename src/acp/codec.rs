@@ -1,16 +1,27 @@
 //! Framing: lines ended by `\n`, bounded in length.
 //!
 //! Over-long and non-UTF-8 lines are items, never errors: in tokio-util a decoder's `Err` ends the stream, and one bad
-//! line must not end a session. An over-long line is discarded up to its newline without being kept in memory.
+//! line must not end a session. An over-long line is discarded up to its newline without being kept in memory. So is a long
+//! one that finds no room: all long lines that are under way share one budget.
+
+use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::codec::Decoder;
+
+/// From here on a line is long, and takes of the budget in steps of this.
+const LONG_LINE_BYTES: usize = 1 << 20;
+
+/// The memory that all long lines share, in bytes.
+pub type LongLines = Arc<Semaphore>;
 
 /// What was between two newlines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
     /// Valid UTF-8, not blank, without its line ending.
     Text(Bytes),
+    /// Longer than a line may be, or long when there was no room for another long one.
     TooLong {
         bytes: usize,
     },
@@ -24,19 +35,44 @@ pub struct LineCodec {
     line_bytes_max: usize,
     /// How far the buffer was searched for a newline already.
     searched: usize,
-    /// Bytes of an over-long line thrown away so far.
-    discarded: usize,
+    /// Bytes of an over-long line thrown away so far; what follows up to its newline is thrown away too.
+    discarded: Option<usize>,
+    long_lines: LongLines,
+    /// The share of the line that is being read.
+    share: Option<OwnedSemaphorePermit>,
 }
 
 impl LineCodec {
-    pub fn new(line_bytes_max: usize) -> Self {
-        Self { line_bytes_max, searched: 0, discarded: 0 }
+    pub fn new(line_bytes_max: usize, long_lines: LongLines) -> Self {
+        Self { line_bytes_max, searched: 0, discarded: None, long_lines, share: None }
+    }
+
+    /// The share of the long line that was given out last, to be kept for as long as the line is.
+    pub fn take_share(&mut self) -> Option<OwnedSemaphorePermit> {
+        self.share.take()
+    }
+
+    /// Whether there is room for what has come of the line so far.
+    fn has_room(&mut self, bytes: usize) -> bool {
+        let held = self.share.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        if bytes <= LONG_LINE_BYTES.max(held) {
+            return true;
+        }
+        let Ok(more) = u32::try_from(bytes.next_multiple_of(LONG_LINE_BYTES) - held) else { return false };
+        let Ok(more) = Arc::clone(&self.long_lines).try_acquire_many_owned(more) else { return false };
+        match &mut self.share {
+            Some(share) => share.merge(more),
+            None => self.share = Some(more),
+        }
+        true
     }
 
     /// Makes an item of a whole line, or nothing of a blank one.
     fn item(&mut self, mut line: Bytes) -> Option<Line> {
-        let discarded = std::mem::take(&mut self.discarded);
-        let bytes = discarded + line.len();
+        let bytes = line.len();
+        if let Some(discarded) = self.discarded.take() {
+            return Some(Line::TooLong { bytes: discarded + bytes });
+        }
         if bytes > self.line_bytes_max {
             return Some(Line::TooLong { bytes });
         }
@@ -67,8 +103,9 @@ impl Decoder for LineCodec {
             }
         }
         self.searched = buffer.len();
-        if buffer.len() + self.discarded > self.line_bytes_max {
-            self.discarded += buffer.len();
+        if self.discarded.is_some() || buffer.len() > self.line_bytes_max || !self.has_room(buffer.len()) {
+            self.discarded = Some(self.discarded.unwrap_or(0) + buffer.len());
+            self.share = None;
             self.searched = 0;
             buffer.clear();
         }
@@ -82,7 +119,7 @@ impl Decoder for LineCodec {
         // A last line without its newline: an agent that died in the middle of it, or one that ends that way.
         let rest = buffer.split().freeze();
         self.searched = 0;
-        if rest.is_empty() && self.discarded == 0 { Ok(None) } else { Ok(self.item(rest)) }
+        if rest.is_empty() && self.discarded.is_none() { Ok(None) } else { Ok(self.item(rest)) }
     }
 }
 
@@ -96,7 +133,7 @@ mod tests {
 
     /// Feeds the input in pieces, as a pipe would.
     fn decode(input: &[u8], piece: usize) -> Vec<Line> {
-        let mut codec = LineCodec::new(MAX);
+        let mut codec = LineCodec::new(MAX, Arc::new(Semaphore::new(0)));
         let mut buffer = BytesMut::new();
         let mut lines = Vec::new();
         for part in input.chunks(piece) {
@@ -132,6 +169,37 @@ mod tests {
             ];
             assert_eq!(decode(&input, piece), expected, "in pieces of {piece}");
         }
+    }
+
+    /// Reads a line of `mebibytes` without its end.
+    fn begin(codec: &mut LineCodec, mebibytes: usize) -> BytesMut {
+        let mut buffer = BytesMut::new();
+        for _ in 0..mebibytes {
+            buffer.extend_from_slice(&vec![b'x'; LONG_LINE_BYTES]);
+            assert_eq!(codec.decode(&mut buffer).unwrap(), None);
+        }
+        buffer
+    }
+
+    #[test]
+    fn long_lines_share_one_budget_and_give_it_back() {
+        let budget = Arc::new(Semaphore::new(3 * LONG_LINE_BYTES));
+        let mut codecs = [(); 2].map(|()| LineCodec::new(8 * LONG_LINE_BYTES, Arc::clone(&budget)));
+        let mut first = begin(&mut codecs[0], 3);
+        let mut second = begin(&mut codecs[1], 2);
+        assert!(second.is_empty(), "there is no room for it, so it is not kept");
+        second.extend_from_slice(b"y\n");
+        let skipped = Line::TooLong { bytes: 2 * LONG_LINE_BYTES + 1 };
+        assert_eq!(codecs[1].decode(&mut second).unwrap(), Some(skipped));
+        first.extend_from_slice(b"\n");
+        assert!(
+            matches!(codecs[0].decode(&mut first).unwrap(), Some(Line::Text(line)) if line.len() == 3 * LONG_LINE_BYTES)
+        );
+        let share = codecs[0].take_share();
+        assert_eq!(budget.available_permits(), 0, "the line is still there");
+        drop(share);
+        assert_eq!(budget.available_permits(), 3 * LONG_LINE_BYTES);
+        assert_eq!(begin(&mut codecs[1], 2).len(), 2 * LONG_LINE_BYTES, "there is room again");
     }
 
     proptest! {

@@ -12,7 +12,7 @@ pub mod outgoing;
 pub mod requests;
 pub mod update;
 
-pub use codec::{Line, LineCodec};
+pub use codec::{Line, LineCodec, LongLines};
 pub use envelope::{Envelope, RpcError};
 pub use requests::Requests;
 pub use update::Update;

@@ -4,12 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use super::cgroup::Cgroups;
 use super::children::Children;
 use super::keeper::Keeper;
 use super::{leftovers, procfs};
+use crate::acp::LongLines;
 use crate::config::CgroupMode;
 use crate::model::SessionId;
 use crate::model::session::{ProcessIdentity, ProcessName};
@@ -28,13 +30,14 @@ pub struct Host {
     pub(super) keeper: Keeper,
     /// Where each agent gets a cgroup of its own.
     pub(super) cgroups: Option<Cgroups>,
+    pub(super) long_lines: LongLines,
     /// The tasks of processes, which outlive their actors until they are reaped.
     pub tasks: TaskTracker,
 }
 
 impl Host {
     /// Makes this process the one that inherits whoever loses its shim, and enters its cgroup.
-    pub fn new(mode: CgroupMode) -> std::io::Result<Self> {
+    pub fn new(mode: CgroupMode, long_lines_bytes: usize) -> std::io::Result<Self> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let own = std::process::id().cast_signed();
         Ok(Self {
@@ -43,6 +46,7 @@ impl Host {
             children: Arc::new(Children::new()),
             keeper: Keeper::start()?,
             cgroups: Cgroups::enter(mode),
+            long_lines: LongLines::new(Semaphore::new(long_lines_bytes)),
             tasks: TaskTracker::new(),
         })
     }

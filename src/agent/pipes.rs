@@ -6,17 +6,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Take};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::codec::FramedRead;
 use tokio_util::sync::CancellationToken;
 
-use super::process::Output;
+use super::process::{Output, Shares};
 use crate::acp::{Line, LineCodec};
 
 /// Bytes of lines that wait for the actor. One line may be larger; then it waits alone.
-const INBOUND_BYTES_MAX: usize = 4 << 20;
+const INBOUND_BYTES_MAX: usize = 256 << 10;
+/// Bytes of lines that are handed over together; a quarter of that, so that the actor and the reader work side by side.
+const BATCH_BYTES_MAX: usize = INBOUND_BYTES_MAX / 4;
+/// Bytes that are read from the pipe at once.
+const READ_BYTES: usize = 32 << 10;
 const STDERR_READ_BYTES: usize = 4096;
 
 /// What the tasks of one process tell each other.
@@ -42,12 +46,12 @@ fn end_with_what_is_there<R: AsyncRead + AsFd>(pipe: &mut Take<R>) {
 /// Reads lines until the pipe ends. When the actor does not take them, neither are they read, and the agent waits.
 pub async fn read_lines(
     stdout: impl AsyncRead + AsFd + Unpin,
-    line_bytes_max: usize,
+    codec: LineCodec,
     output: mpsc::Sender<Output>,
     signals: Signals,
 ) {
     let budget = Arc::new(Semaphore::new(INBOUND_BYTES_MAX));
-    let mut lines = FramedRead::new(stdout.take(u64::MAX), LineCodec::new(line_bytes_max));
+    let mut lines = FramedRead::with_capacity(stdout.take(u64::MAX), codec, READ_BYTES);
     // The owner hears who the agent is before it hears the agent.
     tokio::select! {
         () = signals.started.cancelled() => {}
@@ -68,23 +72,58 @@ pub async fn read_lines(
             None => break,
             Some(Ok(line)) => line,
             Some(Err(error)) => {
-                tracing::warn!(%error, "cannot read the agent's output");
+                log_unreadable(&error);
                 break;
             }
         };
-        let bytes = match &line {
-            Line::Text(text) => text.len(),
-            Line::TooLong { .. } | Line::NotUtf8 { .. } => 0,
-        };
+        let (batch, bytes) = with_those_that_are_there(line, &mut lines);
         let share = u32::try_from(bytes.min(INBOUND_BYTES_MAX)).unwrap_or(u32::MAX);
-        let Ok(permit) = Arc::clone(&budget).acquire_many_owned(share).await else {
+        let Ok(share) = Arc::clone(&budget).acquire_many_owned(share).await else {
             break;
         };
-        if output.send(Output::Line { line, permit }).await.is_err() {
+        // A batch ends with the first long line.
+        let shares = Shares { _of_the_agent: share, _of_all: lines.decoder_mut().take_share() };
+        if output.send(Output::Lines { lines: batch, shares }).await.is_err() {
             break;
         }
     }
     signals.broken.cancel();
+}
+
+/// A line with those that have come after it already, up to a bound, and how many bytes they are. An agent that talks fast
+/// is heard in few, larger pieces.
+fn with_those_that_are_there<R: AsyncRead + Unpin>(
+    first: Line,
+    lines: &mut FramedRead<R, LineCodec>,
+) -> (Vec<Line>, usize) {
+    let mut bytes = bytes_of(&first);
+    let mut batch = vec![first];
+    while bytes < BATCH_BYTES_MAX {
+        match lines.next().now_or_never() {
+            Some(Some(Ok(line))) => {
+                bytes += bytes_of(&line);
+                batch.push(line);
+            }
+            Some(Some(Err(error))) => {
+                // The end of the stream, which follows, is all that can be done about it.
+                log_unreadable(&error);
+                break;
+            }
+            Some(None) | None => break,
+        }
+    }
+    (batch, bytes)
+}
+
+fn log_unreadable(error: &std::io::Error) {
+    tracing::warn!(%error, "cannot read the agent's output");
+}
+
+fn bytes_of(line: &Line) -> usize {
+    match line {
+        Line::Text(text) => text.len(),
+        Line::TooLong { .. } | Line::NotUtf8 { .. } => 0,
+    }
 }
 
 /// Writes lines in order until it is told to close; what waits then is written first. An agent that does not read is

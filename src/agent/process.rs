@@ -28,13 +28,13 @@ use super::keeper::Keeper;
 use super::pipes::{self, Signals, Tail};
 use super::procfs;
 use super::shim::{Order, Report, Shim, Started, Told};
-use crate::acp::Line;
+use crate::acp::{Line, LineCodec};
 use crate::config::Config;
 use crate::lane::{Lane, LaneWatch};
 use crate::model::session::{ProcessIdentity, ProcessName};
 
-/// Lines that wait to be read by the actor; their bytes are bounded besides.
-const OUTPUT_LINES_MAX: usize = 256;
+/// Batches of lines that wait to be read by the actor; their bytes are bounded besides.
+const OUTPUT_BATCHES_MAX: usize = 64;
 /// Lines that wait to be written to the agent. More means that it does not read.
 const INPUT_LINES_MAX: usize = 64;
 /// How long a shim may take to end what is below it. It takes milliseconds, seconds for a fork bomb, and for ever when the
@@ -77,12 +77,19 @@ impl Bounds {
 pub enum Output {
     /// The agent runs, and this is who it is.
     Started(Box<ProcessIdentity>),
-    /// The permit is the line's share of the memory for lines that wait; it goes with the line.
-    Line { line: Line, permit: OwnedSemaphorePermit },
+    /// With their shares of the memory for lines, which go with them.
+    Lines { lines: Vec<Line>, shares: Shares },
     /// The agent is alive and takes nothing in.
     NotReading { message: String },
     /// The last one.
     Exited(Exit),
+}
+
+/// The memory that lines on their way to the actor take, until they are dropped.
+#[derive(Debug)]
+pub struct Shares {
+    pub(super) _of_the_agent: OwnedSemaphorePermit,
+    pub(super) _of_all: Option<OwnedSemaphorePermit>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,7 +169,7 @@ impl Process {
         };
         let Started { shim, stdin, stdout, stderr } = started;
 
-        let (output_sender, output) = mpsc::channel(OUTPUT_LINES_MAX);
+        let (output_sender, output) = mpsc::channel(OUTPUT_BATCHES_MAX);
         let (input, input_lines) = mpsc::channel(INPUT_LINES_MAX);
         let stop = Lane::new(Stop::No);
         let signals = Signals::default();
@@ -171,7 +178,8 @@ impl Process {
         let writing =
             pipes::write_lines(stdin, input_lines, bounds.stdin_timeout, signals.clone(), output_sender.clone());
         host.tasks.spawn(writing.instrument(span.clone()));
-        let reading = pipes::read_lines(stdout, bounds.line_bytes_max, output_sender.clone(), signals.clone());
+        let codec = LineCodec::new(bounds.line_bytes_max, Arc::clone(&host.long_lines));
+        let reading = pipes::read_lines(stdout, codec, output_sender.clone(), signals.clone());
         let reader = host.tasks.spawn(reading.instrument(span.clone()));
         let keeping = pipes::keep_tail(stderr, tail.clone(), signals.clone());
         let stderr_reader = host.tasks.spawn(keeping.instrument(span.clone()));

@@ -58,6 +58,7 @@ pub struct Store {
     pub batch_bytes: ByteSize,
     pub queue: usize,
     pub busy_timeout: Duration,
+    pub tail_max: ByteSize,
     pub backups: usize,
 }
 
@@ -105,6 +106,7 @@ pub struct Limits {
     pub memory_max: Option<ByteSize>,
     pub pids_max: Option<u32>,
     pub line_max: ByteSize,
+    pub long_lines: ByteSize,
     pub prompt_max: ByteSize,
     pub payload_max: ByteSize,
     pub stderr_tail: ByteSize,
@@ -215,6 +217,7 @@ impl Default for Config {
                 batch_bytes: ByteSize::mib(1),
                 queue: 1024,
                 busy_timeout: Duration::from_secs(5),
+                tail_max: ByteSize::mib(1),
                 backups: 5,
             },
             workspace: Workspace { roots: Vec::new() },
@@ -251,6 +254,7 @@ impl Default for Config {
                 memory_max: None,
                 pids_max: Some(4096),
                 line_max: ByteSize::mib(32),
+                long_lines: ByteSize::mib(64),
                 prompt_max: ByteSize::mib(1),
                 payload_max: ByteSize::mib(1),
                 stderr_tail: ByteSize::kib(8),

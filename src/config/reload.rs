@@ -39,7 +39,7 @@ pub fn merge(running: &Config, mut new: Config) -> (Config, Vec<&'static str>) {
         at_once: [],
     });
     section!(running, new, kept, store: Store {
-        at_start: [read_connections, batch_rows, batch_bytes, queue, busy_timeout, backups],
+        at_start: [read_connections, batch_rows, batch_bytes, queue, busy_timeout, tail_max, backups],
         at_once: [],
     });
     section!(running, new, kept, workspace: Workspace { at_start: [], at_once: [roots], });
@@ -58,7 +58,7 @@ pub fn merge(running: &Config, mut new: Config) -> (Config, Vec<&'static str>) {
         ],
     });
     section!(running, new, kept, limits: Limits {
-        at_start: [],
+        at_start: [long_lines],
         at_once: [processes, memory_max, pids_max, line_max, prompt_max, payload_max, stderr_tail],
     });
     section!(running, new, kept, permissions: Permissions { at_start: [], at_once: [mode], });

@@ -27,6 +27,7 @@ pub fn read(root: &mut Section<'_>, config: &mut Config) {
         section.read("batch_bytes", &mut store.batch_bytes);
         section.read("queue", &mut store.queue);
         section.read("busy_timeout", &mut store.busy_timeout);
+        section.read("tail_max", &mut store.tail_max);
         section.read("backups", &mut store.backups);
     });
     root.section("workspace", |section| section.read("roots", &mut config.workspace.roots));
@@ -69,6 +70,7 @@ pub fn read(root: &mut Section<'_>, config: &mut Config) {
         section.read("memory_max", &mut limits.memory_max);
         section.read("pids_max", &mut limits.pids_max);
         section.read("line_max", &mut limits.line_max);
+        section.read("long_lines", &mut limits.long_lines);
         section.read("prompt_max", &mut limits.prompt_max);
         section.read("payload_max", &mut limits.payload_max);
         section.read("stderr_tail", &mut limits.stderr_tail);
@@ -144,6 +146,10 @@ pub fn check(config: &Config, problems: &mut Vec<Problem>) {
     if config.processes.backoff_max < config.processes.backoff_min {
         let hint = "the wait between starts grows from backoff_min to backoff_max";
         problem("processes.backoff_max".to_owned(), "is below processes.backoff_min".to_owned(), hint);
+    }
+    if config.limits.long_lines < config.limits.line_max {
+        let hint = "one line must find room: make long_lines the larger one";
+        problem("limits.long_lines".to_owned(), "is below limits.line_max".to_owned(), hint);
     }
     if config.limits.line_max < config.limits.payload_max {
         let hint = "a payload comes in one line: make line_max the larger one";

@@ -15,7 +15,7 @@ use super::error::ApiError;
 use super::extract::{Id, Query};
 use super::sessions::stored;
 use super::wire::Event;
-use crate::hub::Subscription;
+use crate::hub::{Logged, Subscription};
 use crate::model::SessionId;
 use crate::model::event::LOG_RESET;
 use crate::store::{EventScope, StoredEvent};
@@ -147,33 +147,36 @@ impl Streaming {
     }
 }
 
-fn frames(page: &[StoredEvent], scope: EventScope) -> Bytes {
+fn frames(page: &[Arc<Logged>], scope: EventScope) -> Bytes {
     let mut text = Vec::new();
     for event in page {
-        let id = match scope {
-            EventScope::Session(_) => event.sequence,
-            EventScope::All => event.id,
-        };
-        text.extend_from_slice(format!("id: {id}\nevent: {}\ndata: ", event.kind).as_bytes());
-        let start = text.len();
-        let data = Event {
-            sequence: event.sequence,
-            kind: &event.kind,
-            session_id: event.session,
-            turn_id: event.turn,
-            created_at: event.created_at,
-            data: &event.data,
-        };
-        if serde_json::to_writer(&mut text, &data).is_err() {
-            text.extend_from_slice(b"{}");
-        }
-        // In JSON a bare line end can only stand between tokens; in a frame it would end the line.
-        for byte in &mut text[start..] {
-            if matches!(byte, b'\r' | b'\n') {
-                *byte = b' ';
-            }
-        }
-        text.extend_from_slice(b"\n\n");
+        text.extend_from_slice(format!("id: {}\n", event.cursor(scope)).as_bytes());
+        text.extend_from_slice(event.frame(frame));
     }
+    Bytes::from(text)
+}
+
+/// All of a frame but its id, which differs from log to log.
+fn frame(event: &StoredEvent) -> Bytes {
+    let mut text = format!("event: {}\ndata: ", event.kind).into_bytes();
+    let start = text.len();
+    let data = Event {
+        sequence: event.sequence,
+        kind: &event.kind,
+        session_id: event.session,
+        turn_id: event.turn,
+        created_at: event.created_at,
+        data: &event.data,
+    };
+    if serde_json::to_writer(&mut text, &data).is_err() {
+        text.extend_from_slice(b"{}");
+    }
+    // In JSON a bare line end can only stand between tokens; in a frame it would end the line.
+    for byte in &mut text[start..] {
+        if matches!(byte, b'\r' | b'\n') {
+            *byte = b' ';
+        }
+    }
+    text.extend_from_slice(b"\n\n");
     Bytes::from(text)
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use tracing::Level;
-use tracing_appender::non_blocking::WorkerGuard;
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_appender::rolling::{RollingFileAppender, Rotation};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
@@ -16,6 +16,9 @@ use tracing_subscriber::{Layer, fmt};
 
 use crate::config::{self, LogLevel};
 use crate::private;
+
+/// Lines that wait for the disk; more are dropped. The places are made at once, so many of them would cost megabytes.
+const WAITING_LINES_MAX: usize = 4096;
 
 /// Starts logging until the guard is dropped, which writes what is left.
 pub fn start(
@@ -32,7 +35,7 @@ pub fn start(
         .max_log_files(settings.files)
         .build(directory)
         .with_context(|| format!("cannot write logs to {}", directory.display()))?;
-    let (writer, guard) = tracing_appender::non_blocking(files);
+    let (writer, guard) = NonBlockingBuilder::default().buffered_lines_limit(WAITING_LINES_MAX).finish(files);
     let level = match settings.level {
         LogLevel::Error => Level::ERROR,
         LogLevel::Warn => Level::WARN,

@@ -102,7 +102,8 @@ async fn run(
     let hub = Hub::open(&store_options(&config, &paths)).await?;
     let slots = Slots::new(config.limits.processes);
     let control = config.control.clone();
-    let host = Host::new(config.processes.cgroup).context("cannot prepare for processes")?;
+    let host =
+        Host::new(config.processes.cgroup, config.limits.long_lines.0).context("cannot prepare for processes")?;
     let shared = Arc::new(Shared {
         hub: hub.clone(),
         config: config::Current::new(config, paths.config.clone()),

@@ -223,9 +223,11 @@ impl SessionActor {
             Input::Link(LinkInput::Slot(slot)) => self.on_slot(slot),
             Input::Link(LinkInput::Output(output)) => match output {
                 Output::Started(identity) => self.on_started(identity),
-                Output::Line { line, permit } => {
-                    self.on_line(&line);
-                    drop(permit);
+                Output::Lines { lines, shares } => {
+                    for line in &lines {
+                        self.on_line(line);
+                    }
+                    drop(shares);
                 }
                 Output::NotReading { message } => self.fault(TurnError::new(ErrorCode::Timeout, message)),
                 Output::Exited(exit) => self.on_exited(exit),

@@ -19,7 +19,10 @@ impl SessionActor {
                 Err(_) => return,
             },
             Line::TooLong { bytes } => {
-                return tracing::warn!(bytes, "the agent wrote a line that is too long; skipped");
+                return tracing::warn!(
+                    bytes,
+                    "the agent wrote a line that is too long (limits.line_max, limits.long_lines); skipped"
+                );
             }
             Line::NotUtf8 { bytes } => {
                 return tracing::warn!(bytes, "the agent wrote a line that is not UTF-8; skipped");

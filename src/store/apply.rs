@@ -1,13 +1,14 @@
-//! Applies units to an open transaction. Rows of the two large tables are gathered and inserted many at a time, because
-//! the cost of a statement is what counts.
+//! Applies units in one transaction. What every prompt needs is gathered in a [`Script`], with the rows of the two large
+//! tables inserted many at a time; what is rare goes to the database at once, after what was gathered before it.
 
 use std::collections::HashMap;
 
 use serde_json::value::RawValue;
-use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
+use sqlx::SqliteConnection;
 
+use super::script::Script;
 use super::writer::Head;
-use super::{Catalogue, Committed, NewMessage, NewSession, Op, SessionChange, StoreError, Unit};
+use super::{Catalogue, Committed, NewMessage, NewSession, Op, SessionChange, StoreError, StoredEvent, Unit};
 use super::{retention, row};
 use crate::model::message::Message;
 use crate::model::{EventBody, SessionId, SessionStatus, Timestamp, TurnId, TurnStatus};
@@ -16,8 +17,6 @@ use crate::model::{EventBody, SessionId, SessionStatus, Timestamp, TurnId, TurnS
 const SEQUENCES_MAX: usize = 4096;
 /// Rows in one statement. SQLite takes 32,766 variables; ours have at most 8 a row.
 const ROWS_PER_STATEMENT: usize = 512;
-/// Every number of rows is a statement of its own. Only the usual, small ones are kept prepared; large ones weigh much.
-const CACHED_ROWS_MAX: usize = 8;
 
 /// The last numbers that a session's messages and events have.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,68 +25,84 @@ struct Counters {
     event: i64,
 }
 
-#[derive(Debug, Default)]
-pub struct Sequences(HashMap<SessionId, Counters>);
+/// The numbers that were given last, as of the last commit.
+#[derive(Debug)]
+pub struct Sequences {
+    sessions: HashMap<SessionId, Counters>,
+    /// The cursor over all sessions.
+    cursor: i64,
+}
 
 impl Sequences {
-    pub fn absorb(&mut self, newer: HashMap<SessionId, Option<CountersAfter>>) {
-        if self.0.len() + newer.len() > SEQUENCES_MAX {
-            self.0.clear();
+    /// `cursor` is the last one that the database knows of.
+    pub fn new(cursor: i64) -> Self {
+        Self { sessions: HashMap::new(), cursor }
+    }
+
+    pub fn absorb(&mut self, newer: SequencesAfter) {
+        let SequencesAfter { sessions, cursor } = newer;
+        if self.sessions.len() + sessions.len() > SEQUENCES_MAX {
+            self.sessions.clear();
         }
-        for (session, counters) in newer {
+        for (session, counters) in sessions {
             match counters {
-                Some(CountersAfter(counters)) => self.0.insert(session, counters),
-                None => self.0.remove(&session),
+                Some(counters) => self.sessions.insert(session, counters),
+                None => self.sessions.remove(&session),
             };
         }
+        self.cursor = cursor;
     }
 }
 
-/// Counters as they will be when the transaction is committed.
-#[derive(Clone, Copy, Debug)]
-pub struct CountersAfter(Counters);
-
-/// What a transaction leaves behind: where the logs reach, and the numbers to go on from.
-pub struct Applied {
-    pub heads: Vec<Head>,
-    pub sequences: HashMap<SessionId, Option<CountersAfter>>,
+/// The numbers as they will be when the transaction is committed. A session that was deleted has none.
+pub struct SequencesAfter {
+    sessions: HashMap<SessionId, Option<Counters>>,
+    cursor: i64,
 }
 
-struct EventRow {
-    session: SessionId,
-    sequence: i64,
-    turn: Option<TurnId>,
-    kind: &'static str,
-    data: String,
+/// What a transaction leaves behind: where the logs reach, what is new in them, and the numbers to go on from.
+pub struct Applied {
+    pub heads: Vec<Head>,
+    pub events: Vec<StoredEvent>,
+    pub sequences: SequencesAfter,
 }
 
 /// One transaction's work.
 pub struct Apply<'a> {
     known: &'a Sequences,
     now: Timestamp,
-    counters: HashMap<SessionId, Option<CountersAfter>>,
+    script: Script,
+    sequences: SequencesAfter,
     messages: Vec<Message>,
-    events: Vec<EventRow>,
+    events: Vec<StoredEvent>,
+    /// How many of the events are in the script or in the database already.
+    events_written: usize,
     /// Sessions that somebody prompted or that said something, for `last_active_at`.
     active: Vec<SessionId>,
-    cursor: i64,
 }
 
 impl<'a> Apply<'a> {
+    /// A transaction that begins with whatever is applied first.
     pub fn new(known: &'a Sequences) -> Self {
+        let mut script = Script::default();
+        script.step("to begin a transaction", |sql| {
+            sql.push("BEGIN IMMEDIATE");
+        });
         Self {
             known,
             now: Timestamp::now(),
-            counters: HashMap::new(),
+            script,
+            sequences: SequencesAfter { sessions: HashMap::new(), cursor: known.cursor },
             messages: Vec::new(),
             events: Vec::new(),
+            events_written: 0,
             active: Vec::new(),
-            cursor: 0,
         }
     }
 
     pub async fn unit(&mut self, connection: &mut SqliteConnection, unit: &Unit) -> Result<Committed, StoreError> {
         for change in &unit.catalogue {
+            self.script.run(connection).await?;
             self.catalogue(connection, change).await?;
         }
         let mut committed = Committed::default();
@@ -98,20 +113,22 @@ impl<'a> Apply<'a> {
         Ok(committed)
     }
 
-    /// What the transaction leaves behind when it is committed.
-    pub fn finish(self) -> Applied {
-        let cursor = self.cursor;
-        let heads = self
-            .counters
-            .iter()
-            .map(|(session, counters)| Head {
-                session: *session,
-                sequence: counters.map_or(0, |CountersAfter(counters)| counters.event),
-                cursor,
-                purged: counters.is_none(),
-            })
-            .collect();
-        Applied { heads, sequences: self.counters }
+    /// Writes what was gathered, and commits.
+    pub async fn commit(mut self, connection: &mut SqliteConnection) -> Result<Applied, StoreError> {
+        self.add_rows();
+        self.script.step("to commit a transaction", |sql| {
+            sql.push("COMMIT");
+        });
+        self.script.run(connection).await?;
+        let cursor = self.sequences.cursor;
+        let head = |(session, counters): (&SessionId, &Option<Counters>)| Head {
+            session: *session,
+            sequence: counters.map_or(0, |counters| counters.event),
+            cursor,
+            purged: counters.is_none(),
+        };
+        let heads = self.sequences.sessions.iter().map(head).collect();
+        Ok(Applied { heads, events: self.events, sequences: self.sequences })
     }
 
     async fn catalogue(&mut self, connection: &mut SqliteConnection, change: &Catalogue) -> Result<(), StoreError> {
@@ -184,20 +201,19 @@ impl<'a> Apply<'a> {
 
     async fn op(&mut self, connection: &mut SqliteConnection, session: SessionId, op: &Op) -> Result<(), StoreError> {
         match op {
+            Op::QueueTurn { .. } | Op::StartTurn { .. } | Op::RequestCancel { .. } | Op::FinishTurn { .. } => {
+                return self.turn(session, op);
+            }
+            Op::Message(message) => return self.message(session, message),
+            Op::Event { turn, body } => return self.event(session, *turn, body),
+            _ => self.script.run(connection).await?,
+        }
+        match op {
             Op::CreateSession(new) => self.create_session(connection, session, new).await,
             Op::SetStatus { from, to, reason } => self.set_status(connection, session, *from, *to, reason).await,
             Op::ChangeSession(change) => self.change_session(connection, session, change).await,
-            Op::SetAgentSession { .. }
-            | Op::SetContextRestored(_)
-            | Op::SetLastError(_)
-            | Op::SetProcess(_)
-            | Op::ClearProcess => self.process(connection, session, op).await,
-            Op::QueueTurn { .. } | Op::StartTurn { .. } | Op::RequestCancel { .. } | Op::FinishTurn { .. } => {
-                self.turn(connection, session, op).await
-            }
-            Op::Message(message) => self.message(session, message),
-            Op::Event { turn, body } => self.event(session, *turn, body),
             Op::Purge => self.purge(connection, session).await,
+            _ => self.process(connection, session, op).await,
         }
     }
 
@@ -363,61 +379,49 @@ impl<'a> Apply<'a> {
     }
 
     /// Turns only go forward; the statements say so, and an update that meets nothing is a bug that fails the unit.
-    async fn turn(&mut self, connection: &mut SqliteConnection, session: SessionId, op: &Op) -> Result<(), StoreError> {
+    fn turn(&mut self, session: SessionId, op: &Op) -> Result<(), StoreError> {
+        const CHANGING: &str = "to change a turn";
+        const NOT_FORWARD: &str = "a turn's change that does not follow from its status";
         let now = self.now.as_millis();
-        let (turn, query, body) = match op {
+        match op {
             Op::QueueTurn { turn, position } => {
                 self.active.push(session);
-                let query =
-                    sqlx::query("INSERT INTO turns (status, queued_at, session_id, id) VALUES ('queued', ?, ?, ?)")
-                        .bind(now)
-                        .bind(session.to_string());
-                (turn, query, Some(EventBody::TurnQueued { position: *position }))
+                self.script.step("to queue a turn", |sql| {
+                    sql.push("INSERT INTO turns (status, queued_at, session_id, id) VALUES ('queued', ").push_bind(now);
+                    sql.push(", ").push_bind(session.to_string()).push(", ").push_bind(turn.to_string()).push(")");
+                });
+                self.event(session, Some(*turn), &EventBody::TurnQueued { position: *position })
             }
             Op::StartTurn { turn } => {
-                let query = sqlx::query(
-                    "UPDATE turns SET status = 'running', started_at = ? WHERE status = 'queued' AND id = ?",
-                )
-                .bind(now);
-                (turn, query, Some(EventBody::TurnStarted {}))
+                self.script.change(CHANGING, NOT_FORWARD, |sql| {
+                    sql.push("UPDATE turns SET status = 'running', started_at = ").push_bind(now);
+                    sql.push(" WHERE status = 'queued' AND id = ").push_bind(turn.to_string());
+                });
+                self.event(session, Some(*turn), &EventBody::TurnStarted {})
             }
             Op::RequestCancel { turn } => {
-                let query = sqlx::query(
-                    "UPDATE turns SET cancel_requested_at = coalesce(cancel_requested_at, ?) \
-                     WHERE status IN ('queued', 'running') AND id = ?",
-                )
-                .bind(now);
-                (turn, query, None)
+                self.script.change(CHANGING, NOT_FORWARD, |sql| {
+                    sql.push("UPDATE turns SET cancel_requested_at = coalesce(cancel_requested_at, ").push_bind(now);
+                    sql.push(") WHERE status IN ('queued', 'running') AND id = ").push_bind(turn.to_string());
+                });
+                Ok(())
             }
             Op::FinishTurn { turn, status, stop_reason, error } => {
                 debug_assert!(status.is_final(), "a turn finishes with a final status");
-                let query = sqlx::query(
-                    "UPDATE turns SET status = ?, stop_reason = ?, error_code = ?, error_message = ?, finished_at = ? \
-                     WHERE (status = 'running' OR (status = 'queued' AND ?)) AND id = ?",
-                )
-                .bind(status.as_str())
-                .bind(stop_reason)
-                .bind(error.as_ref().map(|error| error.code.as_str()))
-                .bind(error.as_ref().map(|error| &error.message))
-                .bind(now)
-                .bind(TurnStatus::Queued.may_become(*status));
-                let body = EventBody::TurnCompleted {
-                    status: *status,
-                    stop_reason: stop_reason.clone(),
-                    error: error.clone(),
-                };
-                (turn, query, Some(body))
+                self.script.change(CHANGING, NOT_FORWARD, |sql| {
+                    sql.push("UPDATE turns SET status = ").push_bind(status.as_str());
+                    sql.push(", stop_reason = ").push_bind(stop_reason.as_deref());
+                    sql.push(", error_code = ").push_bind(error.as_ref().map(|error| error.code.as_str()));
+                    sql.push(", error_message = ").push_bind(error.as_ref().map(|error| error.message.as_str()));
+                    sql.push(", finished_at = ").push_bind(now);
+                    sql.push(" WHERE (status = 'running' OR (status = 'queued' AND ");
+                    sql.push_bind(TurnStatus::Queued.may_become(*status));
+                    sql.push(")) AND id = ").push_bind(turn.to_string());
+                });
+                let (stop_reason, error) = (stop_reason.clone(), error.clone());
+                self.event(session, Some(*turn), &EventBody::TurnCompleted { status: *status, stop_reason, error })
             }
-            _ => return Err(StoreError::Refused("an operation that is no turn's")),
-        };
-        let outcome =
-            query.bind(turn.to_string()).execute(connection).await.map_err(StoreError::database("to change a turn"))?;
-        if outcome.rows_affected() != 1 {
-            return Err(StoreError::Refused("a turn's change that does not follow from its status"));
-        }
-        match body {
-            Some(body) => self.event(session, Some(*turn), &body),
-            None => Ok(()),
+            _ => Err(StoreError::Refused("an operation that is no turn's")),
         }
     }
 
@@ -438,79 +442,94 @@ impl<'a> Apply<'a> {
         let body = EventBody::MessageCreated(to_raw(&message)?);
         self.messages.push(message);
         self.active.push(session);
-        self.event(session, new.turn, &body)
+        self.log(session, new.turn, &body, Some(sequence))
     }
 
     fn event(&mut self, session: SessionId, turn: Option<TurnId>, body: &EventBody) -> Result<(), StoreError> {
+        self.log(session, turn, body, None)
+    }
+
+    fn log(
+        &mut self,
+        session: SessionId,
+        turn: Option<TurnId>,
+        body: &EventBody,
+        message: Option<i64>,
+    ) -> Result<(), StoreError> {
+        let (kind, data) = (body.kind().into(), to_raw(body)?);
         let counters = self.loaded(session)?;
         counters.event += 1;
         let sequence = counters.event;
-        self.events.push(EventRow { session, sequence, turn, kind: body.kind(), data: to_json(body)? });
+        self.sequences.cursor += 1;
+        let (id, created_at) = (self.sequences.cursor, self.now);
+        self.events.push(StoredEvent { id, session, sequence, turn, kind, data, message, created_at });
         Ok(())
     }
 
     async fn purge(&mut self, connection: &mut SqliteConnection, session: SessionId) -> Result<(), StoreError> {
         // What was gathered before must not come back after the deletion.
-        self.flush(connection).await?;
+        self.add_rows();
+        self.script.run(connection).await?;
         sqlx::query("DELETE FROM sessions WHERE id = ?")
             .bind(session.to_string())
             .execute(connection)
             .await
             .map_err(StoreError::database("to delete a session"))?;
-        self.counters.insert(session, None);
+        // Nor is anybody to hear of it.
+        self.events.retain(|event| event.session != session);
+        self.events_written = self.events.len();
+        self.sequences.sessions.insert(session, None);
         Ok(())
     }
 
-    /// Inserts what was gathered. Called once at the end, and before anything that must come after it.
-    pub async fn flush(&mut self, connection: &mut SqliteConnection) -> Result<(), StoreError> {
+    /// Adds the rows that were gathered to the script.
+    fn add_rows(&mut self) {
         let now = self.now.as_millis();
         for rows in self.messages.chunks(ROWS_PER_STATEMENT) {
-            let mut insert = QueryBuilder::<Sqlite>::new(
-                "INSERT INTO messages (id, session_id, sequence, turn_id, role, content, tool_call_id, created_at) ",
-            );
-            insert.push_values(rows, |mut row, message| {
-                row.push_bind(message.id.to_string())
-                    .push_bind(message.session_id.to_string())
-                    .push_bind(message.sequence)
-                    .push_bind(message.turn_id.map(|turn| turn.to_string()))
-                    .push_bind(message.role.as_str())
-                    .push_bind(message.content.get())
-                    .push_bind(message.tool_call_id.as_deref())
-                    .push_bind(now);
+            self.script.step("to insert messages", |sql| {
+                sql.push(
+                    "INSERT INTO messages (id, session_id, sequence, turn_id, role, content, tool_call_id, created_at) ",
+                );
+                sql.push_values(rows, |mut row, message| {
+                    row.push_bind(message.id.to_string())
+                        .push_bind(message.session_id.to_string())
+                        .push_bind(message.sequence)
+                        .push_bind(message.turn_id.map(|turn| turn.to_string()))
+                        .push_bind(message.role.as_str())
+                        .push_bind(message.content.get())
+                        .push_bind(message.tool_call_id.as_deref())
+                        .push_bind(now);
+                });
             });
-            let insert = insert.build().persistent(rows.len() <= CACHED_ROWS_MAX);
-            insert.execute(&mut *connection).await.map_err(StoreError::database("to insert messages"))?;
         }
-        for rows in self.events.chunks(ROWS_PER_STATEMENT) {
-            let mut insert = QueryBuilder::<Sqlite>::new(
-                "INSERT INTO events (session_id, sequence, turn_id, type, data, created_at) ",
-            );
-            insert.push_values(rows, |mut row, event| {
-                row.push_bind(event.session.to_string())
-                    .push_bind(event.sequence)
-                    .push_bind(event.turn.map(|turn| turn.to_string()))
-                    .push_bind(event.kind)
-                    .push_bind(event.data.as_str())
-                    .push_bind(now);
+        for rows in self.events[self.events_written..].chunks(ROWS_PER_STATEMENT) {
+            self.script.step("to insert events", |sql| {
+                sql.push(
+                    "INSERT INTO events (id, session_id, sequence, turn_id, type, data, created_at, message_sequence) ",
+                );
+                sql.push_values(rows, |mut row, event| {
+                    row.push_bind(event.id)
+                        .push_bind(event.session.to_string())
+                        .push_bind(event.sequence)
+                        .push_bind(event.turn.map(|turn| turn.to_string()))
+                        .push_bind(event.kind.as_ref())
+                        // What a message says is in its own row already.
+                        .push_bind(if event.message.is_some() { "" } else { event.data.get() })
+                        .push_bind(now)
+                        .push_bind(event.message);
+                });
             });
-            let insert = insert.build().persistent(rows.len() <= CACHED_ROWS_MAX);
-            let outcome = insert.execute(&mut *connection).await.map_err(StoreError::database("to insert events"))?;
-            self.cursor = self.cursor.max(outcome.last_insert_rowid());
         }
         self.active.sort_unstable();
         self.active.dedup();
         for session in self.active.drain(..) {
-            sqlx::query("UPDATE sessions SET last_active_at = ?, updated_at = ? WHERE id = ?")
-                .bind(now)
-                .bind(now)
-                .bind(session.to_string())
-                .execute(&mut *connection)
-                .await
-                .map_err(StoreError::database("to note a session's activity"))?;
+            self.script.step("to note a session's activity", |sql| {
+                sql.push("UPDATE sessions SET last_active_at = ").push_bind(now);
+                sql.push(", updated_at = ").push_bind(now).push(" WHERE id = ").push_bind(session.to_string());
+            });
         }
         self.messages.clear();
-        self.events.clear();
-        Ok(())
+        self.events_written = self.events.len();
     }
 
     /// The session's numbers, read from the tables when nobody has them at hand.
@@ -519,20 +538,20 @@ impl<'a> Apply<'a> {
         connection: &mut SqliteConnection,
         session: SessionId,
     ) -> Result<Counters, StoreError> {
-        if let Some(counters) = self.counters.get(&session) {
-            return counters.map(|CountersAfter(counters)| counters).ok_or(StoreError::Refused("a deleted session"));
+        if let Some(counters) = self.sequences.sessions.get(&session) {
+            return counters.ok_or(StoreError::Refused("a deleted session"));
         }
-        let counters = match self.known.0.get(&session) {
+        let counters = match self.known.sessions.get(&session) {
             Some(counters) => *counters,
             None => read_counters(connection, session).await?,
         };
-        self.counters.insert(session, Some(CountersAfter(counters)));
+        self.sequences.sessions.insert(session, Some(counters));
         Ok(counters)
     }
 
     fn loaded(&mut self, session: SessionId) -> Result<&mut Counters, StoreError> {
-        match self.counters.get_mut(&session) {
-            Some(Some(CountersAfter(counters))) => Ok(counters),
+        match self.sequences.sessions.get_mut(&session) {
+            Some(Some(counters)) => Ok(counters),
             Some(None) | None => Err(StoreError::Refused("a deleted session")),
         }
     }

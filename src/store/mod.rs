@@ -1,6 +1,6 @@
 //! SQLite: all SQL lives here.
 //!
-//! One writer task owns the only connection that writes; everybody else reads through a small pool that never waits for
+//! One writer task owns the only connections that write; everybody else reads through a small pool that never waits for
 //! it (WAL). What is appended comes in units: a unit is committed whole or not at all, and acknowledged after the commit.
 //!
 //! Invariants:
@@ -15,6 +15,7 @@ mod migrate;
 mod read;
 mod retention;
 mod row;
+mod script;
 #[cfg(test)]
 mod tests;
 mod unit;
@@ -32,7 +33,7 @@ pub use migrate::{Direction, migrate};
 pub use read::{EventScope, OpenTurn, SessionFilter, StoredEvent};
 pub use retention::Candidate;
 pub use unit::{Catalogue, Committed, NewMessage, NewSession, Op, SessionChange, Unit};
-pub use writer::{Head, Writer};
+pub use writer::{Connections, News, Writer};
 
 /// Where the store is and how it is bounded.
 #[derive(Clone, Debug)]
@@ -108,15 +109,15 @@ pub struct Store {
 
 impl Store {
     /// Opens the database, brings its schema up to date, and starts the writer. `publish` is called after every commit
-    /// with how far each touched log now reaches.
+    /// with how far each touched log now reaches, and what is new in it.
     pub async fn open(
         options: &StoreOptions,
-        publish: impl Fn(&[Head]) + Send + 'static,
+        publish: impl Fn(News) + Send + 'static,
     ) -> Result<(Self, Writer), StoreError> {
         migrate(options, Direction::Up).await?;
         let path = &options.database;
         let opening = |source| StoreError::Open { path: path.clone(), source };
-        let connection = connect_options(path, &options.settings).connect().await.map_err(opening)?;
+        let connections = connections(options).await.map_err(opening)?;
         let pool = SqlitePoolOptions::new()
             .max_connections(options.settings.read_connections)
             .min_connections(1)
@@ -126,13 +127,21 @@ impl Store {
             .connect_with(connect_options(path, &options.settings).read_only(true))
             .await
             .map_err(opening)?;
-        let writer = Writer::start(connection, &options.settings, publish);
-        Ok((Self { pool }, writer))
+        let store = Self { pool };
+        let cursor = store.head(EventScope::All).await?;
+        let writer = Writer::start(connections, cursor, &options.settings, publish);
+        Ok((store, writer))
     }
 
     pub async fn close(&self) {
         self.pool.close().await;
     }
+}
+
+async fn connections(options: &StoreOptions) -> Result<Connections, sqlx::Error> {
+    let durable = connect_options(&options.database, &options.settings);
+    let quick = durable.clone().synchronous(SqliteSynchronous::Normal);
+    Ok(Connections { durable: durable.connect().await?, quick: quick.connect().await? })
 }
 
 fn connect_options(path: &Path, settings: &config::Store) -> SqliteConnectOptions {

@@ -1,5 +1,6 @@
 //! The questions that are asked of the record. Every answer is bounded by the asker.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use futures_util::{Stream, TryStreamExt};
@@ -38,8 +39,10 @@ pub struct StoredEvent {
     pub session: SessionId,
     pub sequence: i64,
     pub turn: Option<TurnId>,
-    pub kind: String,
+    pub kind: Cow<'static, str>,
     pub data: Box<RawValue>,
+    /// The sequence of the message that it tells of, if it does. Its data are then the message's.
+    pub message: Option<i64>,
     pub created_at: Timestamp,
 }
 
@@ -61,16 +64,22 @@ pub struct UnfinishedText {
     pub content: Content,
 }
 
-/// A page of events ends early when it is this large. It is what a reader that does not read costs.
-const EVENTS_BYTES_MAX: usize = 128 << 10;
-/// So does a page of messages.
+/// A page of messages ends early when it is this large.
 const MESSAGES_BYTES_MAX: usize = 8 << 20;
 
+/// In all that follows `LIMIT +?` has its plus because SQLite looks at a bare bound limit when it plans, and plans again
+/// whenever that changes.
 const SESSION_COLUMNS: &str = "SELECT sessions.*, workspaces.path AS workspace, \
      (SELECT count(*) FROM turns WHERE turns.session_id = sessions.id) AS turns, \
      (SELECT count(*) FROM turns WHERE turns.session_id = sessions.id \
      AND NOT (error_code IS 'turn_limit' AND started_at IS NULL)) AS turns_counted \
      FROM sessions JOIN workspaces ON workspaces.id = sessions.workspace_id";
+
+/// An event that tells of a message has the message's columns beside it.
+const EVENT_COLUMNS: &str = "SELECT events.id AS event_id, events.sequence AS event_sequence, events.type, events.data, \
+     events.turn_id AS event_turn_id, events.created_at AS event_created_at, events.session_id AS event_session_id, \
+     events.message_sequence, messages.* FROM events LEFT JOIN messages \
+     ON messages.session_id = events.session_id AND messages.sequence = events.message_sequence";
 
 impl Store {
     pub async fn session(&self, id: SessionId) -> Result<Option<Session>, StoreError> {
@@ -105,9 +114,12 @@ impl Store {
             .await
             .map_err(StoreError::database("counting sessions"))?;
         let mut query = QueryBuilder::<Sqlite>::new(SESSION_COLUMNS);
+        // Which ones is decided first, by the index alone; only those few are then put together.
+        query.push(" WHERE sessions.id IN (SELECT sessions.id FROM sessions");
         push_filter(&mut query, filter);
-        query.push(" ORDER BY sessions.created_at DESC, sessions.id DESC LIMIT ").push_bind(limit);
-        query.push(" OFFSET ").push_bind(offset);
+        query.push(" ORDER BY sessions.created_at DESC, sessions.id DESC LIMIT +").push_bind(limit);
+        query.push(" OFFSET +").push_bind(offset);
+        query.push(") ORDER BY sessions.created_at DESC, sessions.id DESC");
         let rows = query.build().fetch_all(&self.pool).await.map_err(StoreError::database("listing sessions"))?;
         // One row that is damaged does not hide the others.
         let sessions = rows.iter().filter_map(|row| row::session(row).inspect_err(log_damage).ok());
@@ -138,7 +150,7 @@ impl Store {
         limit: i64,
     ) -> Result<(Vec<Message>, i64), StoreError> {
         let rows = sqlx::query(
-            "SELECT * FROM messages WHERE session_id = ? AND sequence > ? AND created_at >= ? ORDER BY sequence LIMIT ?",
+            "SELECT * FROM messages WHERE session_id = ? AND sequence > ? AND created_at >= ? ORDER BY sequence LIMIT +?",
         )
         .bind(session.to_string())
         .bind(after)
@@ -156,7 +168,7 @@ impl Store {
 
     /// The newest messages, in order; fewer than `limit` when they are large.
     pub async fn last_messages(&self, session: SessionId, limit: i64) -> Result<Vec<Message>, StoreError> {
-        let rows = sqlx::query("SELECT * FROM messages WHERE session_id = ? ORDER BY sequence DESC LIMIT ?")
+        let rows = sqlx::query("SELECT * FROM messages WHERE session_id = ? ORDER BY sequence DESC LIMIT +?")
             .bind(session.to_string())
             .bind(limit)
             .fetch(&self.pool);
@@ -201,7 +213,7 @@ impl Store {
 
     /// In the order they were accepted, whatever the clock did, with how many there are in all.
     pub async fn turns(&self, session: SessionId, limit: i64, offset: i64) -> Result<(Vec<Turn>, i64), StoreError> {
-        let rows = sqlx::query("SELECT * FROM turns WHERE session_id = ? ORDER BY rowid LIMIT ? OFFSET ?")
+        let rows = sqlx::query("SELECT * FROM turns WHERE session_id = ? ORDER BY rowid LIMIT +? OFFSET +?")
             .bind(session.to_string())
             .bind(limit)
             .bind(offset)
@@ -276,34 +288,33 @@ impl Store {
         rows.iter().map(|row| row::parsed(row, "id")).collect()
     }
 
-    /// Events after a cursor, in order: the session's sequence, or the id over all sessions. Fewer than `limit` come when
-    /// they are large, but never none when there are any.
-    pub async fn events(&self, scope: EventScope, after: i64, limit: i64) -> Result<Vec<StoredEvent>, StoreError> {
-        let query = match scope {
+    /// Events after a cursor, in order: the session's sequence, or the id over all sessions. They end early at `bytes_max`,
+    /// but there are never none when there are any.
+    pub async fn events(
+        &self,
+        scope: EventScope,
+        after: i64,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        let mut query = QueryBuilder::<Sqlite>::new(EVENT_COLUMNS);
+        match scope {
             EventScope::Session(session) => {
-                sqlx::query("SELECT * FROM events WHERE session_id = ? AND sequence > ? ORDER BY sequence LIMIT ?")
-                    .bind(session.to_string())
+                query.push(" WHERE events.session_id = ").push_bind(session.to_string());
+                query.push(" AND events.sequence > ").push_bind(after).push(" ORDER BY events.sequence");
             }
-            EventScope::All => sqlx::query("SELECT * FROM events WHERE id > ? ORDER BY id LIMIT ?"),
-        };
-        let event = |row: &SqliteRow| {
-            Ok::<_, StoreError>(StoredEvent {
-                id: row::column(row, "id")?,
-                session: row::parsed(row, "session_id")?,
-                sequence: row::column(row, "sequence")?,
-                turn: row::parsed_option(row, "turn_id")?,
-                kind: row::column(row, "type")?,
-                data: row::raw(row, "data")?,
-                created_at: row::time(row, "created_at")?,
-            })
-        };
-        let mut rows = query.bind(after).bind(limit).fetch(&self.pool);
+            EventScope::All => {
+                query.push(" WHERE events.id > ").push_bind(after).push(" ORDER BY events.id");
+            }
+        }
+        query.push(" LIMIT +").push_bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        let mut rows = query.build().fetch(&self.pool);
         let mut events = Vec::new();
         let mut bytes = 0;
-        while bytes < EVENTS_BYTES_MAX
+        while bytes < bytes_max
             && let Some(row) = rows.try_next().await.map_err(StoreError::database("reading events"))?
         {
-            let event = event(&row)?;
+            let event = row::event(&row)?;
             bytes += event.data.get().len();
             events.push(event);
         }
@@ -368,7 +379,7 @@ impl Store {
     }
 
     pub async fn workspaces(&self, limit: i64, offset: i64) -> Result<(Vec<Workspace>, i64), StoreError> {
-        let rows = sqlx::query("SELECT * FROM workspaces ORDER BY id LIMIT ? OFFSET ?")
+        let rows = sqlx::query("SELECT * FROM workspaces ORDER BY id LIMIT +? OFFSET +?")
             .bind(limit)
             .bind(offset)
             .fetch_all(&self.pool)
@@ -412,7 +423,8 @@ fn push_filter(query: &mut QueryBuilder<Sqlite>, filter: &SessionFilter) {
         query.push(" AND sessions.agent = ").push_bind(agent.clone());
     }
     if !filter.statuses.is_empty() {
-        query.push(" AND sessions.status IN (");
+        // The plus keeps the plan with the index by time: a list shows the newest, and most sessions have the usual statuses.
+        query.push(" AND +sessions.status IN (");
         let mut list = query.separated(", ");
         for status in &filter.statuses {
             list.push_bind(status.as_str());

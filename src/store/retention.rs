@@ -32,7 +32,7 @@ impl Store {
             "SELECT id, title, status, status_changed_at, supports_resume, expired_seen_at, \
              (SELECT count(*) FROM turns WHERE turns.session_id = sessions.id AND turns.status = 'queued') \
              AS queued_turns \
-             FROM sessions WHERE id > ? AND (status <> 'active' OR expired_seen_at IS NOT NULL) ORDER BY id LIMIT ?",
+             FROM sessions WHERE id > ? AND (status <> 'active' OR expired_seen_at IS NOT NULL) ORDER BY id LIMIT +?",
         )
         .bind(after.map(|after| after.to_string()).unwrap_or_default())
         .bind(limit)

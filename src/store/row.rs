@@ -3,11 +3,11 @@
 use std::str::FromStr;
 
 use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
-use super::StoreError;
+use super::{StoreError, StoredEvent};
 use crate::model::Timestamp;
 use crate::model::message::Message;
 use crate::model::session::{ProcessIdentity, ProcessName, Session, Workspace};
@@ -88,6 +88,25 @@ pub fn message(row: &SqliteRow) -> Result<Message, StoreError> {
         content: raw(row, "content")?,
         tool_call_id: column(row, "tool_call_id")?,
         created_at: time(row, "created_at")?,
+    })
+}
+
+/// Of an event joined with the message that it may tell of.
+pub fn event(row: &SqliteRow) -> Result<StoredEvent, StoreError> {
+    let sequence_of_message: Option<i64> = column(row, "message_sequence")?;
+    let data = match sequence_of_message {
+        Some(_) => to_raw_value(&message(row)?).map_err(|error| damaged("content", &error))?,
+        None => raw(row, "data")?,
+    };
+    Ok(StoredEvent {
+        id: column(row, "event_id")?,
+        session: parsed(row, "event_session_id")?,
+        sequence: column(row, "event_sequence")?,
+        turn: parsed_option(row, "event_turn_id")?,
+        kind: column::<String>(row, "type")?.into(),
+        data,
+        message: sequence_of_message,
+        created_at: time(row, "event_created_at")?,
     })
 }
 

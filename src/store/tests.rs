@@ -106,7 +106,7 @@ async fn sequences_are_given_per_session_without_gaps_and_go_on_after_a_restart(
 
     let (store, writer) = open(directory.path()).await;
     writer.append(Unit::one(first, text(None, Role::System, "y"))).await.unwrap();
-    let events = store.events(EventScope::Session(first), 0, 100).await.unwrap();
+    let events = store.events(EventScope::Session(first), 0, 100, 1 << 20).await.unwrap();
     assert_eq!(events.iter().map(|event| event.sequence).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
     let (messages, total) = store.messages(first, 0, None, 100).await.unwrap();
     assert_eq!((messages.iter().map(|message| message.sequence).collect::<Vec<_>>(), total), (vec![1, 2, 3, 4], 4));
@@ -165,7 +165,7 @@ async fn purging_deletes_everything_of_a_session_and_nothing_else() {
     let head = store.head(EventScope::All).await.unwrap();
     writer.append(Unit::one(gone, Op::Purge)).await.unwrap();
     assert!(store.session(gone).await.unwrap().is_none());
-    assert!(store.events(EventScope::Session(gone), 0, 10).await.unwrap().is_empty());
+    assert!(store.events(EventScope::Session(gone), 0, 10, 1 << 20).await.unwrap().is_empty());
     assert_eq!(store.messages(gone, 0, None, 10).await.unwrap().1, 0);
     assert_eq!(store.turns(gone, 10, 0).await.unwrap().1, 0);
     assert_eq!(store.messages(kept, 0, None, 10).await.unwrap().1, 1);
@@ -255,7 +255,8 @@ async fn a_full_disk_is_survived() {
     migrate(&options, Direction::Up).await.unwrap();
     // A database that may not grow fails in the same way as a disk that is full, and SQLite rolls back by itself.
     let small = connect_options(&options.database, &options.settings).pragma("max_page_count", "80");
-    let writer = Writer::start(small.connect().await.unwrap(), &options.settings, |_| {});
+    let connections = Connections { durable: small.connect().await.unwrap(), quick: small.connect().await.unwrap() };
+    let writer = Writer::start(connections, 0, &options.settings, |_| {});
     let (filled, kept) = (session(&writer).await, session(&writer).await);
     let large = "x".repeat(50_000);
     let full = loop {
@@ -283,6 +284,6 @@ async fn suspending_all_meets_whatever_was_changed_before() {
     let status = async |session| store.session(session).await.unwrap().unwrap().status;
     assert_eq!(status(archived).await, SessionStatus::Archived, "archived is final");
     assert_eq!(status(active).await, SessionStatus::Suspended);
-    let last = store.events(EventScope::Session(active), 0, 10).await.unwrap().pop().unwrap();
+    let last = store.events(EventScope::Session(active), 0, 10, 1 << 20).await.unwrap().pop().unwrap();
     assert_eq!(last.kind, "session.status");
 }

@@ -173,6 +173,11 @@ impl Unit {
 }
 
 impl Op {
+    /// Whether it only tells what was said and done, and changes nothing that others rely on.
+    pub const fn is_output(&self) -> bool {
+        matches!(self, Self::Message(_) | Self::Event { .. })
+    }
+
     /// About how many bytes it holds on to.
     pub fn weight(&self) -> usize {
         const ROW_BYTES: usize = 256;

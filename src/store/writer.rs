@@ -1,9 +1,12 @@
 //! The one writer: gathers whatever units are waiting, commits them in one transaction, then tells.
 //!
 //! ```text
-//! append ──▶ queue ──▶ gather ──▶ BEGIN · apply · COMMIT ──▶ publish heads ──▶ acknowledge
+//! append ──▶ queue ──▶ gather ──▶ BEGIN · apply · COMMIT ──▶ publish ──▶ acknowledge
 //!            bounded   never waits to fill a batch; FULL unless it holds deltas only
 //! ```
+//!
+//! It has two connections and uses one at a time: how durable a commit is belongs to the connection, and to change that for
+//! every answer of an agent would cost more than the second one does.
 //!
 //! A batch that fails through one of its units is tried again unit by unit, so that it fails alone.
 
@@ -15,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::apply::{Applied, Apply, Sequences};
-use super::{Committed, StoreError, Unit};
+use super::{Committed, StoreError, StoredEvent, Unit};
 use crate::config;
 use crate::model::SessionId;
 
@@ -30,7 +33,14 @@ pub struct Head {
     pub purged: bool,
 }
 
-type Publish = Box<dyn Fn(&[Head]) + Send>;
+/// What a commit brought, for whoever follows a log.
+pub struct News {
+    pub heads: Vec<Head>,
+    /// In the order of their ids.
+    pub events: Vec<StoredEvent>,
+}
+
+type Publish = Box<dyn Fn(News) + Send>;
 type Acknowledgement = oneshot::Sender<Result<Committed, StoreError>>;
 
 struct Waiting {
@@ -53,18 +63,18 @@ pub struct Writer {
 
 impl Writer {
     pub(super) fn start(
-        connection: SqliteConnection,
+        connections: Connections,
+        cursor: i64,
         settings: &config::Store,
-        publish: impl Fn(&[Head]) + Send + 'static,
+        publish: impl Fn(News) + Send + 'static,
     ) -> Self {
         let (queue, requests) = mpsc::channel(settings.queue);
         let task = WriterTask {
-            connection,
+            connections,
             requests,
             rows_max: settings.batch_rows,
             bytes_max: settings.batch_bytes.0,
-            synchronous_full: true,
-            sequences: Sequences::default(),
+            sequences: Sequences::new(cursor),
             publish: Box::new(publish),
         };
         #[expect(clippy::disallowed_methods, reason = "the writer owns this task and joins it in close")]
@@ -91,12 +101,19 @@ impl Writer {
     }
 }
 
+/// The connections that write.
+pub struct Connections {
+    /// Commits wait for the disk (`synchronous=FULL`).
+    pub durable: SqliteConnection,
+    /// Commits survive the daemon but perhaps not a power cut (`NORMAL`), for what comes again.
+    pub quick: SqliteConnection,
+}
+
 struct WriterTask {
-    connection: SqliteConnection,
+    connections: Connections,
     requests: mpsc::Receiver<Request>,
     rows_max: usize,
     bytes_max: usize,
-    synchronous_full: bool,
     sequences: Sequences,
     publish: Publish,
 }
@@ -108,8 +125,11 @@ impl WriterTask {
             let batch = self.gather(first, &mut open);
             self.commit_and_tell(batch).await;
         }
-        if let Err(error) = self.connection.close().await {
-            tracing::error!(%error, "cannot close the database");
+        let Connections { durable, quick } = self.connections;
+        for connection in [quick, durable] {
+            if let Err(error) = connection.close().await {
+                tracing::error!(%error, "cannot close the database");
+            }
         }
     }
 
@@ -139,7 +159,7 @@ impl WriterTask {
         let (units, acknowledgements): (Vec<Unit>, Vec<Acknowledgement>) =
             batch.into_iter().map(|waiting| (waiting.unit, waiting.acknowledgement)).unzip();
         match self.commit(&units).await {
-            Ok((heads, committed)) => self.tell(&heads, acknowledgements, committed),
+            Ok((news, committed)) => self.tell(news, acknowledgements, committed),
             // One of them is at fault: each for itself, so that it fails alone.
             Err(error) if error.is_of_a_unit() && units.len() > 1 => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "a batch failed; committing one by one");
@@ -158,8 +178,8 @@ impl WriterTask {
         }
     }
 
-    fn tell(&self, heads: &[Head], acknowledgements: Vec<Acknowledgement>, committed: Vec<Committed>) {
-        (self.publish)(heads);
+    fn tell(&self, news: News, acknowledgements: Vec<Acknowledgement>, committed: Vec<Committed>) {
+        (self.publish)(news);
         for (acknowledgement, committed) in acknowledgements.into_iter().zip(committed) {
             drop(acknowledgement.send(Ok(committed)));
         }
@@ -167,43 +187,38 @@ impl WriterTask {
 
     /// One transaction. It is begun and ended by hand: when a commit fails for want of space, SQLite rolls back by
     /// itself, and a guard that counts transactions would count this one for ever.
-    async fn commit(&mut self, units: &[Unit]) -> Result<(Vec<Head>, Vec<Committed>), StoreError> {
-        self.set_synchronous(!units.iter().all(Unit::is_delta_only)).await?;
-        self.connection.execute("BEGIN IMMEDIATE").await.map_err(StoreError::database("to begin a transaction"))?;
-        match self.apply(units).await {
+    async fn commit(&mut self, units: &[Unit]) -> Result<(News, Vec<Committed>), StoreError> {
+        // Deltas come again in their message, so a batch of nothing else may be lost to a power cut; all others may not.
+        let connection = if units.iter().all(Unit::is_delta_only) {
+            &mut self.connections.quick
+        } else {
+            &mut self.connections.durable
+        };
+        match apply(&self.sequences, connection, units).await {
             Ok((applied, committed)) => {
+                let Applied { heads, events, sequences } = applied;
                 // Only now: a transaction that was rolled back must not leave a gap in the sequences.
-                self.sequences.absorb(applied.sequences);
-                Ok((applied.heads, committed))
+                self.sequences.absorb(sequences);
+                Ok((News { heads, events }, committed))
             }
             Err(error) => {
                 // There may be nothing left to roll back, and that is all that can be wrong with it.
-                drop(self.connection.execute("ROLLBACK").await);
+                drop(connection.execute("ROLLBACK").await);
                 Err(error)
             }
         }
     }
+}
 
-    async fn apply(&mut self, units: &[Unit]) -> Result<(Applied, Vec<Committed>), StoreError> {
-        let mut apply = Apply::new(&self.sequences);
-        let mut committed = Vec::with_capacity(units.len());
-        for unit in units {
-            committed.push(apply.unit(&mut self.connection, unit).await?);
-        }
-        apply.flush(&mut self.connection).await?;
-        let applied = apply.finish();
-        self.connection.execute("COMMIT").await.map_err(StoreError::database("to commit a transaction"))?;
-        Ok((applied, committed))
+async fn apply(
+    known: &Sequences,
+    connection: &mut SqliteConnection,
+    units: &[Unit],
+) -> Result<(Applied, Vec<Committed>), StoreError> {
+    let mut apply = Apply::new(known);
+    let mut committed = Vec::with_capacity(units.len());
+    for unit in units {
+        committed.push(apply.unit(connection, unit).await?);
     }
-
-    /// Deltas come again in their message, so a batch of nothing else may be lost to a power cut; all others may not.
-    async fn set_synchronous(&mut self, full: bool) -> Result<(), StoreError> {
-        if self.synchronous_full == full {
-            return Ok(());
-        }
-        let pragma = if full { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" };
-        self.connection.execute(pragma).await.map_err(StoreError::database("to set its durability"))?;
-        self.synchronous_full = full;
-        Ok(())
-    }
+    Ok((apply.commit(connection).await?, committed))
 }
