@@ -105,6 +105,7 @@ impl Hub {
     pub async fn close(&self) {
         self.store.close().await;
         self.writer.close().await;
+        self.store.note_clean_close();
     }
 }
 

@@ -22,7 +22,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, Exit};
+use crate::store::StoreError;
 
 fn main() -> ExitCode {
     // The shim comes before everything: what it does to its process must meet no runtime and no thread.
@@ -47,7 +48,16 @@ fn told(outcome: anyhow::Result<Option<String>>) -> ExitCode {
     let (written, code) = match outcome {
         Ok(None) => (Ok(()), ExitCode::SUCCESS),
         Ok(Some(text)) => (writeln!(std::io::stdout(), "{text}"), ExitCode::SUCCESS),
-        Err(error) => (writeln!(std::io::stderr(), "error: {error:#}"), ExitCode::FAILURE),
+        Err(error) => {
+            let told = writeln!(std::io::stderr(), "error: {}", model::error::chain(error.as_ref()));
+            match error.downcast_ref::<StoreError>() {
+                Some(refused) => {
+                    let hint = writeln!(std::io::stderr(), "hint: {}", refused.hint());
+                    (told.and(hint), ExitCode::from(Exit::Store.code()))
+                }
+                None => (told, ExitCode::FAILURE),
+            }
+        }
     };
     // With nobody left to read, the exit code is all there is to say.
     drop(written);

@@ -35,6 +35,11 @@ pub fn file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Makes a file that was not there.
+pub fn new_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create_new(true).write(true).mode(FILE_MODE).open(path)
+}
+
 /// Locks the file for as long as it is open, or tells that somebody else has it.
 pub fn lock(path: &Path) -> io::Result<Option<File>> {
     let file = file(path)?;

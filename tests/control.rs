@@ -197,10 +197,12 @@ async fn an_agent_that_is_not_installed_is_told_with_what_to_do() {
 #[tokio::test]
 async fn health_and_info_tell_how_it_is() {
     let daemon = Daemon::builder().agent("echo", echo()).start().await;
-    assert_eq!(daemon.get("/v1/health").await.expect_status(200), json!({"status": "ok"}));
+    let store = json!({"writable": true, "shortOfSpace": false, "check": "clean"});
+    assert_eq!(daemon.get("/v1/health").await.expect_status(200), json!({"status": "ok", "store": store}));
     let session = daemon.create_session("echo").await;
     daemon.prompt_and_wait(&session, "x").await;
     let info = daemon.get("/v1/info").await.expect_status(200);
+    assert_eq!(info["store"], store);
     assert_eq!(info["sessions"], json!({"active": 1, "archived": 0, "error": 0, "suspended": 0}));
     assert_eq!(info["processes"], json!({"running": 1, "max": 5}));
     assert_eq!(info["pid"], daemon.pid());
@@ -270,6 +272,6 @@ async fn a_directory_that_others_can_enter_is_refused() {
     std::fs::create_dir_all(builder.state_dir()).unwrap();
     std::fs::set_permissions(builder.state_dir(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let refused = builder.fail_to_start().await;
-    assert_eq!(refused.code, 1);
+    assert_eq!(refused.code, 8);
     assert!(refused.stderr.contains("chmod 700"), "{}", refused.stderr);
 }

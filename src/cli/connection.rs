@@ -67,6 +67,18 @@ impl Daemon {
         self.call(Method::POST, path, body.into()).await
     }
 
+    /// A request whose answer takes as long as the work takes.
+    pub async fn post_patiently<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        patience: Duration,
+    ) -> Result<T, ClientError> {
+        let operation = operation(&Method::POST, path);
+        let body = serde_json::to_vec(body).map_err(|source| ClientError::Answer { operation, source })?;
+        self.call_within(patience, Method::POST, path, body.into()).await
+    }
+
     pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.call(Method::DELETE, path, Bytes::new()).await
     }
@@ -87,10 +99,20 @@ impl Daemon {
             let body = read_body(response.into_body(), &operation).await?;
             Err(api_error(status, &body))
         };
-        timeout(ANSWER_TIMEOUT, opening).await.map_err(|_| too_slow(&operation))?
+        timeout(ANSWER_TIMEOUT, opening).await.map_err(|_| too_slow(&operation, ANSWER_TIMEOUT))?
     }
 
     async fn call<T: DeserializeOwned>(&self, method: Method, path: &str, body: Bytes) -> Result<T, ClientError> {
+        self.call_within(ANSWER_TIMEOUT, method, path, body).await
+    }
+
+    async fn call_within<T: DeserializeOwned>(
+        &self,
+        patience: Duration,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<T, ClientError> {
         let operation = operation(&method, path);
         let mut request = Request::builder().method(method).uri(path).header(ACCEPT, "application/json");
         if !body.is_empty() {
@@ -102,7 +124,7 @@ impl Daemon {
             let status = response.status();
             Ok((status, read_body(response.into_body(), &operation).await?))
         };
-        let (status, body) = timeout(ANSWER_TIMEOUT, exchange).await.map_err(|_| too_slow(&operation))??;
+        let (status, body) = timeout(patience, exchange).await.map_err(|_| too_slow(&operation, patience))??;
         if !status.is_success() {
             return Err(api_error(status, &body));
         }
@@ -204,8 +226,8 @@ fn broken(operation: &str) -> impl Fn(hyper::Error) -> ClientError {
     move |source| ClientError::Broken { operation: operation.clone(), source: Box::new(source) }
 }
 
-fn too_slow(operation: &str) -> ClientError {
-    ClientError::TooSlow { operation: operation.to_owned(), seconds: ANSWER_TIMEOUT.as_secs() }
+fn too_slow(operation: &str, patience: Duration) -> ClientError {
+    ClientError::TooSlow { operation: operation.to_owned(), seconds: patience.as_secs() }
 }
 
 #[cfg(test)]

@@ -16,6 +16,8 @@ pub enum Exit {
     TurnCancelled,
     TurnInterrupted,
     Limit,
+    /// Of `serve` and `migrate`, which are no clients.
+    Store,
     Left,
 }
 
@@ -29,6 +31,7 @@ Exit codes:
   5    the turn was cancelled
   6    the turn was interrupted: the daemon stopped in the middle of it
   7    a limit is reached or the daemon is overloaded; try again later
+  8    the store cannot be used (serve, migrate): its directory, the space, or the database itself
   130  left with Ctrl-C; the session goes on";
 
 /// `text`, and the exit codes after it.
@@ -46,6 +49,7 @@ impl Exit {
             Self::TurnCancelled => 5,
             Self::TurnInterrupted => 6,
             Self::Limit => 7,
+            Self::Store => 8,
             Self::Left => 130,
         }
     }
@@ -93,6 +97,7 @@ mod tests {
             Exit::TurnCancelled,
             Exit::TurnInterrupted,
             Exit::Limit,
+            Exit::Store,
             Exit::Left,
         ];
         for exit in all {

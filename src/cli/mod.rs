@@ -32,8 +32,9 @@ use crate::config::Overrides;
 
 use self::context::Context;
 use self::error::ClientError;
-use self::exit::Exit;
 use self::output::Output;
+
+pub use self::exit::Exit;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -118,6 +119,7 @@ pub enum ClientCommand {
     Archive(command::archive::Archive),
     Rm(command::rm::Rm),
     Gc(command::gc::Gc),
+    Backup(command::backup::BackupCommand),
     Agents(command::agents::Agents),
     Workspaces(command::workspaces::Workspaces),
     Status(command::status::Status),
@@ -167,6 +169,7 @@ async fn execute(client: ClientCommand, context: &Context) -> Result<Exit, Clien
         ClientCommand::Archive(arguments) => arguments.execute(context).await,
         ClientCommand::Rm(arguments) => arguments.execute(context).await,
         ClientCommand::Gc(arguments) => arguments.execute(context).await,
+        ClientCommand::Backup(arguments) => arguments.execute(context).await,
         ClientCommand::Agents(arguments) => arguments.execute(context).await,
         ClientCommand::Workspaces(arguments) => arguments.execute(context).await,
         ClientCommand::Status(arguments) => arguments.execute(context).await,

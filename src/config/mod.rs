@@ -60,6 +60,8 @@ pub struct Store {
     pub busy_timeout: Duration,
     pub tail_max: ByteSize,
     pub backups: usize,
+    pub free_min: ByteSize,
+    pub reserve: Option<ByteSize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -219,6 +221,8 @@ impl Default for Config {
                 busy_timeout: Duration::from_secs(5),
                 tail_max: ByteSize::mib(1),
                 backups: 5,
+                free_min: ByteSize::mib(16),
+                reserve: Some(ByteSize::mib(4)),
             },
             workspace: Workspace { roots: Vec::new() },
             sessions: Sessions {

@@ -39,7 +39,9 @@ pub fn merge(running: &Config, mut new: Config) -> (Config, Vec<&'static str>) {
         at_once: [],
     });
     section!(running, new, kept, store: Store {
-        at_start: [read_connections, batch_rows, batch_bytes, queue, busy_timeout, tail_max, backups],
+        at_start: [
+            read_connections, batch_rows, batch_bytes, queue, busy_timeout, tail_max, backups, free_min, reserve
+        ],
         at_once: [],
     });
     section!(running, new, kept, workspace: Workspace { at_start: [], at_once: [roots], });

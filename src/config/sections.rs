@@ -29,6 +29,8 @@ pub fn read(root: &mut Section<'_>, config: &mut Config) {
         section.read("busy_timeout", &mut store.busy_timeout);
         section.read("tail_max", &mut store.tail_max);
         section.read("backups", &mut store.backups);
+        section.read("free_min", &mut store.free_min);
+        section.read("reserve", &mut store.reserve);
     });
     root.section("workspace", |section| section.read("roots", &mut config.workspace.roots));
     root.section("sessions", |section| {
@@ -146,6 +148,10 @@ pub fn check(config: &Config, problems: &mut Vec<Problem>) {
     if config.processes.backoff_max < config.processes.backoff_min {
         let hint = "the wait between starts grows from backoff_min to backoff_max";
         problem("processes.backoff_max".to_owned(), "is below processes.backoff_min".to_owned(), hint);
+    }
+    if config.store.reserve.is_some_and(|reserve| reserve >= config.store.free_min) {
+        let hint = "the reserve is part of the space that must be there: make free_min the larger one";
+        problem("store.reserve".to_owned(), "is not below store.free_min".to_owned(), hint);
     }
     if config.limits.long_lines < config.limits.line_max {
         let hint = "one line must find room: make long_lines the larger one";

@@ -16,7 +16,7 @@ use crate::model::status::Denied;
 use crate::model::{SessionStatus, TurnId};
 use crate::registry::RegistryError;
 use crate::session::Refusal;
-use crate::store::StoreError;
+use crate::store::{BackupError, DAMAGED_HINT, Fault, StoreError};
 
 /// Everything that a request can be answered with instead of what it asked for.
 #[derive(Debug)]
@@ -50,9 +50,21 @@ pub enum ApiError {
         setting: &'static str,
         wait: Duration,
     },
-    /// The store cannot be written.
-    Unhealthy(StoreError),
+    /// Something is wrong with the store.
+    Unhealthy(Ailment),
+    Backup(BackupError),
     Registry(RegistryError),
+}
+
+/// What can be wrong with the store as a whole.
+#[derive(Debug)]
+pub enum Ailment {
+    /// It cannot be written.
+    Unwritable(StoreError),
+    /// There is too little space for new work.
+    ShortOfSpace(StoreError),
+    /// A check has found the database damaged.
+    Damaged { problem: String },
 }
 
 impl From<RegistryError> for ApiError {
@@ -98,6 +110,7 @@ impl Answer {
 const PROCESS_LIMIT_WAIT: Duration = Duration::from_mins(1);
 const QUEUE_WAIT: Duration = Duration::from_secs(10);
 const OVERLOAD_WAIT: Duration = Duration::from_secs(1);
+const LOCKED_WAIT: Duration = Duration::from_secs(5);
 
 const SESSIONS_HINT: &str = "list the sessions with `acpd ls --all` or GET /v1/sessions";
 const TURNS_HINT: &str = "list the session's turns with `acpd turns` or GET /v1/sessions/{id}/turns";
@@ -171,13 +184,16 @@ impl ApiError {
                 let hint = format!("ask less often, or raise {setting}");
                 Answer::new(S::TOO_MANY_REQUESTS, "rate_limited", format!("too many {what}"), hint).retry_after(wait)
             }
-            Self::Unhealthy(error) => {
-                let message = format!("the store cannot be written: {}", chain(&error));
-                let hint = "check the free space and the permissions of the state directory";
-                Answer::new(S::SERVICE_UNAVAILABLE, "store_unwritable", message, hint)
-            }
+            Self::Unhealthy(ailment) => ailment_answer(ailment),
+            Self::Backup(error) => backup_answer(error),
             Self::Registry(error) => registry_answer(error),
         }
+    }
+
+    /// As status and body, for whoever says more than that.
+    pub fn told(self) -> (StatusCode, ErrorBody) {
+        let Answer { status, code, message, hint, details, retry_after: _ } = self.answer();
+        (status, ErrorBody { error: code.to_owned(), message, hint, details })
     }
 }
 
@@ -216,7 +232,7 @@ fn registry_answer(error: RegistryError) -> Answer {
             let hint = "delete its sessions first (`acpd rm --purge`, ?purge=true)";
             Answer::new(S::CONFLICT, "workspace_in_use", message, hint).details(json!({ "sessions": sessions }))
         }
-        RegistryError::Store(error) => internal(&error),
+        RegistryError::Store(error) => store_answer(&error),
         RegistryError::ActorFailed => Answer::new(S::INTERNAL_SERVER_ERROR, "internal", message, LOG_HINT),
     }
 }
@@ -246,7 +262,7 @@ fn refusal_answer(refusal: Refusal) -> Answer {
             let hint = "try again when it runs again";
             Answer::new(S::SERVICE_UNAVAILABLE, "shutting_down", message, hint).retry_after(OVERLOAD_WAIT)
         }
-        Refusal::Store(error) => internal(Arc::as_ref(&error)),
+        Refusal::Store(error) => store_answer(Arc::as_ref(&error)),
     }
 }
 
@@ -302,9 +318,84 @@ fn workspace_answer(error: WorkspaceError) -> Answer {
     }
 }
 
-fn internal(error: &StoreError) -> Answer {
-    tracing::error!(error = error as &dyn std::error::Error, "a request failed");
-    Answer::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", chain(error), LOG_HINT)
+/// What the store could not do: for want of space, because another program has it, or for what nobody asked for.
+fn store_answer(error: &StoreError) -> Answer {
+    use StatusCode as S;
+    let (message, hint) = (chain(error), error.hint());
+    match error.fault() {
+        Fault::Full => {
+            let details = match error {
+                StoreError::ShortOfSpace { directory, free, wanted, .. } => {
+                    json!({ "directory": directory, "freeBytes": free, "wantedBytes": wanted })
+                }
+                _ => json!({}),
+            };
+            Answer::new(S::INSUFFICIENT_STORAGE, "insufficient_storage", message, hint).details(details)
+        }
+        Fault::Locked => Answer::new(S::SERVICE_UNAVAILABLE, "store_locked", message, hint).retry_after(LOCKED_WAIT),
+        Fault::Damaged => {
+            tracing::error!(error = error as &dyn std::error::Error, "the database is damaged");
+            Answer::new(S::INTERNAL_SERVER_ERROR, "store_damaged", message, DAMAGED_HINT)
+        }
+        Fault::Forbidden | Fault::Disk | Fault::Other => {
+            tracing::error!(error = error as &dyn std::error::Error, "a request failed");
+            Answer::new(S::INTERNAL_SERVER_ERROR, "internal", message, hint)
+        }
+    }
+}
+
+fn ailment_answer(ailment: Ailment) -> Answer {
+    use StatusCode as S;
+    match ailment {
+        Ailment::Unwritable(error) => {
+            let message = format!("the store cannot be written: {}", chain(&error));
+            let hint = match error.fault() {
+                Fault::Other => "check the free space and the permissions of the state directory".to_owned(),
+                _ => error.hint(),
+            };
+            Answer::new(S::SERVICE_UNAVAILABLE, "store_unwritable", message, hint)
+        }
+        Ailment::ShortOfSpace(error) => Answer { status: S::SERVICE_UNAVAILABLE, ..store_answer(&error) },
+        Ailment::Damaged { problem } => {
+            let message = format!("the database is damaged: {problem}");
+            Answer::new(S::SERVICE_UNAVAILABLE, "store_damaged", message, DAMAGED_HINT)
+        }
+    }
+}
+
+fn backup_answer(error: BackupError) -> Answer {
+    use StatusCode as S;
+    let message = chain(&error);
+    match error {
+        BackupError::NotAFile(_) => {
+            let hint = "give the whole path of the file to be made, from /";
+            Answer::new(S::BAD_REQUEST, "invalid_request", format!("path: {message}"), hint)
+                .details(json!({ "field": "path" }))
+        }
+        BackupError::Directory { .. } => {
+            let hint = "the directory must be there, and the daemon's user must be able to write to it";
+            Answer::new(S::BAD_REQUEST, "invalid_request", format!("path: {message}"), hint)
+                .details(json!({ "field": "path" }))
+        }
+        BackupError::Exists(_) => {
+            Answer::new(S::CONFLICT, "file_exists", message, "choose another name, or move it away first")
+        }
+        BackupError::Busy => Answer::new(S::CONFLICT, "backup_running", message, "wait for its end"),
+        BackupError::NoSpace { directory, needed, free } => {
+            let hint = "free some space there, or write the copy to another disk";
+            Answer::new(S::INSUFFICIENT_STORAGE, "insufficient_storage", message, hint)
+                .details(json!({ "directory": directory, "freeBytes": free, "wantedBytes": needed }))
+        }
+        BackupError::Abandoned => {
+            let hint = "try again when it runs again";
+            Answer::new(S::SERVICE_UNAVAILABLE, "shutting_down", message, hint).retry_after(OVERLOAD_WAIT)
+        }
+        BackupError::Unsound(_) => {
+            tracing::error!(message, "a copy of the database is not sound");
+            Answer::new(S::INTERNAL_SERVER_ERROR, "store_damaged", message, DAMAGED_HINT)
+        }
+        BackupError::Store(error) => store_answer(&error),
+    }
 }
 
 impl IntoResponse for ApiError {

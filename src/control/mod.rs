@@ -5,6 +5,7 @@
 //! match, and [`wire`] has the JSON. Handlers ask the registry or the record and own no state.
 
 mod agents;
+mod backup;
 mod error;
 mod events;
 mod extract;

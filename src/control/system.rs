@@ -3,19 +3,46 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use serde_json::json;
 
 use super::Api;
-use super::error::ApiError;
+use super::error::{Ailment, ApiError};
 use super::extract::Json;
-use super::wire::{Health, Info, ProcessCount};
+use super::wire::{Health, Info, ProcessCount, StoreReport};
 use crate::model::Timestamp;
-use crate::store::{Catalogue, Unit};
+use crate::store::{Catalogue, Check, Store, StoreError, Unit};
 
-/// Alive, and the store can be written: a trial write goes the whole way through the writer.
-pub async fn health(State(api): State<Arc<Api>>) -> Result<Json<Health>, ApiError> {
-    api.registry.hub().append(Unit::catalogue(Catalogue::Heartbeat)).await.map_err(ApiError::Unhealthy)?;
-    Ok(Json(Health { status: "ok".to_owned() }))
+/// Alive, and the store can be written: a trial write goes the whole way through the writer. While there is too little
+/// space, even that would be too much.
+pub async fn health(State(api): State<Arc<Api>>) -> (StatusCode, Json<Health>) {
+    let hub = api.registry.hub();
+    let trial = match hub.store().space().check() {
+        Ok(()) => hub.append(Unit::catalogue(Catalogue::Heartbeat)).await.map(drop),
+        Err(_) => Ok(()),
+    };
+    let (ailment, store) = examine(hub.store(), trial);
+    let (status, code, error) = match ailment {
+        None => ("ok", StatusCode::OK, None),
+        Some(ailment) => {
+            let (code, error) = ApiError::Unhealthy(ailment).told();
+            ("degraded", code, Some(error))
+        }
+    };
+    (code, Json(Health { status: status.to_owned(), store: Some(store), error }))
+}
+
+/// What is wrong with the store, what keeps new work out first; and its report.
+fn examine(store: &Store, trial: Result<(), StoreError>) -> (Option<Ailment>, StoreReport) {
+    let health = store.health();
+    let report = StoreReport::from(&health);
+    let ailment = match (health.shortage, trial, health.check) {
+        (Some(shortage), ..) => Some(Ailment::ShortOfSpace(shortage)),
+        (None, Err(error), _) => Some(Ailment::Unwritable(error)),
+        (None, Ok(()), Check::Damaged { problem }) => Some(Ailment::Damaged { problem }),
+        (None, Ok(()), Check::Clean | Check::Running | Check::Ok | Check::Failed { .. }) => None,
+    };
+    (ailment, report)
 }
 
 pub async fn info(State(api): State<Arc<Api>>) -> Result<Json<Info>, ApiError> {
@@ -46,5 +73,6 @@ pub async fn info(State(api): State<Arc<Api>>) -> Result<Json<Info>, ApiError> {
         processes: ProcessCount { running: api.registry.process_count(), max: config.limits.processes },
         limits: limits.map(|(name, value)| (name.to_owned(), value)).into(),
         config: Some(origin.as_ref().into()),
+        store: Some((&api.registry.hub().store().health()).into()),
     }))
 }

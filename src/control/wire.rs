@@ -16,6 +16,10 @@ use crate::model::{
 };
 use crate::registry;
 
+mod store;
+
+pub use store::{BackUp, Backup, Health, StoreReport};
+
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateSession {
@@ -290,11 +294,6 @@ pub struct ExpiredSession {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Health {
-    pub status: String,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Info {
     pub version: String,
@@ -310,6 +309,8 @@ pub struct Info {
     /// A daemon of before there were reloads does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<ConfigOrigin>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<StoreReport>,
 }
 
 /// Where the configuration in force comes from, and what a reload could not do.
@@ -345,7 +346,7 @@ pub struct Event<'a> {
 }
 
 /// Every error has this shape.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ErrorBody {
     pub error: String,
     pub message: String,

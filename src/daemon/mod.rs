@@ -25,7 +25,7 @@ use crate::agent::{self, Host};
 use crate::config::{self, Config, Overrides, Paths};
 use crate::control::{Api, ControlSocket, Server};
 use crate::hub::Hub;
-use crate::registry::Registry;
+use crate::registry::{Registry, RegistryError};
 use crate::session::{Halt, Shared, Slots};
 use crate::store::{self, Direction, StoreOptions};
 
@@ -53,6 +53,8 @@ pub fn serve(overrides: &Overrides, detached: bool) -> anyhow::Result<()> {
         .collect();
     let paths = Paths::resolve(overrides, &environment)?;
     let config = Config::load(paths.config.as_deref(), &environment)?;
+    // Before anything is written: a log on a full disk would only tell half of it.
+    store::preflight(&store_options(&config, &paths))?;
     let _log = log::start(&config.log, &paths.logs(), detached, &environment)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(WORKER_THREADS_MAX);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
@@ -70,6 +72,7 @@ pub fn migrate(overrides: &Overrides, down_to: Option<i64>) -> anyhow::Result<St
     let config = Config::load(paths.config.as_deref(), &environment)?;
     let options = store_options(&config, &paths);
     let direction = down_to.map_or(Direction::Up, Direction::DownTo);
+    store::preflight(&options)?;
     let _lock = StateLock::take(&paths)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let migrated = runtime.block_on(store::migrate(&options, direction))?;
@@ -124,12 +127,20 @@ async fn run(
         tasks.spawn(server.run());
         tell_ready(&paths.socket);
         tasks.spawn(Arc::clone(&registry).sweep_daily());
+        tasks.spawn(hub.store().clone().look_after());
         reloader.run().await
     };
     tokio::select! {
         () = stop_requested(&mut signals, || reloader.ask()) => {}
         () = reap_children(child_ends, &registry) => {}
-        Err(error) = serving => return Err(error.into()),
+        Err(error) = serving => return Err(match error {
+            // What went wrong with the store has its own hint and exit code.
+            RegistryError::Store(error) => {
+                let database = paths.database();
+                anyhow::Error::from(error).context(format!("cannot use the database {}", database.display()))
+            }
+            error => error.into(),
+        }),
     }
     tasks.close();
     let deadline = Instant::now() + registry.shared().config().processes.shutdown_timeout;
@@ -176,7 +187,9 @@ async fn shut_down(
 ) {
     // 1. New requests are refused from here on; whoever is being answered is answered.
     // 2. Every actor keeps what there is: partial text, the running turn as interrupted. Its process starts to go.
+    //    A check or a copy of the database under way is abandoned.
     registry.halt(Halt::Suspend);
+    hub.store().abandon();
     in_a_moment("the sessions to write what they had", registry.settled()).await;
     // 3. Every active session is suspended, in one transaction; queued turns stay queued.
     in_a_moment("the suspension of the sessions", async {

@@ -34,6 +34,7 @@ pub enum WorkspaceChoice {
 impl Registry {
     /// Checks all that can be checked, reserves a slot, commits the session, and starts its process in the background.
     pub async fn create(self: &Arc<Self>, create: CreateSession) -> Result<Session, RegistryError> {
+        self.check_space()?;
         if let WorkspaceChoice::Path(path) = &create.workspace {
             self.resolve_workspace(path)?;
         }
@@ -75,6 +76,11 @@ impl Registry {
         self.hub().store().session(id).await?.ok_or(RegistryError::NotFound(id))
     }
 
+    /// Nothing new is begun that could not be recorded to its end. What ends something, or deletes it, is always tried.
+    pub(super) fn check_space(&self) -> Result<(), RegistryError> {
+        Ok(self.hub().store().space().check()?)
+    }
+
     /// The profile with this name, or the default one.
     fn profile(&self, slug: Option<&str>) -> Result<AgentProfile, RegistryError> {
         let config = self.shared().config();
@@ -107,6 +113,7 @@ impl Registry {
         if let Some(known) = store.workspace_by_path(&real).await? {
             return Ok(known);
         }
+        self.check_space()?;
         let id = WorkspaceId::new();
         self.hub().append(Unit::catalogue(Catalogue::AddWorkspace { id, path: real.clone() })).await?;
         let known = store.workspace_by_path(&real).await?;

@@ -114,6 +114,7 @@ impl Registry {
 
     /// Accepts a prompt: first for a process that is there; then with a slot, or the promise of one.
     pub async fn prompt(self: &Arc<Self>, session: SessionId, prompt: NewPrompt) -> Result<Accepted, RegistryError> {
+        self.check_space()?;
         let ask = |admission| {
             let prompt = prompt.clone();
             self.ask(session, move |reply| Request::Prompt { prompt, admission, reply })
@@ -134,6 +135,7 @@ impl Registry {
     }
 
     pub async fn change(self: &Arc<Self>, session: SessionId, change: SessionChange) -> Result<(), RegistryError> {
+        self.check_space()?;
         self.ask(session, |reply| Request::Change { change, reply }).await
     }
 
@@ -147,6 +149,7 @@ impl Registry {
     }
 
     pub async fn resume(self: &Arc<Self>, session: SessionId) -> Result<(), RegistryError> {
+        self.check_space()?;
         self.ask(session, |reply| Request::Resume { reply }).await
     }
 

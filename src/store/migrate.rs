@@ -78,7 +78,7 @@ fn newest_known() -> i64 {
 }
 
 /// The newest migration that was applied; 0 for a database that has none.
-async fn version(connection: &mut SqliteConnection) -> Result<i64, StoreError> {
+pub(super) async fn version(connection: &mut SqliteConnection) -> Result<i64, StoreError> {
     let reading = "reading the schema version";
     let table = sqlx::query("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = '_sqlx_migrations'")
         .fetch_optional(&mut *connection)

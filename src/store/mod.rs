@@ -10,9 +10,13 @@
 //! 3. Nobody is told of a commit (acknowledgement or head) before it has happened.
 
 mod apply;
+mod backup;
+mod fault;
 mod files;
+mod health;
 mod migrate;
 mod read;
+mod reserve;
 mod retention;
 mod row;
 mod script;
@@ -29,8 +33,12 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePo
 
 use crate::config;
 
+pub use backup::{BackedUp, BackupError};
+pub use fault::Fault;
+pub use health::{Check, DAMAGED_HINT, StoreHealth};
 pub use migrate::{Direction, migrate};
 pub use read::{EventScope, OpenTurn, SessionFilter, StoredEvent};
+pub use reserve::preflight;
 pub use retention::Candidate;
 pub use unit::{Catalogue, Committed, NewMessage, NewSession, Op, SessionChange, Unit};
 pub use writer::{Connections, News, Writer};
@@ -76,6 +84,14 @@ pub enum StoreError {
     },
     #[error("the record is damaged: {what}")]
     Damaged { what: String },
+    #[error("too little disk space in {directory:?}: {free} bytes are free, and {wanted} are wanted")]
+    ShortOfSpace {
+        directory: PathBuf,
+        free: u64,
+        wanted: u64,
+        #[source]
+        source: Option<Box<StoreError>>,
+    },
     #[error("the store does not take this: {0}")]
     Refused(&'static str),
     #[error(transparent)]
@@ -105,6 +121,7 @@ impl StoreError {
 #[derive(Clone, Debug)]
 pub struct Store {
     pool: SqlitePool,
+    upkeep: Arc<health::Upkeep>,
 }
 
 impl Store {
@@ -114,6 +131,7 @@ impl Store {
         options: &StoreOptions,
         publish: impl Fn(News) + Send + 'static,
     ) -> Result<(Self, Writer), StoreError> {
+        let upkeep = health::Upkeep::start(options)?;
         migrate(options, Direction::Up).await?;
         let path = &options.database;
         let opening = |source| StoreError::Open { path: path.clone(), source };
@@ -127,9 +145,10 @@ impl Store {
             .connect_with(connect_options(path, &options.settings).read_only(true))
             .await
             .map_err(opening)?;
-        let store = Self { pool };
+        let space = Arc::clone(&upkeep.space);
+        let store = Self { pool, upkeep: Arc::new(upkeep) };
         let cursor = store.head(EventScope::All).await?;
-        let writer = Writer::start(connections, cursor, &options.settings, publish);
+        let writer = Writer::start(connections, cursor, &options.settings, space, publish);
         Ok((store, writer))
     }
 

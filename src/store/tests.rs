@@ -255,8 +255,10 @@ async fn a_full_disk_is_survived() {
     migrate(&options, Direction::Up).await.unwrap();
     // A database that may not grow fails in the same way as a disk that is full, and SQLite rolls back by itself.
     let small = connect_options(&options.database, &options.settings).pragma("max_page_count", "80");
+    let space = Arc::new(reserve::Space::new(&options));
+    space.start();
     let connections = Connections { durable: small.connect().await.unwrap(), quick: small.connect().await.unwrap() };
-    let writer = Writer::start(connections, 0, &options.settings, |_| {});
+    let writer = Writer::start(connections, 0, &options.settings, Arc::clone(&space), |_| {});
     let (filled, kept) = (session(&writer).await, session(&writer).await);
     let large = "x".repeat(50_000);
     let full = loop {
@@ -265,8 +267,13 @@ async fn a_full_disk_is_survived() {
         }
     };
     assert!(crate::model::error::chain(&full).contains("full"), "{full:?}");
+    assert_eq!(full.fault(), Fault::Full);
+    assert!(matches!(space.check(), Err(StoreError::ShortOfSpace { .. })), "nothing new is begun");
+    assert!(!space.is_writable());
+    assert_eq!(std::fs::metadata(directory.path().join("state/reserve")).unwrap().len(), 0, "the reserve is let go");
     writer.append(Unit::one(filled, Op::Purge)).await.expect("what needs no space still works");
     writer.append(Unit::one(kept, text(None, Role::System, &large))).await.expect("there is space again");
+    assert!(space.is_writable());
     writer.close().await;
 }
 
@@ -286,4 +293,28 @@ async fn suspending_all_meets_whatever_was_changed_before() {
     assert_eq!(status(active).await, SessionStatus::Suspended);
     let last = store.events(EventScope::Session(active), 0, 10, 1 << 20).await.unwrap().pop().unwrap();
     assert_eq!(last.kind, "session.status");
+}
+
+#[tokio::test]
+async fn a_copy_that_is_abandoned_leaves_nothing_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, writer) = open(directory.path()).await;
+    let session = session(&writer).await;
+    let ops = (0..2000).map(|number| (session, text(None, Role::System, &number.to_string())));
+    writer.append(Unit { catalogue: Vec::new(), ops: ops.collect() }).await.unwrap();
+    let copies = directory.path().join("copies");
+    std::fs::create_dir(&copies).unwrap();
+    let count = || std::fs::read_dir(&copies).unwrap().count();
+
+    let gone = futures_util::FutureExt::now_or_never(store.back_up(&copies.join("gone.db")));
+    assert!(gone.is_none(), "a client that goes in the middle of it");
+    assert_eq!(count(), 0);
+    let made = store.back_up(&copies.join("made.db")).await.unwrap();
+    assert!(made.bytes > 0);
+    store.abandon();
+    let abandoned = store.back_up(&copies.join("abandoned.db")).await.unwrap_err();
+    assert!(matches!(abandoned, BackupError::Abandoned), "{abandoned:?}");
+    assert_eq!(count(), 1);
+    store.close().await;
+    writer.close().await;
 }

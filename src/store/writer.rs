@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::apply::{Applied, Apply, Sequences};
+use super::reserve::Space;
 use super::{Committed, StoreError, StoredEvent, Unit};
 use crate::config;
 use crate::model::SessionId;
@@ -66,6 +67,7 @@ impl Writer {
         connections: Connections,
         cursor: i64,
         settings: &config::Store,
+        space: Arc<Space>,
         publish: impl Fn(News) + Send + 'static,
     ) -> Self {
         let (queue, requests) = mpsc::channel(settings.queue);
@@ -75,6 +77,7 @@ impl Writer {
             rows_max: settings.batch_rows,
             bytes_max: settings.batch_bytes.0,
             sequences: Sequences::new(cursor),
+            space,
             publish: Box::new(publish),
         };
         #[expect(clippy::disallowed_methods, reason = "the writer owns this task and joins it in close")]
@@ -115,6 +118,7 @@ struct WriterTask {
     rows_max: usize,
     bytes_max: usize,
     sequences: Sequences,
+    space: Arc<Space>,
     publish: Publish,
 }
 
@@ -158,7 +162,12 @@ impl WriterTask {
     async fn commit_and_tell(&mut self, batch: Vec<Waiting>) {
         let (units, acknowledgements): (Vec<Unit>, Vec<Acknowledgement>) =
             batch.into_iter().map(|waiting| (waiting.unit, waiting.acknowledgement)).unzip();
-        match self.commit(&units).await {
+        let outcome = match self.commit(&units).await {
+            // The reserve is let go for exactly this.
+            Err(error) if self.space.makes_room_for(&error) => self.commit(&units).await,
+            outcome => outcome,
+        };
+        match self.space.judged(outcome) {
             Ok((news, committed)) => self.tell(news, acknowledgements, committed),
             // One of them is at fault: each for itself, so that it fails alone.
             Err(error) if error.is_of_a_unit() && units.len() > 1 => {

@@ -269,6 +269,16 @@ impl Daemon {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
+    /// Waits until the daemon has logged this, on standard error. Nobody tells, so it is looked at again and again.
+    pub async fn logged(&self, text: &str) {
+        within(&format!("{text:?} in the log"), async {
+            while !self.log().contains(text) {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+
     /// The directory that all others are in, and the only allowed root of workspaces.
     pub fn root(&self) -> &Path {
         &self.paths.root

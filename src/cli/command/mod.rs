@@ -3,6 +3,7 @@
 pub mod agents;
 pub mod archive;
 pub mod attach;
+pub mod backup;
 pub mod cancel;
 pub mod gc;
 pub mod ls;

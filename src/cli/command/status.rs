@@ -7,7 +7,7 @@ use crate::cli::context::{Context, read};
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
 use crate::cli::text::{age, clean_json, duration, one_line};
-use crate::control::wire::{ConfigOrigin, Health, Info};
+use crate::control::wire::{ConfigOrigin, Health, Info, StoreReport};
 use crate::model::Timestamp;
 
 /// Tell whether a daemon runs, and how it is
@@ -31,14 +31,23 @@ impl Status {
             other => other,
         })?;
         let info: Box<RawValue> = daemon.get("/v1/info").await?;
-        let health: Box<RawValue> = daemon.get("/v1/health").await?;
+        let (health, ailment) = match daemon.get::<Health>("/v1/health").await {
+            Ok(health) => (health, None),
+            // A daemon that is not well still tells how it is.
+            Err(ClientError::Api { status, body }) => {
+                let health = Health { status: "degraded".to_owned(), store: None, error: Some(*body.clone()) };
+                (health, Some(ClientError::Api { status, body }))
+            }
+            Err(error) => return Err(error),
+        };
         if context.output.json {
-            let both = format!(r#"{{"health":{},"info":{}}}"#, health.get(), info.get());
+            let health = serde_json::to_string(&health).unwrap_or_default();
+            let both = format!(r#"{{"health":{health},"info":{}}}"#, info.get());
             context.output.print(&clean_json(&both))?;
         } else {
-            context.output.print(&facts(&read(&health)?, &read(&info)?, context))?;
+            context.output.print(&facts(&health, &read(&info)?, context))?;
         }
-        Ok(Exit::Ok)
+        ailment.map_or(Ok(Exit::Ok), Err)
     }
 }
 
@@ -56,11 +65,29 @@ fn facts(health: &Health, info: &Info, context: &Context) -> String {
         ("sessions", if counts.is_empty() { "none".to_owned() } else { counts }),
         ("processes", format!("{} of {}", info.processes.running, info.processes.max)),
     ];
+    // Only when there is something to say.
+    if let Some(store) = info.store.as_ref().filter(|store| store.check != "clean" || store.problem.is_some()) {
+        facts.push(("store", store_fact(store)));
+    }
     if let Some(config) = &info.config {
         facts.extend(config_facts(config));
     }
     let lines = facts.iter().map(|(name, value)| format!("{} {}", style.dim(&format!("{name:<13}")), one_line(value)));
     lines.collect::<Vec<_>>().join("\n")
+}
+
+fn store_fact(store: &StoreReport) -> String {
+    let checked = match store.check.as_str() {
+        "clean" => "closed cleanly the last time",
+        "running" => "being checked after an unclean end",
+        "ok" => "checked after an unclean end, and sound",
+        "failed" => "not closed cleanly the last time, and could not be checked",
+        _ => "damaged",
+    };
+    match &store.problem {
+        None => checked.to_owned(),
+        Some(problem) => format!("{checked}; {problem}"),
+    }
 }
 
 /// Where the configuration comes from; and what a reload could not do, only when there is something.

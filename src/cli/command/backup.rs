@@ -1,0 +1,45 @@
+//! `acpd backup`: a copy of the whole record, while the daemon runs.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::value::RawValue;
+
+use crate::cli::context::Context;
+use crate::cli::error::ClientError;
+use crate::cli::exit::Exit;
+use crate::control::wire::{BackUp, Backup};
+
+/// A copy takes as long as the disk takes; past this something is wrong with it.
+const TIMEOUT: Duration = Duration::from_hours(1);
+
+/// Copy the whole record, with all sessions and messages, to a file, while the daemon goes on
+///
+/// The daemon writes it, checks it and gives it its name last; what is there already is never replaced. To go back to
+/// it: stop the daemon, move acpd.db, acpd.db-wal and acpd.db-shm in the state directory away, put the copy there as
+/// acpd.db, and start the daemon.
+#[derive(Args, Debug)]
+pub struct BackupCommand {
+    /// The file to write; it must not be there yet
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+impl BackupCommand {
+    pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
+        // The daemon works elsewhere.
+        let path = std::path::absolute(&self.file)
+            .map_err(|error| ClientError::io(format!("find {}", self.file.display()), error))?;
+        let Some(path) = path.to_str() else {
+            let message = format!("the path {} is not UTF-8", path.display());
+            return Err(ClientError::local(message, "choose another name"));
+        };
+        let daemon = context.daemon().await?;
+        let request = BackUp { path: path.to_owned() };
+        let answer: Box<RawValue> = daemon.post_patiently("/v1/backup", &request, TIMEOUT).await?;
+        context.show(&answer, |made: Backup| {
+            format!("{} ({} bytes, schema version {})", made.path, made.bytes, made.schema_version)
+        })
+    }
+}

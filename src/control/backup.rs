@@ -1,0 +1,21 @@
+//! A copy of the whole record, while it is in use.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+
+use super::Api;
+use super::error::ApiError;
+use super::extract::Json;
+use super::wire::{BackUp, Backup};
+
+/// Answers when the copy has its name. A client that goes before that abandons it.
+pub async fn create(
+    State(api): State<Arc<Api>>,
+    Json(request): Json<BackUp>,
+) -> Result<(StatusCode, Json<Backup>), ApiError> {
+    let made = api.registry.hub().store().back_up(Path::new(&request.path)).await.map_err(ApiError::Backup)?;
+    Ok((StatusCode::CREATED, Json(made.into())))
+}

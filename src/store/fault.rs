@@ -1,0 +1,100 @@
+//! What is wrong when the disk or SQLite refuse: the kinds of trouble that somebody can do something about.
+
+use std::io;
+
+use sqlx::migrate::MigrateError;
+
+use super::StoreError;
+
+/// A kind of trouble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// No space is left.
+    Full,
+    /// Another program has the database locked.
+    Locked,
+    /// The file is no database, or a damaged one.
+    Damaged,
+    /// The daemon's user may not write there.
+    Forbidden,
+    /// A read or a write failed. A full disk can look like this too.
+    Disk,
+    Other,
+}
+
+/// SQLite's primary result codes, <https://www.sqlite.org/rescode.html>. An extended code has one in its lowest byte.
+mod code {
+    pub const PERM: i32 = 3;
+    pub const BUSY: i32 = 5;
+    pub const LOCKED: i32 = 6;
+    pub const READONLY: i32 = 8;
+    pub const INTERRUPT: i32 = 9;
+    pub const IOERR: i32 = 10;
+    pub const CORRUPT: i32 = 11;
+    pub const FULL: i32 = 13;
+    pub const CANTOPEN: i32 = 14;
+    pub const NOTADB: i32 = 26;
+}
+
+impl StoreError {
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::ShortOfSpace { .. } => Fault::Full,
+            Self::Files { source, .. } => of_file(source),
+            Self::Open { source, .. } | Self::Database { source, .. } => of_database(source),
+            Self::Migrate { source, .. } => match source {
+                MigrateError::Execute(source) | MigrateError::ExecuteMigration(source, _) => of_database(source),
+                _ => Fault::Other,
+            },
+            Self::NotCommitted(error) => error.fault(),
+            // A row that cannot be understood is one session's trouble.
+            Self::Damaged { .. } | Self::NewerSchema { .. } | Self::Refused(_) | Self::Closed => Fault::Other,
+        }
+    }
+
+    /// What a person can do about it.
+    pub fn hint(&self) -> String {
+        match self.fault() {
+            Fault::Full => "free some space on the disk of the state directory, or move the state directory to a \
+                            larger one (--state-dir)"
+                .to_owned(),
+            Fault::Locked => "stop the program that has it open (`fuser -v` on the file names it)".to_owned(),
+            Fault::Damaged => "move the file and its -wal and -shm away, and put a copy made by \
+                               `acpd backup` or one of those in backups/ in its place; without one acpd starts empty"
+                .to_owned(),
+            Fault::Forbidden => "acpd needs a state directory that belongs to its user alone and can be written; \
+                                 correct it, or choose another one with --state-dir"
+                .to_owned(),
+            Fault::Disk | Fault::Other => "see the daemon's log in its state directory".to_owned(),
+        }
+    }
+}
+
+pub fn of_file(error: &io::Error) -> Fault {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Fault::Full,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Fault::Forbidden,
+        _ => Fault::Other,
+    }
+}
+
+fn of_database(error: &sqlx::Error) -> Fault {
+    match primary_code(error) {
+        Some(code::FULL) => Fault::Full,
+        Some(code::BUSY | code::LOCKED) => Fault::Locked,
+        Some(code::CORRUPT | code::NOTADB) => Fault::Damaged,
+        Some(code::PERM | code::READONLY | code::CANTOPEN) => Fault::Forbidden,
+        Some(code::IOERR) => Fault::Disk,
+        _ => Fault::Other,
+    }
+}
+
+/// Whether the statement was ended on purpose.
+pub fn is_interrupt(error: &sqlx::Error) -> bool {
+    primary_code(error) == Some(code::INTERRUPT)
+}
+
+fn primary_code(error: &sqlx::Error) -> Option<i32> {
+    let extended: i32 = error.as_database_error()?.code()?.parse().ok()?;
+    Some(extended & 0xff)
+}

@@ -1,0 +1,133 @@
+//! Copies of the record, made while it is in use: whole, sound, private, and good to go on from.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod harness;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use harness::{Daemon, Disk, echo};
+use serde_json::{Value, json};
+
+fn flooding() -> Value {
+    json!([{"handshake": {}}, {"repeat": [{"prompt": [
+        {"flood": {"count": 5000, "text": "chunk {} "}}, {"gate": "end"}
+    ]}]}])
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        directory.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn gapless(numbers: impl Iterator<Item = i64>) -> usize {
+    let numbers: Vec<i64> = numbers.collect();
+    assert_eq!(numbers, (1..=i64::try_from(numbers.len()).unwrap()).collect::<Vec<_>>(), "without a gap");
+    numbers.len()
+}
+
+#[tokio::test]
+async fn a_copy_made_in_the_middle_of_a_flood_is_good_to_go_on_from() {
+    let mut daemon = Daemon::builder().agent("flooding", flooding()).start().await;
+    let session = daemon.create_session("flooding").await;
+    let mut stream = daemon.events(&session, None).await;
+    let running = daemon.prompt(&session, "first").await;
+    let queued = daemon.prompt(&session, "second").await;
+    stream.until("message.delta").await;
+    let copy = daemon.root().join("copy.db");
+    let made = daemon.post("/v1/backup", json!({"path": copy})).await.expect_status(201);
+    let metadata = std::fs::metadata(&copy).unwrap();
+    assert_eq!((&made["path"], &made["bytes"]), (&json!(copy), &json!(metadata.len())));
+    assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+    assert!(made["schemaVersion"].as_i64().unwrap() > 0 && made["durationMs"].is_u64(), "{made}");
+    // The daemon went on meanwhile, and does.
+    daemon.gate("flooding").reached("end").await.open().await;
+    assert_eq!(daemon.wait_turn(&session, running["turnId"].as_str().unwrap()).await["status"], "completed");
+    daemon.kill().await;
+
+    // As docs/operations.md says.
+    let state = daemon.state_dir().to_owned();
+    let aside = daemon.root().join("aside");
+    std::fs::create_dir(&aside).unwrap();
+    for name in names(&state).into_iter().filter(|name| name.starts_with("acpd.db")) {
+        std::fs::rename(state.join(&name), aside.join(&name)).unwrap();
+    }
+    std::fs::copy(&copy, state.join("acpd.db")).unwrap();
+    daemon.restart().await;
+    let turn = daemon.wait_turn(&session, running["turnId"].as_str().unwrap()).await;
+    assert_eq!(turn["status"], "interrupted", "it was running when the copy was made: {turn}");
+    daemon.gate("flooding").reached("end").await.open().await;
+    let turn = daemon.wait_turn(&session, queued["turnId"].as_str().unwrap()).await;
+    assert_eq!(turn["status"], "completed", "{turn}");
+    let messages = daemon.messages(&session).await;
+    gapless(messages.iter().map(|message| message["sequence"].as_i64().unwrap()));
+    let prompts: Vec<&Value> = messages
+        .iter()
+        .filter(|message| message["role"] == "user")
+        .map(|message| &message["content"]["text"])
+        .collect();
+    assert_eq!(prompts, ["first", "second"]);
+    let events = daemon.events_so_far(&session, None).await;
+    assert!(gapless(events.iter().map(|event| event.id)) > messages.len());
+    daemon.logged("the database is sound").await;
+}
+
+#[tokio::test]
+async fn the_command_makes_the_path_absolute_and_tells_what_was_written() {
+    let daemon = Daemon::builder().agent("echo", echo()).start().await;
+    let session = daemon.create_session("echo").await;
+    daemon.prompt_and_wait(&session, "hello").await;
+    let told = daemon.cli(&["backup", "copy.db"]).await.success();
+    let path = daemon.workspace().join("copy.db");
+    assert!(told.starts_with(&format!("{} (", path.display())) && told.contains("schema version"), "{told}");
+    let made = daemon.cli(&["backup", "other.db", "--json"]).await.json();
+    assert_eq!(made["path"], json!(daemon.workspace().join("other.db")));
+    let before = std::fs::read(&path).unwrap();
+    let again = daemon.cli(&["backup", "copy.db"]).await;
+    assert!(again.code == 1 && again.stderr.contains("is there already"), "{again:?}");
+    assert_eq!(std::fs::read(&path).unwrap(), before, "nothing is replaced");
+    assert_eq!(names(daemon.workspace()), ["copy.db", "other.db"], "nothing else is left");
+}
+
+#[tokio::test]
+async fn a_copy_that_cannot_be_made_is_refused_and_leaves_nothing() {
+    let daemon = Daemon::start().await;
+    let directory = daemon.root().join("copies");
+    std::fs::create_dir(&directory).unwrap();
+    let there = directory.join("there");
+    std::fs::write(&there, "mine").unwrap();
+    std::os::unix::fs::symlink("/nowhere", directory.join("link")).unwrap();
+    let refusals = [
+        (json!({"path": "copy.db"}), 400, "invalid_request"),
+        (json!({"path": "/"}), 400, "invalid_request"),
+        (json!({"path": directory.join("missing/copy.db")}), 400, "invalid_request"),
+        (json!({"path": there.join("copy.db")}), 400, "invalid_request"),
+        (json!({"path": directory.join("copy.db"), "force": true}), 400, "invalid_request"),
+        (json!({}), 400, "invalid_request"),
+        (json!({"path": there}), 409, "file_exists"),
+        (json!({"path": directory.join("link")}), 409, "file_exists"),
+    ];
+    for (body, status, error) in refusals {
+        let refused = daemon.post("/v1/backup", body).await.expect_status(status);
+        assert_eq!(refused["error"], error, "{refused}");
+        assert!(!refused["hint"].as_str().unwrap().is_empty());
+    }
+    assert_eq!(std::fs::read_to_string(&there).unwrap(), "mine");
+    assert_eq!(names(&directory), ["link", "there"]);
+}
+
+#[tokio::test]
+async fn a_copy_without_room_for_it_is_507_and_leaves_nothing() {
+    let daemon = Daemon::start().await;
+    let directory = daemon.root().join("small");
+    std::fs::create_dir(&directory).unwrap();
+    let Some(_disk) = Disk::mount(&directory, "32k") else { return };
+    let refused = daemon.post("/v1/backup", json!({"path": directory.join("copy.db")})).await.expect_status(507);
+    assert_eq!(refused["error"], "insufficient_storage");
+    assert_eq!(refused["details"]["directory"], json!(directory));
+    assert!(refused["hint"].as_str().unwrap().contains("another disk"), "{refused}");
+    assert!(names(&directory).is_empty());
+}
