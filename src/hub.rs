@@ -9,11 +9,14 @@ mod tail;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
 use crate::model::SessionId;
-use crate::store::{Committed, EventScope, News, Store, StoreError, StoreOptions, StoredEvent, Unit, Writer};
+use crate::store::{
+    Committed, EventScope, Goal, News, Store, StoreError, StoreOptions, StoredEvent, Unit, Upkeep, Writer,
+};
 use tail::{Budget, Tail};
 
 pub use tail::Logged;
@@ -24,6 +27,9 @@ const PAGE_EVENTS: usize = 512;
 const PAGE_BYTES: usize = 128 << 10;
 /// Watched sessions from which on those that nobody watches any more are forgotten.
 const WATCHED_MAX: usize = 1024;
+
+/// How long a search waits for messages to be indexed. That is a moment, but for a store that had no index before.
+const INDEX_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The reach of a log before the first commit that anybody watched.
 const UNKNOWN: i64 = 0;
@@ -83,13 +89,30 @@ impl Hub {
         self.writer.append(unit).await
     }
 
+    /// Does now what the store does by itself when it is idle, for as long as `patience` lasts.
+    pub async fn upkeep(&self, patience: Duration) -> Result<Upkeep, StoreError> {
+        self.writer.upkeep(Goal::Everything, patience).await
+    }
+
+    /// Has every message indexed that is committed now, and tells how many are not when that takes too long.
+    pub async fn index_messages(&self) -> Result<i64, StoreError> {
+        let Some(through) = self.store.unindexed_through().await? else { return Ok(0) };
+        match self.writer.upkeep(Goal::Index { through }, INDEX_PATIENCE).await {
+            Ok(upkeep) if upkeep.is_complete => Ok(0),
+            Err(StoreError::Closed) => Err(StoreError::Closed),
+            // A store that cannot be written can be searched all the same.
+            Ok(_) | Err(_) => self.store.unindexed_messages().await,
+        }
+    }
+
     /// Follows a log from after `cursor`.
     pub fn subscribe(&self, scope: EventScope, cursor: i64) -> Subscription {
         let reach = match scope {
             EventScope::All => self.watchers.all.subscribe(),
             EventScope::Session(session) => self.watchers.watch(session),
         };
-        Subscription { store: self.store.clone(), watchers: Arc::clone(&self.watchers), scope, cursor, reach }
+        let (store, watchers) = (self.store.clone(), Arc::clone(&self.watchers));
+        Subscription { store, watchers, scope, cursor, reach, told: None, compacted: None }
     }
 
     /// Lets every stream end with the last event. To be called when nobody appends any more.
@@ -216,6 +239,17 @@ pub struct Subscription {
     scope: EventScope,
     cursor: i64,
     reach: watch::Receiver<Reach>,
+    /// Up to where the reader knows that deltas may be missing; none before the first page.
+    told: Option<i64>,
+    compacted: Option<Compacted>,
+}
+
+/// What a reader must know before its next page: deltas of finished messages are missing in the log after its cursor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compacted {
+    pub cursor: i64,
+    /// From here on nothing is missing.
+    pub complete_from: i64,
 }
 
 impl Subscription {
@@ -253,8 +287,49 @@ impl Subscription {
         Ok(events)
     }
 
-    async fn stored_page(&self) -> Result<Vec<Arc<Logged>>, StoreError> {
+    async fn stored_page(&mut self) -> Result<Vec<Arc<Logged>>, StoreError> {
         let events = self.store.events(self.scope, self.cursor, PAGE_EVENTS, PAGE_BYTES).await?;
-        Ok(events.into_iter().map(Logged::new).collect())
+        let page: Vec<Arc<Logged>> = events.into_iter().map(Logged::new).collect();
+        self.note_compaction(&page).await?;
+        Ok(page)
+    }
+
+    /// What has to be told before the page that was read last.
+    pub fn take_compacted(&mut self) -> Option<Compacted> {
+        self.compacted.take()
+    }
+
+    /// A page that skips something is never handed out without a word. The mark is read after the page: it only rises, so
+    /// it covers every hole that the page has.
+    async fn note_compaction(&mut self, page: &[Arc<Logged>]) -> Result<(), StoreError> {
+        let gap = self.last_gap(page);
+        if page.is_empty() || (self.told.is_some() && gap.is_none()) {
+            return Ok(());
+        }
+        let mark = self.store.compacted_through(self.scope).await?;
+        // The holes of a session that was deleted meanwhile have no mark any more. Over all sessions, deletion itself
+        // leaves holes that nobody has to be told of.
+        let through = match self.scope {
+            EventScope::Session(_) => mark.max(gap.unwrap_or(0)),
+            EventScope::All => mark,
+        };
+        if through > self.cursor && self.told.is_none_or(|told| told < through) {
+            self.compacted = Some(Compacted { cursor: self.cursor, complete_from: through + 1 });
+        }
+        self.told = Some(through.max(self.told.unwrap_or(0)));
+        Ok(())
+    }
+
+    /// The last number after the cursor that the page skips.
+    fn last_gap(&self, page: &[Arc<Logged>]) -> Option<i64> {
+        let mut before = self.cursor;
+        let mut gap = None;
+        for number in page.iter().map(|event| event.cursor(self.scope)) {
+            if number != before + 1 {
+                gap = Some(number - 1);
+            }
+            before = number;
+        }
+        gap
     }
 }

@@ -19,7 +19,7 @@ use crate::model::{Adapter, AgentProfile, PermissionMode};
 
 pub use current::{Changes, Current, Origin};
 pub use paths::{Overrides, Paths};
-pub use value::ByteSize;
+pub use value::{ByteSize, duration};
 
 /// `{acpd}` as an agent's command stands for this program itself.
 pub const SELF_COMMAND: &str = "{acpd}";
@@ -62,6 +62,9 @@ pub struct Store {
     pub backups: usize,
     pub free_min: ByteSize,
     pub reserve: Option<ByteSize>,
+    pub maintenance_delay: Duration,
+    pub replay_turns: Option<u32>,
+    pub journal_max: ByteSize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -223,6 +226,9 @@ impl Default for Config {
                 backups: 5,
                 free_min: ByteSize::mib(16),
                 reserve: Some(ByteSize::mib(4)),
+                maintenance_delay: Duration::from_millis(500),
+                replay_turns: Some(20),
+                journal_max: ByteSize::mib(4),
             },
             workspace: Workspace { roots: Vec::new() },
             sessions: Sessions {

@@ -40,7 +40,8 @@ pub fn merge(running: &Config, mut new: Config) -> (Config, Vec<&'static str>) {
     });
     section!(running, new, kept, store: Store {
         at_start: [
-            read_connections, batch_rows, batch_bytes, queue, busy_timeout, tail_max, backups, free_min, reserve
+            read_connections, batch_rows, batch_bytes, queue, busy_timeout, tail_max, backups, free_min, reserve,
+            maintenance_delay, replay_turns, journal_max
         ],
         at_once: [],
     });

@@ -31,6 +31,9 @@ pub fn read(root: &mut Section<'_>, config: &mut Config) {
         section.read("backups", &mut store.backups);
         section.read("free_min", &mut store.free_min);
         section.read("reserve", &mut store.reserve);
+        section.read("maintenance_delay", &mut store.maintenance_delay);
+        section.read("replay_turns", &mut store.replay_turns);
+        section.read("journal_max", &mut store.journal_max);
     });
     root.section("workspace", |section| section.read("roots", &mut config.workspace.roots));
     root.section("sessions", |section| {

@@ -168,7 +168,8 @@ fn is_zero(value: &Value) -> bool {
 }
 
 /// Days are not in the library's units, because a day may have 23 hours; here it has 24.
-fn duration(text: &str) -> Option<Duration> {
+/// `"500ms"`, `"30m"`, `"7d"`.
+pub fn duration(text: &str) -> Option<Duration> {
     const DAY: Duration = Duration::from_hours(24);
     // Clocks can be added to this without overflowing, and nobody waits longer.
     const LONGEST: Duration = Duration::from_hours(24 * 365 * 100);

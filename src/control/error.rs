@@ -16,7 +16,7 @@ use crate::model::status::Denied;
 use crate::model::{SessionStatus, TurnId};
 use crate::registry::RegistryError;
 use crate::session::Refusal;
-use crate::store::{BackupError, DAMAGED_HINT, Fault, StoreError};
+use crate::store::{BackupError, DAMAGED_HINT, Fault, SearchQueryError, StoreError};
 
 /// Everything that a request can be answered with instead of what it asked for.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub enum ApiError {
         field: String,
         problem: String,
     },
+    /// What is looked for makes no sense.
+    Search(SearchQueryError),
     UnsupportedMediaType {
         found: String,
     },
@@ -131,6 +133,10 @@ impl ApiError {
                 let message = if field.is_empty() { problem } else { format!("{field}: {problem}") };
                 let hint = "correct it and ask again; docs/api.md describes the request";
                 Answer::new(S::BAD_REQUEST, "invalid_request", message, hint).details(json!({ "field": field }))
+            }
+            Self::Search(SearchQueryError { problem, hint }) => {
+                Answer::new(S::BAD_REQUEST, "invalid_request", format!("q: {problem}"), hint)
+                    .details(json!({ "field": "q" }))
             }
             Self::UnsupportedMediaType { found } => {
                 let message = format!("the body is {found:?}, not JSON");

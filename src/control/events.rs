@@ -15,9 +15,9 @@ use super::error::ApiError;
 use super::extract::{Id, Query};
 use super::sessions::stored;
 use super::wire::Event;
-use crate::hub::{Logged, Subscription};
+use crate::hub::{Compacted, Logged, Subscription};
 use crate::model::SessionId;
-use crate::model::event::LOG_RESET;
+use crate::model::event::{LOG_COMPACTED, LOG_RESET};
 use crate::store::{EventScope, StoredEvent};
 
 #[derive(Deserialize)]
@@ -134,7 +134,12 @@ impl Streaming {
             self.events.page().await.map(|page| (!page.is_empty()).then_some(page))
         };
         match page {
-            Ok(page) => page.map(|page| frames(&page, self.scope)),
+            Ok(Some(page)) => {
+                let mut text = self.events.take_compacted().map(compacted_frame).unwrap_or_default();
+                frames(&mut text, &page, self.scope);
+                Some(Bytes::from(text))
+            }
+            Ok(None) => None,
             Err(error) => {
                 // Ending is honest: the client comes again with its cursor and misses nothing.
                 tracing::error!(
@@ -147,13 +152,18 @@ impl Streaming {
     }
 }
 
-fn frames(page: &[Arc<Logged>], scope: EventScope) -> Bytes {
-    let mut text = Vec::new();
+/// Its id is the client's own cursor, so that a client which comes again after it misses nothing.
+fn compacted_frame(Compacted { cursor, complete_from }: Compacted) -> Vec<u8> {
+    let kind = LOG_COMPACTED;
+    let data = format!("{{\"type\":\"{kind}\",\"data\":{{\"completeFrom\":{complete_from}}}}}");
+    format!("id: {cursor}\nevent: {kind}\ndata: {data}\n\n").into_bytes()
+}
+
+fn frames(text: &mut Vec<u8>, page: &[Arc<Logged>], scope: EventScope) {
     for event in page {
         text.extend_from_slice(format!("id: {}\n", event.cursor(scope)).as_bytes());
         text.extend_from_slice(event.frame(frame));
     }
-    Bytes::from(text)
 }
 
 /// All of a frame but its id, which differs from log to log.

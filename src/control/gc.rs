@@ -1,19 +1,48 @@
-//! Retention by hand: a sweep now, or what one would do.
+//! Cleaning up by hand: a sweep and the store's upkeep now, or what they would do.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 
 use super::Api;
 use super::error::ApiError;
 use super::extract::{Json, OptionalJson};
-use super::wire::{CollectGarbage, GarbageReport};
+use super::wire::{CollectGarbage, GarbageReport, UpkeepReport};
 
-/// A sweep like the daily one: it marks, and deletes only what was marked a day before.
+/// How long a request waits for the store's upkeep; what is left is done later.
+const UPKEEP_PATIENCE: Duration = Duration::from_secs(20);
+
+/// A sweep like the daily one: it marks, and deletes only what was marked a day before. Then the store is looked after.
 pub async fn collect(
     State(api): State<Arc<Api>>,
     OptionalJson(request): OptionalJson<CollectGarbage>,
 ) -> Result<Json<GarbageReport>, ApiError> {
+    let bytes_before = api.registry.hub().store().bytes_on_disk().await?;
     let sweep = api.registry.sweep(request.dry_run).await?;
-    Ok(Json(GarbageReport::new(sweep, request.dry_run)))
+    let store = if request.dry_run { forecast(&api, bytes_before).await? } else { upkeep(&api, bytes_before).await? };
+    Ok(Json(GarbageReport::new(sweep, store, request.dry_run)))
+}
+
+async fn upkeep(api: &Api, bytes_before: u64) -> Result<UpkeepReport, ApiError> {
+    let hub = api.registry.hub();
+    let done = hub.upkeep(UPKEEP_PATIENCE).await?;
+    Ok(UpkeepReport {
+        bytes_before,
+        bytes_after: Some(hub.store().bytes_on_disk().await?),
+        deltas_removed: done.deltas_removed,
+        messages_indexed: done.messages_indexed,
+        complete: done.is_complete,
+    })
+}
+
+/// What there is to do, of the sessions that are there now.
+async fn forecast(api: &Api, bytes_before: u64) -> Result<UpkeepReport, ApiError> {
+    let store = api.registry.hub().store();
+    let replay_turns = api.registry.shared().config().store.replay_turns;
+    let count = |number: i64| u64::try_from(number).unwrap_or(0);
+    let deltas_removed = count(store.removable_deltas(replay_turns).await?);
+    let messages_indexed = count(store.unindexed_messages().await?);
+    let complete = deltas_removed == 0 && messages_indexed == 0;
+    Ok(UpkeepReport { bytes_before, bytes_after: None, deltas_removed, messages_indexed, complete })
 }

@@ -12,6 +12,7 @@ mod extract;
 mod gc;
 mod limits;
 mod router;
+mod search;
 mod server;
 mod sessions;
 mod socket;

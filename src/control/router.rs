@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::error::ApiError;
 use super::server::Peer;
-use super::{Api, agents, backup, events, gc, sessions, system, turns, workspaces};
+use super::{Api, agents, backup, events, gc, search, sessions, system, turns, workspaces};
 use crate::session::Refusal;
 
 pub fn router(api: Arc<Api>) -> Router {
@@ -35,6 +35,7 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/v1/sessions/{id}/turns/{turn}", get(turns::show))
         .route("/v1/sessions/{id}/events", get(events::of_session))
         .route("/v1/events", get(events::of_all))
+        .route("/v1/search", get(search::search))
         .route("/v1/gc", post(gc::collect))
         .route("/v1/backup", post(backup::create))
         .fallback(no_route)

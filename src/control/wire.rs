@@ -1,5 +1,7 @@
 //! The JSON of the control interface: what requests may say and what answers look like. Clients read the same types.
 
+pub mod search;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -268,6 +270,23 @@ pub struct GarbageReport {
     /// Not expired any more.
     pub unmarked: Vec<ExpiredSession>,
     pub counts: GarbageCounts,
+    /// What was done in the store itself. A daemon of before there was that does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<UpkeepReport>,
+}
+
+/// What was done in the store, or with a dry run would be.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UpkeepReport {
+    pub bytes_before: u64,
+    /// Nobody knows that before it is done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_after: Option<u64>,
+    pub deltas_removed: u64,
+    pub messages_indexed: u64,
+    /// Whether nothing is left to do; else the daemon goes on by itself.
+    pub complete: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -410,7 +429,7 @@ impl From<model::session::Workspace> for Workspace {
 }
 
 impl GarbageReport {
-    pub fn new(sweep: registry::Sweep, dry_run: bool) -> Self {
+    pub fn new(sweep: registry::Sweep, store: UpkeepReport, dry_run: bool) -> Self {
         let registry::Sweep { deleted, marked, waiting, unmarked } = sweep;
         let counts = GarbageCounts {
             deleted: deleted.total,
@@ -426,6 +445,7 @@ impl GarbageReport {
             waiting: named(waiting),
             unmarked: named(unmarked),
             counts,
+            store: Some(store),
         }
     }
 }

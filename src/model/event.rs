@@ -127,6 +127,8 @@ pub enum DeltaKind {
 
 /// Sent to a subscriber whose cursor lies beyond the head; never stored.
 pub const LOG_RESET: &str = "log.reset";
+/// Sent to a subscriber before it meets the first hole that compaction left; never stored.
+pub const LOG_COMPACTED: &str = "log.compacted";
 
 impl EventBody {
     pub const fn kind(&self) -> &'static str {
@@ -278,6 +280,7 @@ mod tests {
             })
             .collect();
         expected.push((LOG_RESET.to_owned(), vec!["head".to_owned()]));
+        expected.push((LOG_COMPACTED.to_owned(), vec!["completeFrom".to_owned()]));
         assert_eq!(documented, expected);
         for code in ErrorCode::ALL {
             assert!(page.contains(&format!("`{}`", code.as_str())), "{code:?} is not described");

@@ -62,13 +62,13 @@ impl Store {
     /// Copies the database to a file that is not there yet.
     pub async fn back_up(&self, path: &Path) -> Result<BackedUp, BackupError> {
         let started = Instant::now();
-        let _one = self.upkeep.copying.try_acquire().map_err(|_| BackupError::Busy)?;
+        let _one = self.guard.copying.try_acquire().map_err(|_| BackupError::Busy)?;
         let directory = directory_of(path)?;
         let partial = Partial::create(path, directory)?;
         // Dropping this, when the client goes, ends the copying as the daemon's stop does.
-        let token = self.upkeep.abandoned.child_token();
+        let token = self.guard.abandoned.child_token();
         let _end = token.clone().drop_guard();
-        let mut connection = self.upkeep.long_reader(token.clone()).await?;
+        let mut connection = self.guard.long_reader(token.clone()).await?;
         let copied = self.copy(&mut connection, directory, &partial).await;
         // It only read.
         drop(connection.close().await);
@@ -77,7 +77,7 @@ impl Store {
             Err(error) => Err(error),
         };
         let (bytes, schema_version) = match copied {
-            Err(_) if self.upkeep.abandoned.is_cancelled() => return Err(BackupError::Abandoned),
+            Err(_) if self.guard.abandoned.is_cancelled() => return Err(BackupError::Abandoned),
             copied => copied?,
         };
         partial.keep(path, directory).await?;
@@ -112,7 +112,7 @@ impl Store {
     /// A copy on the store's own disk must leave the store what it needs.
     fn check_room(&self, directory: &Path, bytes: u64) -> Result<(), BackupError> {
         let device = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.dev()).ok();
-        let is_own_disk = self.upkeep.database.parent().is_some_and(|own| device(own) == device(directory));
+        let is_own_disk = self.guard.database.parent().is_some_and(|own| device(own) == device(directory));
         let needed = if is_own_disk { bytes.saturating_add(self.space().low()) } else { bytes };
         if free_bytes(directory) < needed { Err(no_space(directory, needed)) } else { Ok(()) }
     }

@@ -51,7 +51,7 @@ pub struct StoreHealth {
 
 /// What the store's health rests on.
 #[derive(Debug)]
-pub struct Upkeep {
+pub struct Guard {
     pub(super) database: PathBuf,
     pub(super) settings: config::Store,
     pub(super) space: std::sync::Arc<Space>,
@@ -62,7 +62,7 @@ pub struct Upkeep {
     pub(super) copying: Semaphore,
 }
 
-impl Upkeep {
+impl Guard {
     /// To be called before the database is opened.
     pub(super) fn start(options: &StoreOptions) -> Result<Self, StoreError> {
         let space = Space::new(options);
@@ -101,13 +101,13 @@ pub(super) async fn end_with(connection: &mut SqliteConnection, end: Cancellatio
 impl Store {
     /// Whether there is room, which is asked before new work is taken on.
     pub fn space(&self) -> &Space {
-        &self.upkeep.space
+        &self.guard.space
     }
 
     pub fn health(&self) -> StoreHealth {
         let space = self.space();
         let shortage = space.check().err();
-        StoreHealth { is_writable: space.is_writable(), shortage, check: self.upkeep.check.borrow().clone() }
+        StoreHealth { is_writable: space.is_writable(), shortage, check: self.guard.check.borrow().clone() }
     }
 
     /// Looks after the store for as long as the daemon runs: after an unclean end the database is checked, and when there
@@ -115,20 +115,20 @@ impl Store {
     pub async fn look_after(self) {
         tokio::select! {
             biased;
-            () = self.upkeep.abandoned.cancelled() => {}
+            () = self.guard.abandoned.cancelled() => {}
             () = async { tokio::join!(self.check_when_unclean(), self.space().keep()); } => {}
         }
     }
 
     /// The daemon stops: a check or a copy under way ends.
     pub fn abandon(&self) {
-        self.upkeep.abandoned.cancel();
+        self.guard.abandoned.cancel();
     }
 
     /// To be called after the last connection was closed. SQLite removes the write-ahead log when it could be emptied.
     pub fn note_clean_close(&self) {
-        let database = &self.upkeep.database;
-        match *self.upkeep.check.borrow() {
+        let database = &self.guard.database;
+        match *self.guard.check.borrow() {
             Check::Clean | Check::Ok => {}
             // What was not found out, or not put right, is for the next daemon to look at.
             Check::Running | Check::Damaged { .. } | Check::Failed { .. } => return,
@@ -142,7 +142,7 @@ impl Store {
     }
 
     async fn check_when_unclean(&self) {
-        if *self.upkeep.check.borrow() == Check::Clean {
+        if *self.guard.check.borrow() == Check::Clean {
             return;
         }
         tracing::info!("acpd did not close the database the last time; checking it");
@@ -159,11 +159,11 @@ impl Store {
             Check::Failed { problem } => tracing::error!(problem, "the database could not be checked"),
             Check::Clean | Check::Running | Check::Ok => tracing::info!(millis, "the database is sound"),
         }
-        self.upkeep.check.send_replace(check);
+        self.guard.check.send_replace(check);
     }
 
     async fn find_problems(&self) -> Result<Vec<String>, StoreError> {
-        let mut connection = self.upkeep.long_reader(self.upkeep.abandoned.clone()).await?;
+        let mut connection = self.guard.long_reader(self.guard.abandoned.clone()).await?;
         let problems = problems(&mut connection).await;
         // It only read.
         drop(connection.close().await);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use sqlx::migrate::Migrator;
-use sqlx::sqlite::SqliteConnection;
+use sqlx::sqlite::{SqliteAutoVacuum, SqliteConnection};
 use sqlx::{ConnectOptions, Connection, Row};
 
 use super::{StoreError, StoreOptions, connect_options, files};
@@ -33,10 +33,12 @@ pub async fn migrate(options: &StoreOptions, direction: Direction) -> Result<Mig
         files::private_directory(directory)?;
     }
     files::private_file(path)?;
-    let mut connection = connect_options(path, &options.settings)
-        .connect()
-        .await
-        .map_err(|source| StoreError::Open { path: path.clone(), source })?;
+    let mut connect = connect_options(path, &options.settings);
+    if std::fs::metadata(path).is_ok_and(|file| file.len() == 0) {
+        // Only a database that is made here takes this on; it lets free pages be given back a few at a time.
+        connect = connect.auto_vacuum(SqliteAutoVacuum::Incremental);
+    }
+    let mut connection = connect.connect().await.map_err(|source| StoreError::Open { path: path.clone(), source })?;
     let outcome = run(&mut connection, options, direction).await;
     connection.close().await.map_err(StoreError::database("closing the database after the migration"))?;
     outcome

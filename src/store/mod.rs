@@ -11,15 +11,20 @@
 
 mod apply;
 mod backup;
+mod compaction;
 mod fault;
 mod files;
 mod health;
+mod maintenance;
 mod migrate;
 mod read;
 mod reserve;
 mod retention;
 mod row;
 mod script;
+mod search;
+mod search_query;
+mod space;
 #[cfg(test)]
 mod tests;
 mod unit;
@@ -30,16 +35,20 @@ use std::sync::Arc;
 
 use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+use tokio::sync::Semaphore;
 
 use crate::config;
 
 pub use backup::{BackedUp, BackupError};
 pub use fault::Fault;
 pub use health::{Check, DAMAGED_HINT, StoreHealth};
+pub use maintenance::{Goal, Upkeep};
 pub use migrate::{Direction, migrate};
 pub use read::{EventScope, OpenTurn, SessionFilter, StoredEvent};
 pub use reserve::preflight;
 pub use retention::Candidate;
+pub use search::{Hit, SearchFilter};
+pub use search_query::{SearchQuery, SearchQueryError};
 pub use unit::{Catalogue, Committed, NewMessage, NewSession, Op, SessionChange, Unit};
 pub use writer::{Connections, News, Writer};
 
@@ -121,7 +130,9 @@ impl StoreError {
 #[derive(Clone, Debug)]
 pub struct Store {
     pool: SqlitePool,
-    upkeep: Arc<health::Upkeep>,
+    guard: Arc<health::Guard>,
+    /// Held by the one search that is under way.
+    searching: Arc<Semaphore>,
 }
 
 impl Store {
@@ -131,7 +142,7 @@ impl Store {
         options: &StoreOptions,
         publish: impl Fn(News) + Send + 'static,
     ) -> Result<(Self, Writer), StoreError> {
-        let upkeep = health::Upkeep::start(options)?;
+        let guard = health::Guard::start(options)?;
         migrate(options, Direction::Up).await?;
         let path = &options.database;
         let opening = |source| StoreError::Open { path: path.clone(), source };
@@ -145,8 +156,8 @@ impl Store {
             .connect_with(connect_options(path, &options.settings).read_only(true))
             .await
             .map_err(opening)?;
-        let space = Arc::clone(&upkeep.space);
-        let store = Self { pool, upkeep: Arc::new(upkeep) };
+        let space = Arc::clone(&guard.space);
+        let store = Self { pool, guard: Arc::new(guard), searching: Arc::new(Semaphore::new(1)) };
         let cursor = store.head(EventScope::All).await?;
         let writer = Writer::start(connections, cursor, &options.settings, space, publish);
         Ok((store, writer))
@@ -166,8 +177,6 @@ async fn connections(options: &StoreOptions) -> Result<Connections, sqlx::Error>
 fn connect_options(path: &Path, settings: &config::Store) -> SqliteConnectOptions {
     /// Negative: KiB. Small, because every connection has its own and the daemon lives in 15 MB.
     const CACHE_KIB: &str = "-1024";
-    /// The write-ahead log is cut back to this after a checkpoint.
-    const JOURNAL_BYTES_MAX: &str = "4194304";
     SqliteConnectOptions::new()
         .filename(path)
         .foreign_keys(true)
@@ -175,6 +184,6 @@ fn connect_options(path: &Path, settings: &config::Store) -> SqliteConnectOption
         .synchronous(SqliteSynchronous::Full)
         .busy_timeout(settings.busy_timeout)
         .pragma("cache_size", CACHE_KIB)
-        .pragma("journal_size_limit", JOURNAL_BYTES_MAX)
+        .pragma("journal_size_limit", settings.journal_max.0.to_string())
         .disable_statement_logging()
 }

@@ -11,6 +11,7 @@
 //! A batch that fails through one of its units is tried again unit by unit, so that it fails alone.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, Executor};
@@ -18,6 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::apply::{Applied, Apply, Sequences};
+use super::maintenance::{Goal, Maintenance, Orders, Upkeep};
 use super::reserve::Space;
 use super::{Committed, StoreError, StoredEvent, Unit};
 use crate::config;
@@ -59,6 +61,7 @@ enum Request {
 #[derive(Debug)]
 pub struct Writer {
     queue: mpsc::Sender<Request>,
+    orders: Orders,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -71,6 +74,7 @@ impl Writer {
         publish: impl Fn(News) + Send + 'static,
     ) -> Self {
         let (queue, requests) = mpsc::channel(settings.queue);
+        let (maintenance, orders) = Maintenance::new(settings);
         let task = WriterTask {
             connections,
             requests,
@@ -79,10 +83,11 @@ impl Writer {
             sequences: Sequences::new(cursor),
             space,
             publish: Box::new(publish),
+            maintenance,
         };
         #[expect(clippy::disallowed_methods, reason = "the writer owns this task and joins it in close")]
         let task = tokio::spawn(task.run());
-        Self { queue, task: Mutex::new(Some(task)) }
+        Self { queue, orders, task: Mutex::new(Some(task)) }
     }
 
     /// Waits for a place in the queue, then for the commit.
@@ -90,6 +95,11 @@ impl Writer {
         let (acknowledgement, committed) = oneshot::channel();
         self.queue.send(Request::Append(Waiting { unit, acknowledgement })).await.map_err(|_| StoreError::Closed)?;
         committed.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// Has the store's upkeep done up to a goal, or until `patience` is over.
+    pub async fn upkeep(&self, goal: Goal, patience: Duration) -> Result<Upkeep, StoreError> {
+        self.orders.place(goal, patience).await
     }
 
     /// Commits what is queued, then closes the connection. Nothing can be appended afterwards.
@@ -120,20 +130,37 @@ struct WriterTask {
     sequences: Sequences,
     space: Arc<Space>,
     publish: Publish,
+    maintenance: Maintenance,
 }
 
 impl WriterTask {
     async fn run(mut self) {
         let mut open = true;
-        while open && let Some(Request::Append(first)) = self.requests.recv().await {
+        while open && let Some(Request::Append(first)) = self.next_request().await {
             let batch = self.gather(first, &mut open);
             self.commit_and_tell(batch).await;
+            self.maintenance.after_commit();
         }
         let Connections { durable, quick } = self.connections;
         for connection in [quick, durable] {
             if let Err(error) = connection.close().await {
                 tracing::error!(%error, "cannot close the database");
             }
+        }
+    }
+
+    /// Waits for the next request, and looks after the store meanwhile.
+    async fn next_request(&mut self) -> Option<Request> {
+        loop {
+            if !self.maintenance.goes_first() {
+                tokio::select! {
+                    biased;
+                    request = self.requests.recv() => return request,
+                    () = self.maintenance.is_due() => {}
+                }
+            }
+            // What is lost of it to a power cut is done again.
+            self.maintenance.step(&mut self.connections.quick).await;
         }
     }
 

@@ -11,14 +11,15 @@ use crate::cli::exit::Exit;
 use crate::cli::output::Output;
 use crate::cli::table::{Fit, Table};
 use crate::cli::text::{age, short_id};
-use crate::control::wire::{CollectGarbage, ExpiredSession, GarbageReport};
+use crate::control::wire::{CollectGarbage, ExpiredSession, GarbageReport, UpkeepReport};
 use crate::model::Timestamp;
 
-/// Look for sessions whose retention is over, as the daemon does by itself once a day
+/// Look for sessions whose retention is over, as the daemon does by itself once a day, and look after the store
 ///
 /// A session that is found expired for the first time is marked; it is deleted by the first look a day or more after
 /// that, if it is still expired and no turn of it waits. `acpd resume` keeps a session. How long sessions are kept is
-/// set with sessions.retention_* in config.toml.
+/// set with sessions.retention_* in config.toml. Then the store does at once what it else does when it is idle: it
+/// indexes messages, compacts the log and gives free space back.
 #[derive(Args, Debug)]
 pub struct Gc {
     /// Only tell what would be done
@@ -63,10 +64,23 @@ fn text(report: &GarbageReport, now: Timestamp, output: Output) -> String {
     if parts.is_empty() {
         parts.push("no session is expired".to_owned());
     }
+    parts.extend(report.store.as_ref().map(|store| store_text(store, report.dry_run)));
     if report.dry_run {
         parts.push("a dry run: nothing was changed".to_owned());
     }
     parts.join("\n\n")
+}
+
+/// What became of the store, in a line.
+fn store_text(store: &UpkeepReport, dry_run: bool) -> String {
+    let UpkeepReport { bytes_before, bytes_after, deltas_removed, messages_indexed, complete } = store;
+    let would = if dry_run { "would be " } else { "" };
+    let size = match bytes_after {
+        Some(after) => format!("the store: {bytes_before} bytes before, {after} after"),
+        None => format!("the store: {bytes_before} bytes"),
+    };
+    let rest = if *complete || dry_run { "" } else { "; the daemon goes on with it" };
+    format!("{size}; {deltas_removed} text deltas {would}removed, {messages_indexed} messages {would}indexed{rest}")
 }
 
 fn table(sessions: &[ExpiredSession], now: Timestamp) -> Table {

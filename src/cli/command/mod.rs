@@ -13,6 +13,7 @@ pub mod prompt;
 pub mod resume;
 pub mod rm;
 pub mod run;
+pub mod search;
 pub mod show;
 pub mod socket;
 pub mod status;

@@ -1,0 +1,167 @@
+//! `acpd search`: full text over the messages of all sessions.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::value::RawValue;
+
+use crate::cli::connection::{Daemon, with_query};
+use crate::cli::context::{Context, read};
+use crate::cli::error::ClientError;
+use crate::cli::exit::Exit;
+use crate::cli::lookup;
+use crate::cli::output::Output;
+use crate::cli::style::Style;
+use crate::cli::text::{age, clean, cut_end, one_line, short_id};
+use crate::config;
+use crate::control::wire::search::{SearchResult, SearchResults, Snippet};
+use crate::model::Timestamp;
+use crate::model::message::Role;
+
+use super::new::real_directory;
+
+/// Titles are cut to this when they are long.
+const TITLE_COLUMNS: usize = 60;
+
+/// Search the messages of all sessions, best first
+///
+/// All words must be there. "a phrase", prefix*, AND, OR, NOT in capitals, ( ) and NEAR(a b, 5) are understood; signs in
+/// words, as in src/main.rs, are looked for as they stand. Ends with code 1 when nothing is found, as grep does.
+#[derive(Args, Debug)]
+pub struct Search {
+    /// What to look for
+    #[arg(required = true, value_name = "QUERY")]
+    pub query: Vec<String>,
+    /// Only in sessions of this directory
+    #[arg(long, short = 'C', value_name = "DIR")]
+    pub workspace: Option<PathBuf>,
+    /// Only in sessions of this agent
+    #[arg(long, short, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// Only in this session: an id or a part of it, a title, or - for the newest session here
+    #[arg(long, short, value_name = "SESSION")]
+    pub session: Option<String>,
+    /// Only these messages: user, agent, `tool_call`, `tool_result` or system
+    #[arg(long, value_name = "ROLE")]
+    pub role: Option<Role>,
+    /// Only since this time, such as 2026-01-31T12:00:00Z, or for so long, such as 7d or 12h
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    pub since: Option<Timestamp>,
+    /// At most this many
+    #[arg(long, short = 'n', value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub limit: Option<u32>,
+}
+
+/// A time, or how long ago it was.
+fn since(text: &str) -> Result<Timestamp, String> {
+    if let Some(ago) = config::duration(text) {
+        let millis = i64::try_from(ago.as_millis()).map_err(|_| "is too long ago".to_owned())?;
+        return Ok(Timestamp::from_millis(Timestamp::now().as_millis() - millis));
+    }
+    text.parse().map_err(|_| "is neither a time, such as 2026-01-31T12:00:00Z, nor a duration, such as 7d".to_owned())
+}
+
+impl Search {
+    pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
+        let daemon = context.daemon().await?;
+        let parameters = self.parameters(&daemon).await?;
+        let answer: Box<RawValue> = daemon.get(&with_query("/v1/search", &parameters)).await?;
+        let output = context.output;
+        let found: SearchResults = read(&answer)?;
+        if output.json {
+            output.print_json(&answer)?;
+        } else {
+            print(&found, output)?;
+        }
+        Ok(if found.results.is_empty() { Exit::Error } else { Exit::Ok })
+    }
+
+    async fn parameters(&self, daemon: &Daemon) -> Result<Vec<(&'static str, String)>, ClientError> {
+        let mut parameters = vec![("q", self.query.join(" "))];
+        if let Some(directory) = &self.workspace {
+            let path = real_directory(Some(directory))?;
+            let id = lookup::workspace(daemon, &path).await?.ok_or_else(|| {
+                let message = format!("there has never been a session in {}", path.display());
+                ClientError::local(message, "`acpd workspaces` lists the directories that have had one")
+            })?;
+            parameters.push(("workspaceId", id.to_string()));
+        }
+        if let Some(session) = &self.session {
+            parameters.push(("session", lookup::session(daemon, session).await?.to_string()));
+        }
+        let others = [
+            ("agent", self.agent.clone()),
+            ("role", self.role.map(|role| role.to_string())),
+            ("since", self.since.map(|since| since.to_string())),
+            ("limit", self.limit.map(|limit| limit.to_string())),
+        ];
+        parameters.extend(others.into_iter().filter_map(|(name, value)| Some((name, value?))));
+        Ok(parameters)
+    }
+}
+
+fn print(found: &SearchResults, output: Output) -> Result<(), ClientError> {
+    let now = Timestamp::now();
+    let paragraphs: Vec<String> = found.results.iter().map(|result| paragraph(result, now, output.style)).collect();
+    output.print(&paragraphs.join("\n\n"))?;
+    if found.results.is_empty() {
+        output.aside("nothing was found");
+    } else if found.results.len() < found.total {
+        output.aside(&format!("{} of {}; --limit shows more", found.results.len(), found.total));
+    }
+    if found.pending > 0 {
+        output.note(&format!("{} messages are not indexed yet and were not searched", found.pending));
+    }
+    Ok(())
+}
+
+/// Where it is on one line, and what it says below.
+fn paragraph(result: &SearchResult, now: Timestamp, style: Style) -> String {
+    let title = cut_end(&one_line(&result.title), TITLE_COLUMNS);
+    let place = format!(
+        "{} · {} · {} · {} ago",
+        one_line(&result.workspace),
+        result.role,
+        one_line(&result.agent),
+        age(result.created_at, now)
+    );
+    let head = format!("{}  {}  {}", short_id(result.session_id), style.bold(&title), style.dim(&place));
+    format!("{head}\n  {}", emphasised(&result.snippet, style))
+}
+
+/// The snippet on one line, with its matches emphasised.
+fn emphasised(snippet: &Snippet, style: Style) -> String {
+    let characters: Vec<char> = snippet.text.chars().collect();
+    let piece = |from: usize, to: usize| -> String {
+        let text: String = characters.get(from..to).unwrap_or_default().iter().collect();
+        clean(&text).replace(['\n', '\t'], " ")
+    };
+    let mut text = String::new();
+    let mut position = 0;
+    for &(from, to) in &snippet.matches {
+        text.push_str(&piece(position, from));
+        text.push_str(&style.yellow(&piece(from, to)));
+        position = to.max(position);
+    }
+    text + &piece(position, characters.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_one_or_how_long_ago_it_was() {
+        assert_eq!(since("2026-01-31T12:00:00Z").unwrap().to_string(), "2026-01-31T12:00:00.000Z");
+        let day = 24 * 60 * 60 * 1000;
+        let ago = Timestamp::now().as_millis() - since("7d").unwrap().as_millis();
+        assert!((7 * day..7 * day + 60_000).contains(&ago), "{ago}");
+        assert!(since("soon").is_err());
+    }
+
+    #[test]
+    fn nothing_in_a_snippet_acts_on_the_terminal() {
+        let snippet = Snippet { text: "a\x1b[2J\nfoo b".to_owned(), matches: vec![(6, 9), (7, 99)] };
+        assert_eq!(emphasised(&snippet, Style::plain()), "a[2J foo");
+    }
+}

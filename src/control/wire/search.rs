@@ -1,0 +1,62 @@
+//! The JSON of a search.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::message::Role;
+use crate::model::{MessageId, SessionId, Timestamp, TurnId, WorkspaceId};
+use crate::store;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SearchResults {
+    pub results: Vec<SearchResult>,
+    /// Counted up to 10,000.
+    pub total: usize,
+    pub limit: i64,
+    pub offset: i64,
+    /// Messages that could not be searched yet, because the index is still being made.
+    pub pending: i64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SearchResult {
+    pub session_id: SessionId,
+    pub title: String,
+    pub workspace: String,
+    pub workspace_id: WorkspaceId,
+    pub agent: String,
+    pub message_id: MessageId,
+    pub sequence: i64,
+    pub turn_id: Option<TurnId>,
+    pub role: Role,
+    pub created_at: Timestamp,
+    pub snippet: Snippet,
+    /// Smaller is better.
+    pub rank: f64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Snippet {
+    pub text: String,
+    /// From and up to which character of the text, counted as Unicode code points.
+    pub matches: Vec<(usize, usize)>,
+}
+
+impl From<store::Hit> for SearchResult {
+    fn from(hit: store::Hit) -> Self {
+        Self {
+            session_id: hit.session,
+            title: hit.title,
+            workspace: hit.workspace,
+            workspace_id: hit.workspace_id,
+            agent: hit.agent,
+            message_id: hit.message,
+            sequence: hit.sequence,
+            turn_id: hit.turn,
+            role: hit.role,
+            created_at: hit.created_at,
+            snippet: Snippet { text: hit.snippet.text, matches: hit.snippet.matches },
+            rank: hit.rank,
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Full-text search over messages, and the index that it needs.
+//!
+//! The index follows behind the messages, so that it costs the writing of messages nothing: it reaches up to
+//! `maintenance.indexed_through`, in steps that the writer makes while it is idle. A search has the rest indexed first.
+
+use std::cmp::Reverse;
+
+use sqlx::sqlite::SqliteRow;
+use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
+use uuid::Uuid;
+
+use super::search_query::SearchQuery;
+use super::{Store, StoreError, row};
+use crate::model::message::Role;
+use crate::model::{MessageId, SessionId, Timestamp, TurnId, WorkspaceId};
+
+/// Of more matches than this only the newest are ranked and counted: a word that is everywhere must not take seconds.
+pub const MATCHES_MAX: usize = 10_000;
+/// What one step indexes at the most: messages, and bytes of them.
+const MESSAGES_PER_STEP: i64 = 32;
+const BYTES_PER_STEP: i64 = 64 << 10;
+/// Words in a snippet. FTS5 gives 64 at the most.
+const SNIPPET_WORDS: u32 = 32;
+/// A "word" may be a whole encoded file.
+const SNIPPET_CHARS_MAX: usize = 600;
+/// What is shown before the first match of a snippet that has to be cut.
+const SNIPPET_LEAD_CHARS: usize = 100;
+
+/// Which messages a search is for.
+#[derive(Clone, Debug, Default)]
+pub struct SearchFilter {
+    pub workspace: Option<WorkspaceId>,
+    pub agent: Option<String>,
+    pub session: Option<SessionId>,
+    pub role: Option<Role>,
+    pub since: Option<Timestamp>,
+    /// Not itself included.
+    pub until: Option<Timestamp>,
+}
+
+/// A message that was found.
+#[derive(Clone, Debug)]
+pub struct Hit {
+    pub session: SessionId,
+    pub title: String,
+    pub workspace: String,
+    pub workspace_id: WorkspaceId,
+    pub agent: String,
+    pub message: MessageId,
+    pub sequence: i64,
+    pub turn: Option<TurnId>,
+    pub role: Role,
+    pub created_at: Timestamp,
+    pub snippet: Snippet,
+    /// Smaller is better.
+    pub rank: f64,
+}
+
+/// A piece of a message around what was looked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snippet {
+    pub text: String,
+    /// Where the matches are, from and up to which character.
+    pub matches: Vec<(usize, usize)>,
+}
+
+/// What is indexed next.
+#[derive(Debug)]
+pub(super) struct Batch {
+    after: i64,
+    pub through: i64,
+    pub messages: u64,
+}
+
+impl Store {
+    /// The last message's row when it is not in the index yet.
+    pub async fn unindexed_through(&self) -> Result<Option<i64>, StoreError> {
+        let (indexed, last): (i64, i64) = sqlx::query_as(
+            "SELECT (SELECT indexed_through FROM maintenance), coalesce((SELECT max(row) FROM messages), 0)",
+        )
+        .fetch_one(&self.pool)
+        .await
+        .map_err(StoreError::database("reading how far messages are indexed"))?;
+        Ok((indexed < last).then_some(last))
+    }
+
+    /// How many messages are not in the index.
+    pub async fn unindexed_messages(&self) -> Result<i64, StoreError> {
+        sqlx::query_scalar("SELECT count(*) FROM messages WHERE row > (SELECT indexed_through FROM maintenance)")
+            .fetch_one(&self.pool)
+            .await
+            .map_err(StoreError::database("counting messages that are not indexed"))
+    }
+
+    /// Messages that match, best first and then newest first, with how many there are, up to [`MATCHES_MAX`].
+    pub async fn search(
+        &self,
+        query: &SearchQuery,
+        filter: &SearchFilter,
+        limit: usize,
+        offset: usize,
+    ) -> Result<(Vec<Hit>, usize), StoreError> {
+        // One at a time: however large a search is, it leaves the other readers their connections.
+        let _turn = self.searching.acquire().await.map_err(|_| StoreError::Closed)?;
+        let mut matches = self.matches(query, filter).await?;
+        matches.sort_by(|(row, rank), (other_row, other_rank)| {
+            rank.total_cmp(other_rank).then(Reverse(row).cmp(&Reverse(other_row)))
+        });
+        let total = matches.len();
+        let mut hits = Vec::new();
+        // Each in a read of its own, so that none holds the write-ahead log for long. What was deleted meanwhile is left out.
+        for (row, rank) in matches.into_iter().skip(offset).take(limit) {
+            hits.extend(self.hit(query, row, rank).await?);
+        }
+        Ok((hits, total))
+    }
+
+    /// The rows and ranks of the newest matches.
+    async fn matches(&self, query: &SearchQuery, filter: &SearchFilter) -> Result<Vec<(i64, f64)>, StoreError> {
+        // CROSS JOIN keeps the order: the index is asked first, and the rest is looked up by row.
+        let mut select = QueryBuilder::<Sqlite>::new(
+            "SELECT message_index.rowid, bm25(message_index) FROM message_index \
+             CROSS JOIN messages ON messages.row = message_index.rowid \
+             CROSS JOIN sessions ON sessions.id = messages.session_id WHERE message_index MATCH ",
+        );
+        select.push_bind(query.expression());
+        if let Some(workspace) = filter.workspace {
+            select.push(" AND sessions.workspace_id = ").push_bind(workspace.to_string());
+        }
+        if let Some(agent) = &filter.agent {
+            select.push(" AND sessions.agent = ").push_bind(agent);
+        }
+        if let Some(session) = filter.session {
+            select.push(" AND messages.session_id = ").push_bind(session.to_string());
+        }
+        if let Some(role) = filter.role {
+            select.push(" AND messages.role = ").push_bind(role.as_str());
+        }
+        if let Some(since) = filter.since {
+            select.push(" AND messages.created_at >= ").push_bind(since.as_millis());
+        }
+        if let Some(until) = filter.until {
+            select.push(" AND messages.created_at < ").push_bind(until.as_millis());
+        }
+        select.push(" ORDER BY message_index.rowid DESC LIMIT ");
+        select.push_bind(i64::try_from(MATCHES_MAX).unwrap_or(i64::MAX));
+        select.build_query_as().fetch_all(&self.pool).await.map_err(StoreError::database("searching"))
+    }
+
+    async fn hit(&self, query: &SearchQuery, row: i64, rank: f64) -> Result<Option<Hit>, StoreError> {
+        // Nobody can have written these into a message.
+        let [begin, end] = ["begin", "end"].map(|which| format!("\u{fdd0}{which} {}\u{fdd1}", Uuid::now_v7()));
+        let found = sqlx::query(
+            "SELECT messages.id, messages.session_id, messages.sequence, messages.turn_id, messages.role, \
+             messages.created_at, sessions.title, sessions.agent, sessions.workspace_id, workspaces.path AS workspace, \
+             snippet(message_index, 0, ?, ?, '…', ?) AS snippet FROM message_index \
+             CROSS JOIN messages ON messages.row = message_index.rowid \
+             CROSS JOIN sessions ON sessions.id = messages.session_id \
+             CROSS JOIN workspaces ON workspaces.id = sessions.workspace_id \
+             WHERE message_index MATCH ? AND message_index.rowid = ?",
+        )
+        .bind(&begin)
+        .bind(&end)
+        .bind(SNIPPET_WORDS)
+        .bind(query.expression())
+        .bind(row)
+        .fetch_optional(&self.pool)
+        .await
+        .map_err(StoreError::database("reading what was found"))?;
+        let hit = |row: &SqliteRow| {
+            Ok(Hit {
+                session: row::parsed(row, "session_id")?,
+                title: row::column(row, "title")?,
+                workspace: row::column(row, "workspace")?,
+                workspace_id: row::parsed(row, "workspace_id")?,
+                agent: row::column(row, "agent")?,
+                message: row::parsed(row, "id")?,
+                sequence: row::column(row, "sequence")?,
+                turn: row::parsed_option(row, "turn_id")?,
+                role: row::parsed(row, "role")?,
+                created_at: row::time(row, "created_at")?,
+                snippet: Snippet::new(row::column(row, "snippet")?, &begin, &end).cut(),
+                rank,
+            })
+        };
+        found.as_ref().map(hit).transpose()
+    }
+}
+
+impl Snippet {
+    /// Takes the marks out and notes where they were.
+    fn new(marked: &str, begin: &str, end: &str) -> Self {
+        let mut snippet = Self::default();
+        let mut length = 0;
+        for (index, piece) in marked.split(begin).enumerate() {
+            let (inside, after) = if index == 0 { ("", piece) } else { piece.split_once(end).unwrap_or((piece, "")) };
+            let start = length;
+            length += inside.chars().count();
+            if index > 0 {
+                snippet.matches.push((start, length));
+            }
+            length += after.chars().count();
+            snippet.text.push_str(inside);
+            snippet.text.push_str(after);
+        }
+        snippet
+    }
+
+    /// Within its bound, with its first match.
+    fn cut(self) -> Self {
+        let length = self.text.chars().count();
+        if length <= SNIPPET_CHARS_MAX {
+            return self;
+        }
+        let first = self.matches.first().map_or(0, |(start, _)| *start);
+        let start = first.saturating_sub(SNIPPET_LEAD_CHARS);
+        let end = length.min(start + SNIPPET_CHARS_MAX);
+        let (before, after) = (if start > 0 { "…" } else { "" }, if end < length { "…" } else { "" });
+        let kept: String = self.text.chars().skip(start).take(end - start).collect();
+        let shift = before.chars().count();
+        let matches = self.matches.iter().filter(|(from, _)| *from < end);
+        Self {
+            matches: matches.map(|(from, to)| (from - start + shift, (*to).min(end) - start + shift)).collect(),
+            text: format!("{before}{kept}{after}"),
+        }
+    }
+}
+
+/// The next messages to index, within the bounds of a step but never none; none when all are indexed.
+pub(super) async fn next_batch(connection: &mut SqliteConnection) -> Result<Option<Batch>, StoreError> {
+    let rows: Vec<(i64, i64, i64)> = sqlx::query_as(
+        "SELECT (SELECT indexed_through FROM maintenance), row, octet_length(content) FROM messages \
+         WHERE row > (SELECT indexed_through FROM maintenance) ORDER BY row LIMIT ?",
+    )
+    .bind(MESSAGES_PER_STEP)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::database("looking for messages to index"))?;
+    let Some(&(after, first, _)) = rows.first() else { return Ok(None) };
+    let mut batch = Batch { after, through: first, messages: 0 };
+    let mut bytes = 0;
+    for (_, row, length) in rows {
+        if batch.messages > 0 && bytes + length > BYTES_PER_STEP {
+            break;
+        }
+        bytes += length;
+        batch.through = row;
+        batch.messages += 1;
+    }
+    Ok(Some(batch))
+}
+
+/// Indexes a batch. To be called in a transaction.
+pub(super) async fn index(connection: &mut SqliteConnection, batch: &Batch) -> Result<(), StoreError> {
+    let indexing = StoreError::database("to index messages");
+    let insert = sqlx::query(
+        "INSERT INTO message_index (rowid, text) SELECT row, text FROM message_texts WHERE row > ? AND row <= ?",
+    );
+    insert.bind(batch.after).bind(batch.through).execute(&mut *connection).await.map_err(indexing)?;
+    sqlx::query("UPDATE maintenance SET indexed_through = ?")
+        .bind(batch.through)
+        .execute(connection)
+        .await
+        .map_err(StoreError::database("to note how far messages are indexed"))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snippet_tells_where_its_matches_are() {
+        let snippet = Snippet::new("…größer als <foo>, und <bär>", "<", ">");
+        assert_eq!(snippet.text, "…größer als foo, und bär");
+        assert_eq!(snippet.matches, [(12, 15), (21, 24)]);
+        assert_eq!(Snippet::new("nothing", "<", ">").matches, []);
+        assert_eq!(snippet.clone().cut(), snippet);
+    }
+
+    #[test]
+    fn a_long_snippet_is_cut_around_its_first_match() {
+        let long = format!("{}<{}> tail", "x".repeat(1000), "ü".repeat(1000));
+        let cut = Snippet::new(&long, "<", ">").cut();
+        assert_eq!(cut.text.chars().count(), SNIPPET_CHARS_MAX + 2);
+        assert_eq!(cut.matches, [(SNIPPET_LEAD_CHARS + 1, SNIPPET_CHARS_MAX + 1)]);
+        let matched: String = cut.text.chars().skip(101).take(500).collect();
+        assert!(matched.chars().all(|character| character == 'ü'));
+    }
+}
