@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use super::PROTOCOL_VERSION;
 use super::envelope::RpcError;
+use crate::model::Choice;
 
 #[derive(Serialize)]
 struct Request<'a, P> {
@@ -71,6 +72,24 @@ pub fn prompt(id: u64, agent_session: &str, blocks: &[Value]) -> Bytes {
     request(id, "session/prompt", &serde_json::json!({ "sessionId": agent_session, "prompt": blocks }))
 }
 
+/// Has the agent take on what somebody chose.
+pub fn choose(id: u64, agent_session: &str, choice: &Choice) -> Bytes {
+    let (method, mut params) = match choice {
+        Choice::Mode(mode) => ("session/set_mode", serde_json::json!({ "modeId": mode })),
+        Choice::Model(model) => ("session/set_model", serde_json::json!({ "modelId": model })),
+        // What is no text says its type; a text is the id of a value.
+        Choice::Option(option, value @ Value::Bool(_)) => {
+            let params = serde_json::json!({ "configId": option, "type": "boolean", "value": value });
+            ("session/set_config_option", params)
+        }
+        Choice::Option(option, value) => {
+            ("session/set_config_option", serde_json::json!({ "configId": option, "value": value }))
+        }
+    };
+    params["sessionId"] = agent_session.into();
+    request(id, method, &params)
+}
+
 pub fn cancel(agent_session: &str) -> Bytes {
     let params = serde_json::json!({ "sessionId": agent_session });
     line(&Notification { jsonrpc: JSONRPC, method: "session/cancel", params })
@@ -114,6 +133,10 @@ mod tests {
             prompt(2, "s", &[serde_json::json!({"type": "text", "text": "two\nlines"})]),
             resume_session(3, "s", "/home/me"),
             load_session(4, "s", "/home/me"),
+            choose(5, "s", &Choice::Mode("plan".to_owned())),
+            choose(6, "s", &Choice::Model("m".to_owned())),
+            choose(7, "s", &Choice::Option("effort".to_owned(), serde_json::json!("low"))),
+            choose(8, "s", &Choice::Option("brave".to_owned(), serde_json::json!(true))),
             cancel("s"),
             permission(&id, Some("once")),
             permission(&id, None),

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::usage;
 use crate::model::message::PlanStep;
 
 /// The parameters of `session/update`.
@@ -32,7 +33,9 @@ pub enum Update<'a> {
     },
     ToolCall(Box<ToolCall>),
     Plan(Vec<PlanStep>),
-    Usage,
+    Usage(usage::Told),
+    /// What can be chosen of the agent, or is chosen now.
+    Choices,
     /// Whatever else there is, or will be.
     Other,
 }
@@ -84,7 +87,8 @@ impl<'a> Update<'a> {
             "agent_thought_chunk" => text(raw).map(|text| Self::AgentThought { text }),
             "tool_call" | "tool_call_update" => tool_call(raw).map(|call| Self::ToolCall(Box::new(call))),
             "plan" => plan(raw).map(Self::Plan),
-            "usage_update" => Some(Self::Usage),
+            "usage_update" => Some(Self::Usage(usage::update(raw))),
+            "current_mode_update" | "config_option_update" | COMMANDS => Some(Self::Choices),
             _ => None,
         };
         understood.unwrap_or(Self::Other)
@@ -212,7 +216,8 @@ mod tests {
                 Update::AgentThought { .. } => "thought",
                 Update::ToolCall(_) => "tool call",
                 Update::Plan(_) => "plan",
-                Update::Usage => "usage",
+                Update::Usage(_) => "usage",
+                Update::Choices => "choices",
                 Update::Other => "other",
             };
             *seen.entry(name).or_default() += 1;

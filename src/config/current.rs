@@ -74,6 +74,15 @@ impl Current {
 }
 
 impl Changes {
+    /// Whether there was a reload that nobody has looked at.
+    pub fn is_pending(&self) -> bool {
+        self.0.has_changed().unwrap_or(false)
+    }
+
+    pub fn mark_seen(&mut self) {
+        self.0.mark_unchanged();
+    }
+
     /// Resolves after a reload, once for any number of them; never, when there can be none any more. Safe to cancel.
     pub async fn next(&mut self) {
         if self.0.changed().await.is_err() {

@@ -15,7 +15,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::model::{Adapter, AgentProfile, PermissionMode};
+use crate::model::{Adapter, AgentProfile, Amount, OnExceed, PermissionMode};
 
 pub use current::{Changes, Current, Origin};
 pub use paths::{Overrides, Paths};
@@ -81,6 +81,8 @@ pub struct Sessions {
     pub idle_timeout: Option<Duration>,
     pub turn_cap: u32,
     pub tool_call_cap: Option<u32>,
+    pub cost_limit: Option<Amount>,
+    pub cost_on_exceed: OnExceed,
     pub turn_silence_timeout: Option<Duration>,
     pub transcript_max: ByteSize,
     pub retention_suspended: Option<Duration>,
@@ -238,6 +240,8 @@ impl Default for Config {
                 idle_timeout: Some(Duration::from_mins(30)),
                 turn_cap: TURN_CAP,
                 tool_call_cap: Some(500),
+                cost_limit: None,
+                cost_on_exceed: OnExceed::Fail,
                 turn_silence_timeout: Some(Duration::from_mins(15)),
                 transcript_max: ByteSize::kib(64),
                 retention_suspended: Some(Duration::from_hours(7 * 24)),

@@ -49,8 +49,8 @@ pub fn merge(running: &Config, mut new: Config) -> (Config, Vec<&'static str>) {
     section!(running, new, kept, sessions: Sessions {
         at_start: [],
         at_once: [
-            agent, queue, resume_on_start, idle_timeout, turn_cap, tool_call_cap, turn_silence_timeout, transcript_max,
-            retention_suspended, retention_resumable, retention_error, retention_archived
+            agent, queue, resume_on_start, idle_timeout, turn_cap, tool_call_cap, cost_limit, cost_on_exceed,
+            turn_silence_timeout, transcript_max, retention_suspended, retention_resumable, retention_error, retention_archived
         ],
     });
     section!(running, new, kept, processes: Processes {

@@ -47,6 +47,8 @@ pub fn read(root: &mut Section<'_>, config: &mut Config) {
         section.read("turn_cap", &mut turn_cap);
         sessions.turn_cap = turn_cap.unwrap_or(TURN_CAP);
         section.read("tool_call_cap", &mut sessions.tool_call_cap);
+        section.read("cost_limit", &mut sessions.cost_limit);
+        section.read("cost_on_exceed", &mut sessions.cost_on_exceed);
         section.read("turn_silence_timeout", &mut sessions.turn_silence_timeout);
         section.read("transcript_max", &mut sessions.transcript_max);
         section.read("retention_suspended", &mut sessions.retention_suspended);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use toml::Value;
 
 use super::{CgroupMode, LogLevel};
-use crate::model::{Adapter, PermissionMode};
+use crate::model::{Adapter, Amount, OnExceed, PermissionMode};
 
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -160,6 +160,25 @@ impl FromValue for Option<u32> {
 
     fn from_value(value: Value) -> Option<Self> {
         if is_zero(&value) { Some(None) } else { u32::from_value(value).map(Some) }
+    }
+}
+
+impl FromValue for Option<Amount> {
+    const EXPECTED: &'static str = "write a number such as 2.5, or 0 for none";
+
+    fn from_value(value: Value) -> Option<Self> {
+        let number = value
+            .as_float()
+            .or_else(|| value.as_integer().and_then(|number| u32::try_from(number).ok()).map(f64::from));
+        Amount::new(number?).map(|amount| Some(amount).filter(|amount| !amount.is_zero()))
+    }
+}
+
+impl FromValue for OnExceed {
+    const EXPECTED: &'static str = "write \"fail\" or \"pause\"";
+
+    fn from_value(value: Value) -> Option<Self> {
+        value.as_str()?.parse().ok()
     }
 }
 

@@ -13,7 +13,7 @@ use super::wire::ErrorBody;
 use crate::agent::WorkspaceError;
 use crate::model::error::chain;
 use crate::model::status::Denied;
-use crate::model::{SessionStatus, TurnId};
+use crate::model::{Choice, SessionStatus, TurnId};
 use crate::registry::RegistryError;
 use crate::session::Refusal;
 use crate::store::{BackupError, DAMAGED_HINT, Fault, SearchQueryError, StoreError};
@@ -261,6 +261,13 @@ fn refusal_answer(refusal: Refusal) -> Answer {
         Refusal::NotExpired => Answer::new(S::CONFLICT, "not_expired", message, "it is kept"),
         Refusal::NoTurn => Answer::new(S::CONFLICT, "no_turn", message, TURNS_HINT),
         Refusal::StaleTurn(turn) => stale_turn(message, turn),
+        Refusal::UnknownChoice { choice, known } => {
+            choice_answer(S::UNPROCESSABLE_ENTITY, "unknown_choice", message, &choice, &known)
+        }
+        Refusal::AgentRefused { choice, known, .. } => {
+            choice_answer(S::CONFLICT, "agent_refused", message, &choice, &known)
+        }
+        Refusal::AgentSilent { choice } => choice_answer(S::GATEWAY_TIMEOUT, "agent_timeout", message, &choice, &[]),
         Refusal::NeedsSlot | Refusal::Overloaded => {
             Answer::new(S::SERVICE_UNAVAILABLE, "overloaded", message, "try again").retry_after(OVERLOAD_WAIT)
         }
@@ -270,6 +277,17 @@ fn refusal_answer(refusal: Refusal) -> Answer {
         }
         Refusal::Store(error) => store_answer(Arc::as_ref(&error)),
     }
+}
+
+/// Nothing was changed; the hint lists what there is instead.
+fn choice_answer(status: StatusCode, code: &'static str, message: String, choice: &Choice, known: &[String]) -> Answer {
+    let hint = if known.is_empty() {
+        "nothing was changed; GET /v1/sessions/{id} shows what the agent offers".to_owned()
+    } else {
+        format!("nothing was changed; there are: {}", known.join(", "))
+    };
+    let details = json!({ "field": choice.field(), "known": known });
+    Answer::new(status, code, message, hint).details(details)
 }
 
 fn not_active(status: SessionStatus) -> Answer {

@@ -6,6 +6,7 @@
 
 mod agents;
 mod backup;
+mod choices;
 mod error;
 mod events;
 mod extract;

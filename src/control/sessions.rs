@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 
 use super::Api;
+use super::choices;
 use super::error::ApiError;
 use super::extract::{Id, Json, OptionalJson, Query, page};
 use super::wire::{CreateSession, MessageList, PatchSession, Session, SessionList, SessionView, Start};
@@ -72,6 +73,7 @@ pub async fn create(
     let title = request.title.unwrap_or_default();
     check_title(&title)?;
     check_tags(&request.tags)?;
+    let choices = choices::chosen(request.mode, request.model, request.config_options)?;
     let created = api
         .registry
         .create(registry::CreateSession {
@@ -81,6 +83,7 @@ pub async fn create(
             tags: request.tags,
             permissions: request.permissions.map(|policy| policy.mode),
             limits: request.limits,
+            choices,
             start: request.start == Start::Eager,
         })
         .await?;
@@ -112,7 +115,8 @@ pub async fn show(State(api): State<Arc<Api>>, Id(id): Id<SessionId>) -> Result<
     let cursor = store.head(EventScope::Session(id)).await?;
     let messages = store.last_messages(id, VIEW_MESSAGES).await?;
     let profile = session.profile.clone();
-    Ok(Json(SessionView { session: shown(&api, session), profile, messages, cursor }))
+    let choices = choices::Offered::new(store.announced(id).await?, session.mode.as_deref(), session.model.as_deref());
+    Ok(Json(SessionView { session: shown(&api, session), profile, choices, messages, cursor }))
 }
 
 pub async fn change(
@@ -120,7 +124,8 @@ pub async fn change(
     Id(id): Id<SessionId>,
     Json(request): Json<PatchSession>,
 ) -> Result<Json<Session>, ApiError> {
-    let PatchSession { title, tags, limits } = request;
+    let PatchSession { title, tags, limits, mode, model, config_options } = request;
+    let choices = choices::chosen(mode, model, config_options)?;
     if let Some(title) = &title {
         check_title(title)?;
     }
@@ -128,10 +133,11 @@ pub async fn change(
         check_tags(tags)?;
     }
     let session = stored(&api, id).await?;
-    if title.is_none() && tags.is_none() && limits.is_none() {
+    let change = SessionChange { title, tags, limits };
+    if change.is_empty() && choices.is_empty() {
         return Ok(Json(shown(&api, session)));
     }
-    api.registry.change(id, SessionChange { title, tags, limits }).await?;
+    api.registry.change(id, change, choices).await?;
     Ok(Json(shown(&api, stored(&api, id).await?)))
 }
 

@@ -8,13 +8,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::choices::Offered;
 use crate::config;
 use crate::model;
 use crate::model::agent::FrozenProfile;
 use crate::model::message::Message;
 use crate::model::{
     AgentProfile, ContextRestored, LastError, MessageId, PermissionMode, ProcessState, SessionId, SessionLimits,
-    SessionStatus, Timestamp, TurnError, TurnId, TurnStatus, WorkspaceId,
+    SessionStatus, Timestamp, TurnError, TurnId, TurnStatus, Usage, WorkspaceId,
 };
 use crate::registry;
 
@@ -39,6 +40,12 @@ pub struct CreateSession {
     pub permissions: Option<PermissionPolicy>,
     #[serde(default)]
     pub limits: SessionLimits,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub config_options: BTreeMap<String, Value>,
     #[serde(default)]
     pub start: Start,
 }
@@ -61,7 +68,7 @@ pub struct PermissionPolicy {
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PatchSession {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
@@ -70,6 +77,12 @@ pub struct PatchSession {
     /// What is absent in it stays; 0 takes the session's own limit away.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<SessionLimits>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub config_options: BTreeMap<String, Value>,
 }
 
 /// Either a text or ACP content blocks.
@@ -130,6 +143,16 @@ pub struct Session {
     #[serde(default)]
     pub limits: SessionLimits,
     pub turns: i64,
+    /// The agent's current mode and model, when they are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// Why its turns are held back, while they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<LastError>,
     pub created_at: Timestamp,
@@ -148,6 +171,8 @@ pub struct SessionView {
     #[serde(flatten)]
     pub session: Session,
     pub profile: FrozenProfile,
+    #[serde(flatten)]
+    pub choices: Offered,
     /// The newest ones, in order.
     pub messages: Vec<Message>,
     /// How far the event log reaches: the cursor to follow from.
@@ -164,6 +189,8 @@ pub struct Turn {
     pub stop_reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<TurnError>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
     pub queued_at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
@@ -397,6 +424,10 @@ impl Session {
             permissions: PermissionPolicy { mode: session.permissions },
             limits: session.limits,
             turns: session.turns,
+            mode: session.mode,
+            model: session.model,
+            usage: session.usage,
+            paused: session.paused,
             last_error: session.last_error,
             created_at: session.created_at,
             updated_at: session.updated_at,
@@ -415,6 +446,7 @@ impl From<model::turn::Turn> for Turn {
             status: turn.status,
             stop_reason: turn.stop_reason,
             error: turn.error,
+            usage: turn.usage,
             queued_at: turn.queued_at,
             started_at: turn.started_at,
             finished_at: turn.finished_at,

@@ -62,6 +62,10 @@ impl Reloader {
         let needs_restart = shared.config.replace(config, file.clone());
         let file = file.map_or_else(|| "none".to_owned(), |file| file.display().to_string());
         tracing::info!(file, "the configuration is reloaded");
+        // Turns that waited for a higher limit have no actor that would hear of it.
+        if let Err(error) = self.registry.take_up_queued_turns().await {
+            tracing::error!(error = &error as &dyn std::error::Error, "cannot take up queued turns");
+        }
         for key in needs_restart {
             tracing::warn!(key, "a changed key holds after a restart only; its old value stays in force");
         }

@@ -3,7 +3,10 @@
 //! [`EventBody`] is the closed set of what is logged; its JSON is the event's `data`. `docs/events.md` describes every
 //! type for users, and a test below keeps the two together.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::id::{MessageId, WorkspaceId};
@@ -11,6 +14,7 @@ use super::message::Role;
 use super::session::{ContextRestored, SessionLimits};
 use super::status::SessionStatus;
 use super::turn::{TurnError, TurnStatus};
+use super::usage::Usage;
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged, rename_all_fields = "camelCase")]
@@ -33,6 +37,14 @@ pub enum EventBody {
         tags: Option<Vec<String>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         limits: Option<SessionLimits>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        mode: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        config_options: Option<BTreeMap<String, Value>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        commands: Option<Vec<String>>,
     },
     ProcessStarting {
         agent: String,
@@ -61,6 +73,8 @@ pub enum EventBody {
         status: TurnStatus,
         stop_reason: Option<String>,
         error: Option<TurnError>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
     },
     MessageDelta {
         message_id: MessageId,
@@ -210,6 +224,10 @@ mod tests {
                 title: Some("t".into()),
                 tags: Some(vec![]),
                 limits: Some(SessionLimits::default()),
+                mode: Some("plan".into()),
+                model: Some("m".into()),
+                config_options: Some(BTreeMap::new()),
+                commands: Some(vec![]),
             },
             EventBody::ProcessStarting { agent: "demo".into(), workspace: "/home/me/project".into() },
             EventBody::ProcessReady {
@@ -229,7 +247,12 @@ mod tests {
             },
             EventBody::TurnQueued { position: 0 },
             EventBody::TurnStarted {},
-            EventBody::TurnCompleted { status: TurnStatus::Completed, stop_reason: None, error: None },
+            EventBody::TurnCompleted {
+                status: TurnStatus::Completed,
+                stop_reason: None,
+                error: None,
+                usage: Some(Usage::default()),
+            },
             EventBody::MessageDelta {
                 message_id: MessageId::new(),
                 role: Role::Agent,
@@ -237,7 +260,7 @@ mod tests {
                 text: "hi".into(),
             },
             EventBody::MessageCreated(raw(
-                r#"{"id":"","sessionId":"","sequence":1,"turnId":null,"role":"agent","content":{},"toolCallId":null,"createdAt":""}"#,
+                r#"{"id":"","sessionId":"","sequence":1,"turnId":null,"role":"agent","content":{},"toolCallId":null,"model":"m","createdAt":""}"#,
             )),
             EventBody::ToolStarted { tool_call_id: "c".into(), update: raw("{}") },
             EventBody::ToolUpdated { tool_call_id: "c".into(), update: raw("{}") },

@@ -63,6 +63,9 @@ pub struct Message {
     /// The JSON of a [`Content`], as it was written.
     pub content: Box<RawValue>,
     pub tool_call_id: Option<String>,
+    /// The agent's model at that time, when it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     pub created_at: Timestamp,
 }
 

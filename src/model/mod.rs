@@ -1,11 +1,12 @@
 //! The vocabulary: ids, times, statuses with their one transition table, turns, messages, events,
-//! retention, agent profiles.
+//! retention, agent profiles, usage, choices.
 //!
 //! Nothing here does I/O or knows of tokio. The JSON of messages and events is defined here, once, because it is the
 //! record itself: the store keeps that text and the control interface hands it out byte for byte. The shapes around it
 //! (rows, requests, answers, ACP frames) belong to their own layers.
 
 pub mod agent;
+pub mod choices;
 pub mod error;
 pub mod event;
 pub mod id;
@@ -15,8 +16,10 @@ pub mod session;
 pub mod status;
 pub mod time;
 pub mod turn;
+pub mod usage;
 
 pub use agent::{Adapter, AgentProfile, PermissionMode};
+pub use choices::{Announced, Choice, Chosen, Known};
 pub use event::EventBody;
 pub use id::{MessageId, SessionId, TurnId, WorkspaceId};
 pub use message::{Content, Role};
@@ -25,3 +28,4 @@ pub use session::{ContextRestored, LastError, ProcessState, SessionLimits};
 pub use status::{SessionStatus, Trigger};
 pub use time::Timestamp;
 pub use turn::{ErrorCode, TurnError, TurnStatus};
+pub use usage::{Amount, Meter, OnExceed, Usage};

@@ -5,10 +5,12 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::agent::{FrozenProfile, PermissionMode};
+use super::choices::Chosen;
 use super::id::{SessionId, WorkspaceId};
 use super::status::SessionStatus;
 use super::time::Timestamp;
 use super::turn::TurnError;
+use super::usage::{Amount, Basis, OnExceed, Usage};
 
 /// A session as it is recorded.
 #[derive(Clone, Debug)]
@@ -31,8 +33,17 @@ pub struct Session {
     /// The user that the agent runs as, when that is not the daemon's own.
     pub owner_uid: Option<u32>,
     pub last_error: Option<LastError>,
+    /// Summed over its turns, as far as agents told.
+    pub usage: Option<Usage>,
+    pub usage_basis: Option<Basis>,
+    /// Why its turns are held back, while they are.
+    pub paused: Option<String>,
+    /// The agent's current mode and model, when they are known.
+    pub mode: Option<String>,
+    pub model: Option<String>,
+    pub chosen: Chosen,
     pub turns: i64,
-    /// Of those, the ones that count against the turn cap: all but those that failed because of it.
+    /// Of those, the ones that count against the turn cap: all but those that failed because of it or of the cost.
     pub turns_counted: i64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -116,6 +127,12 @@ pub struct SessionLimits {
     /// Tool calls in one turn. 0 is the same as absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_cap: Option<u32>,
+    /// What all turns together may cost. 0 is the same as absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_limit: Option<Amount>,
+    /// What becomes of turns beyond that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_exceed: Option<OnExceed>,
 }
 
 impl SessionLimits {
@@ -125,6 +142,8 @@ impl SessionLimits {
         Self {
             turn_cap: merge(self.turn_cap, change.turn_cap),
             tool_call_cap: merge(self.tool_call_cap, change.tool_call_cap),
+            cost_limit: change.cost_limit.or(self.cost_limit).filter(|limit| !limit.is_zero()),
+            on_exceed: change.on_exceed.or(self.on_exceed),
         }
     }
 }

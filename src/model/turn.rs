@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::id::{SessionId, TurnId};
 use super::time::Timestamp;
+use super::usage::Usage;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -83,6 +84,7 @@ pub enum ErrorCode {
     AgentExited,
     Timeout,
     TurnLimit,
+    CostLimit,
     AuthRequired,
     RateLimited,
     Protocol,
@@ -91,10 +93,11 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::AgentExited,
         Self::Timeout,
         Self::TurnLimit,
+        Self::CostLimit,
         Self::AuthRequired,
         Self::RateLimited,
         Self::Protocol,
@@ -107,6 +110,7 @@ impl ErrorCode {
             Self::AgentExited => "agent_exited",
             Self::Timeout => "timeout",
             Self::TurnLimit => "turn_limit",
+            Self::CostLimit => "cost_limit",
             Self::AuthRequired => "auth_required",
             Self::RateLimited => "rate_limited",
             Self::Protocol => "protocol",
@@ -146,6 +150,8 @@ pub struct Turn {
     /// The agent's own word, kept even for a turn that was cancelled meanwhile.
     pub stop_reason: Option<String>,
     pub error: Option<TurnError>,
+    /// As far as the agent told.
+    pub usage: Option<Usage>,
     pub queued_at: Timestamp,
     pub started_at: Option<Timestamp>,
     pub finished_at: Option<Timestamp>,

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::{Registry, RegistryError};
 use crate::agent::{self, WorkspaceError};
 use crate::model::session::{Session, Workspace};
-use crate::model::{AgentProfile, PermissionMode, ProcessState, SessionId, SessionLimits, WorkspaceId};
+use crate::model::{AgentProfile, Chosen, PermissionMode, ProcessState, SessionId, SessionLimits, WorkspaceId};
 use crate::session::{Admission, Refusal, Request};
 use crate::store::{Catalogue, NewSession, Op, Unit};
 
@@ -21,6 +21,8 @@ pub struct CreateSession {
     pub tags: Vec<String>,
     pub permissions: Option<PermissionMode>,
     pub limits: SessionLimits,
+    /// Checked when the process starts: before that nobody knows what there is.
+    pub choices: Chosen,
     /// Start the process now, in the background.
     pub start: bool,
 }
@@ -56,6 +58,7 @@ impl Registry {
             title: create.title,
             tags: create.tags,
             limits: create.limits,
+            chosen: create.choices,
             owner_uid: None,
         };
         {

@@ -23,7 +23,7 @@ use tracing::Instrument;
 use crate::agent::WorkspaceError;
 use crate::hub::Hub;
 use crate::lane::Lane;
-use crate::model::{ErrorCode, ProcessState, SessionId, TurnId, WorkspaceId};
+use crate::model::{Chosen, ErrorCode, ProcessState, SessionId, TurnId, WorkspaceId};
 use crate::session::{
     self, Accepted, Admission, Halt, Live, NewPrompt, Refusal, Reply, Request, SessionActor, SessionHandle, Shared,
 };
@@ -134,9 +134,14 @@ impl Registry {
         ask(self.admit().await?).await
     }
 
-    pub async fn change(self: &Arc<Self>, session: SessionId, change: SessionChange) -> Result<(), RegistryError> {
+    pub async fn change(
+        self: &Arc<Self>,
+        session: SessionId,
+        change: SessionChange,
+        choices: Chosen,
+    ) -> Result<(), RegistryError> {
         self.check_space()?;
-        self.ask(session, |reply| Request::Change { change, reply }).await
+        self.ask(session, |reply| Request::Change { change, choices, reply }).await
     }
 
     pub async fn cancel(
@@ -204,7 +209,8 @@ impl Registry {
         // Nobody runs a turn of a session that has no actor.
         self.settle_running_turns(session, ErrorCode::Internal, RECORD_LOST).await?;
         let open_turns = store.open_turns(session).await?;
-        Ok(Some(session::actor(row, open_turns, Arc::clone(&self.shared), self.halt.watch())))
+        let announced = store.announced(session).await?;
+        Ok(Some(session::actor(row, open_turns, &announced, Arc::clone(&self.shared), self.halt.watch())))
     }
 
     /// Called with the gate held.

@@ -98,7 +98,7 @@ impl Registry {
         let mut unit = Unit::default();
         for turn in turns {
             let (status, error) = (TurnStatus::Failed, Some(error.clone()));
-            unit.ops.push((session, Op::FinishTurn { turn: *turn, status, stop_reason: None, error }));
+            unit.ops.push((session, Op::FinishTurn { turn: *turn, status, stop_reason: None, error, usage: None }));
         }
         unit.ops.push((session, Op::SetLastError(LastError::new(&error))));
         if let Some(from) = self.hub().store().status(session).await?
@@ -141,7 +141,8 @@ impl Registry {
                 let status = if code == ErrorCode::Interrupted { TurnStatus::Interrupted } else { TurnStatus::Failed };
                 (status, Some(TurnError::new(code, reason)))
             };
-            unit.ops.push((turn.session, Op::FinishTurn { turn: turn.id, status, stop_reason: None, error }));
+            let finish = Op::FinishTurn { turn: turn.id, status, stop_reason: None, error, usage: turn.usage };
+            unit.ops.push((turn.session, finish));
             tracing::warn!(session = %turn.session, turn = %turn.id, %status, "a turn was running that nobody runs");
         }
         if settled > 0 {
@@ -150,9 +151,16 @@ impl Registry {
         Ok(settled)
     }
 
-    async fn take_up_queued_turns(self: &Arc<Self>) -> Result<(), RegistryError> {
+    /// Makes actors for the sessions that have turns waiting. Those of one whose cost is over its limit wait on, without.
+    pub async fn take_up_queued_turns(self: &Arc<Self>) -> Result<(), RegistryError> {
         for session in self.hub().store().sessions_with_queued_turns().await? {
             let _gate = self.gate.lock().await;
+            if self.is_stopping() {
+                return Ok(());
+            }
+            if self.lock().contains_key(&session) {
+                continue;
+            }
             match self.load(session).await {
                 Ok(Some((actor, handle))) => {
                     tracing::info!(%session, "taking up queued turns");

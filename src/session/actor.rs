@@ -18,11 +18,13 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
+use super::choices::Choices;
 use super::context::{self, Context, Owed};
 use super::crashes::Crashes;
 use super::handshake::Handshake;
 use super::link::{Connected, Link, LinkInput, Phase};
 use super::outbox::{Outbox, Outcome};
+use super::spending::Spending;
 use super::transcript::Transcript;
 use super::turns::{QueuedTurn, Running, Stage};
 use super::{Accepted, Halt, Live, MAILBOX_MAX, Refusal, Reply, Request, SessionHandle, Shared};
@@ -34,8 +36,8 @@ use crate::model::agent::FrozenProfile;
 use crate::model::event::ExitReason;
 use crate::model::session::Session;
 use crate::model::{
-    ErrorCode, PermissionMode, ProcessState, SessionId, SessionLimits, SessionStatus, Timestamp, TurnError, TurnId,
-    TurnStatus,
+    Announced, ErrorCode, Meter, PermissionMode, ProcessState, SessionId, SessionLimits, SessionStatus, Timestamp,
+    TurnError, TurnId, TurnStatus,
 };
 use crate::store::{Op, OpenTurn, StoreError};
 
@@ -83,6 +85,8 @@ pub(super) enum Purpose {
     /// The step of the handshake that is under way.
     Handshake,
     Prompt(TurnId),
+    /// Something that somebody chose.
+    Choice(u64),
 }
 
 /// The session is being archived or deleted: what is left to do when its process is gone.
@@ -104,6 +108,8 @@ pub struct SessionActor {
     pub(super) limits: SessionLimits,
     /// Turns that count against the cap.
     pub(super) turns_counted: u64,
+    pub(super) spending: Spending,
+    pub(super) choices: Choices,
 
     mailbox: mpsc::Receiver<Request>,
     halt: LaneWatch<Halt>,
@@ -129,6 +135,7 @@ pub struct SessionActor {
 pub fn actor(
     session: Session,
     open_turns: Vec<OpenTurn>,
+    announced: &Announced,
     shared: Arc<Shared>,
     halt: LaneWatch<Halt>,
 ) -> (SessionActor, SessionHandle) {
@@ -139,6 +146,10 @@ pub fn actor(
         .filter(|turn| turn.status == TurnStatus::Queued)
         .map(|turn| QueuedTurn { id: turn.id, prompt: turn.prompt })
         .collect();
+    let meter = Meter { usage: session.usage.unwrap_or_default(), basis: session.usage_basis.unwrap_or_default() };
+    let choices = Choices::new(session.mode, session.model, session.chosen, announced);
+    let mut transcript = Transcript::new(shared.config().limits.payload_max.0);
+    transcript.set_model(choices.model());
     let actor = SessionActor {
         id: session.id,
         owner_uid: session.owner_uid,
@@ -149,6 +160,8 @@ pub fn actor(
         untitled: session.title.is_empty(),
         limits: session.limits,
         turns_counted: session.turns_counted.unsigned_abs(),
+        spending: Spending::new(meter, session.paused.is_some()),
+        choices,
         mailbox,
         halt,
         halted: Halt::No,
@@ -162,7 +175,7 @@ pub fn actor(
         context: Context::new(session.agent_session_id, session.turns.unsigned_abs() > queue.len() as u64),
         running: None,
         queue,
-        transcript: Transcript::new(shared.config().limits.payload_max.0),
+        transcript,
         outbox: Outbox::new(session.id, shared.hub.clone()),
         closing: None,
         shared,
@@ -174,6 +187,8 @@ impl SessionActor {
     /// Runs until there is nothing to do; then it may be called again, with everything as it was left. When the record
     /// does not take a change, memory and record part: that is the end of this actor, and the record is what counts.
     pub async fn run(&mut self) -> Result<(), Arc<StoreError>> {
+        // What follows is settled by the configuration as it is now.
+        self.reloads.mark_seen();
         self.settle();
         while !self.is_done() {
             let input = self.next_input().await;
@@ -184,9 +199,9 @@ impl SessionActor {
         Ok(())
     }
 
-    /// Whether a request came in after [`Self::run`] returned.
+    /// Whether a request came in after [`Self::run`] returned, or a configuration with which turns may go on.
     pub fn has_mail(&self) -> bool {
-        !self.mailbox.is_empty()
+        !self.mailbox.is_empty() || (self.spending.is_paused() && self.reloads.is_pending())
     }
 
     async fn next_input(&mut self) -> Input {
@@ -246,9 +261,11 @@ impl SessionActor {
 
     /// Does what follows from the state as it is now: the next turn, a process for it, the end of a closing.
     fn settle(&mut self) {
-        if self.takes_work() && self.running.is_none() && !self.queue.is_empty() {
+        self.check_cost();
+        if self.wants_process() && self.running.is_none() {
             match &self.link {
                 Link::Stopped => self.seek_process(),
+                Link::Up(Connected { phase: Phase::Ready { .. }, .. }) if self.choices.is_starting() => {}
                 Link::Up(Connected { phase: Phase::Ready { .. }, .. }) => self.start_next_turn(),
                 Link::Resting(_) | Link::Waiting(_) | Link::Up(_) => {}
             }
@@ -262,8 +279,14 @@ impl SessionActor {
         self.status == SessionStatus::Active && self.halted == Halt::No && self.closing.is_none()
     }
 
+    /// Whether turns wait that may start.
+    pub(super) fn wants_process(&self) -> bool {
+        self.takes_work() && !self.queue.is_empty() && !self.is_over_cost()
+    }
+
     pub(super) fn has_idle_process(&self) -> bool {
-        self.link.is_ready() && self.running.is_none() && self.queue.is_empty()
+        let has_work = self.running.is_some() || !(self.queue.is_empty() || self.spending.is_paused());
+        self.link.is_ready() && !has_work && self.choices.is_quiet()
     }
 
     fn is_done(&self) -> bool {
@@ -272,7 +295,7 @@ impl SessionActor {
             && self.outbox.is_idle()
             && self.closing.is_none()
             && self.mailbox.is_empty()
-            && (self.queue.is_empty() || !self.takes_work())
+            && (self.queue.is_empty() || !self.takes_work() || self.spending.is_paused())
             // Whoever forgot its crashes could not count them.
             && (self.crashes.count() == 0 || !self.takes_work())
     }

@@ -3,6 +3,7 @@
 use serde_json::value::RawValue;
 
 use super::actor::{After, SessionActor};
+use super::transcript::Aside;
 use crate::acp::update::UpdateParams;
 use crate::acp::{Envelope, Line, RpcError, incoming, outgoing};
 use crate::model::{EventBody, PermissionMode, TurnId};
@@ -65,7 +66,11 @@ impl SessionActor {
                 .record(Op::Event { turn, body: EventBody::AgentUpdate { update: self.transcript.capped(params) } });
         }
         let outbox = &mut self.outbox;
-        self.transcript.update(turn, update.update, &mut |op| outbox.push(op));
+        match self.transcript.update(turn, update.update, &mut |op| outbox.push(op)) {
+            None => {}
+            Some(Aside::Usage(told)) => self.on_usage(turn, told),
+            Some(Aside::Choices) => self.on_announced(update.update),
+        }
     }
 
     fn on_agent_request(&mut self, id: &RawValue, method: &str, params: Option<&RawValue>) {

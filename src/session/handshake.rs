@@ -107,17 +107,26 @@ impl SessionActor {
         match (step, outcome) {
             (Step::Initialize, Ok(result)) => self.on_initialized(result),
             (Step::New, Ok(result)) => match incoming::session_id(result) {
-                Ok(agent_session) => self.become_ready(ContextRestored::Fresh, agent_session),
+                Ok(agent_session) => {
+                    self.on_announced(result);
+                    self.become_ready(ContextRestored::Fresh, agent_session);
+                }
                 Err(error) => self.fault(super::process::unreadable(step.name(), &error)),
             },
-            (Step::Resume, Ok(_)) => self.become_ready_again(),
-            (Step::Load, Ok(_)) => match self.profile.adapter.replay_end() {
-                ReplayEnd::Answer => self.on_replayed(),
-                ReplayEnd::CommandsUpdate => {
-                    let until = Instant::now() + self.shared.config().processes.replay_timeout;
-                    self.set_step(Step::Replay { until });
+            (Step::Resume, Ok(result)) => {
+                self.on_announced(result);
+                self.become_ready_again();
+            }
+            (Step::Load, Ok(result)) => {
+                self.on_announced(result);
+                match self.profile.adapter.replay_end() {
+                    ReplayEnd::Answer => self.on_replayed(),
+                    ReplayEnd::CommandsUpdate => {
+                        let until = Instant::now() + self.shared.config().processes.replay_timeout;
+                        self.set_step(Step::Replay { until });
+                    }
                 }
-            },
+            }
             (Step::Initialize | Step::New, Err(error)) => {
                 let error = self.with_stderr(super::process::rpc_failure(step.name(), &error));
                 self.fault(error);
@@ -218,6 +227,10 @@ impl SessionActor {
         };
         self.record(Op::Event { turn: None, body });
         tracing::info!(pid, context = context_restored.as_str(), repeated, "the agent is ready");
+        if context_restored == ContextRestored::Fresh {
+            self.begin_new_account();
+        }
+        self.apply_choices();
         self.touch();
     }
 

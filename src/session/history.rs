@@ -102,6 +102,7 @@ mod tests {
             role,
             content: serde_json::value::to_raw_value(content).unwrap(),
             tool_call_id: None,
+            model: None,
             created_at: Timestamp::now(),
         }
     }

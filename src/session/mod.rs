@@ -6,6 +6,7 @@
 
 mod actor;
 mod callbacks;
+mod choices;
 mod context;
 mod crashes;
 mod handshake;
@@ -15,6 +16,7 @@ mod outbox;
 mod process;
 mod requests;
 mod slots;
+mod spending;
 mod transcript;
 mod turns;
 
@@ -29,7 +31,7 @@ use crate::agent::{Bounds, Host};
 use crate::config::{self, Config};
 use crate::hub::Hub;
 use crate::model::status::Denied;
-use crate::model::{Content, MessageId, ProcessState, SessionStatus, Timestamp, TurnId};
+use crate::model::{Choice, Chosen, Content, MessageId, ProcessState, SessionStatus, Timestamp, TurnId};
 use crate::store::{SessionChange, StoreError};
 
 pub use actor::{SessionActor, actor};
@@ -84,6 +86,8 @@ pub enum Request {
     },
     Change {
         change: SessionChange,
+        /// What is chosen of the agent's modes, models and options.
+        choices: Chosen,
         reply: Reply<()>,
     },
     Resume {
@@ -154,6 +158,12 @@ pub enum Refusal {
     /// Not told to anybody outside: the sweep goes on to the next one.
     #[error("the session is not expired any more")]
     NotExpired,
+    #[error("the agent has not announced {choice}")]
+    UnknownChoice { choice: Box<Choice>, known: Vec<String> },
+    #[error("the agent does not take {choice}: {message}")]
+    AgentRefused { choice: Box<Choice>, message: String, known: Vec<String> },
+    #[error("the agent did not say in time (processes.session_timeout) whether it takes {choice}")]
+    AgentSilent { choice: Box<Choice> },
     #[error("too many requests wait for this session")]
     Overloaded,
     #[error("the daemon is stopping")]

@@ -12,7 +12,7 @@ use super::Slot;
 use super::actor::{Purpose, SessionActor};
 use super::handshake::Handshake;
 use super::link::{Connected, Link, Phase};
-use crate::acp::{Requests, RpcError, incoming, outgoing};
+use crate::acp::{Requests, RpcError, incoming, outgoing, usage};
 use crate::agent::{Cause, Command, Exit, Process, SpawnError, WorkspaceError, resolve_workspace};
 use crate::model::error::chain;
 use crate::model::event::ExitReason;
@@ -123,7 +123,11 @@ impl SessionActor {
         match self.requests.answered(id) {
             None => tracing::debug!(id, "the agent answered a request that nobody made, or too late"),
             Some(Purpose::Handshake) => self.on_handshake_answer(outcome),
+            Some(Purpose::Choice(ticket)) => self.on_choice_answer(ticket, outcome),
             Some(Purpose::Prompt(turn)) => {
+                if let Some(tokens) = outcome.as_ref().ok().and_then(|result| usage::of_answer(result)) {
+                    self.on_tokens(turn, tokens);
+                }
                 let method = "session/prompt";
                 let outcome = outcome
                     .map_err(|error| rpc_failure(method, &error))
@@ -141,10 +145,12 @@ impl SessionActor {
         }
     }
 
-    /// A request was not answered in time. Prompts have no deadline, so it is the handshake's.
+    /// A request was not answered in time. Prompts have no deadline, so it is a choice or the handshake's.
     pub(super) fn on_overdue(&mut self, now: Instant) {
-        if self.requests.overdue(now.into_std()).is_none() {
-            return;
+        match self.requests.overdue(now.into_std()) {
+            Some(Purpose::Choice(ticket)) => return self.on_choice_overdue(ticket),
+            Some(Purpose::Handshake | Purpose::Prompt(_)) => {}
+            None => return,
         }
         let Some(step) = self.link.handshake().map(|handshake| handshake.step) else { return };
         let message = format!("the agent did not answer {} in time ({})", step.name(), step.setting());
@@ -208,6 +214,7 @@ impl SessionActor {
         };
         let error = during.map(|during| self.exit_error(during, &exit));
         self.requests = Requests::default();
+        self.end_choices();
         self.record(Op::ClearProcess);
         self.record_exit(pid, reason, Some(exit), error.as_ref());
         match (phase, error) {
@@ -224,7 +231,7 @@ impl SessionActor {
             (_, None) => self.close_transcript(true),
         }
         // The slot serves the next turn of this session, unless it was promised to another one.
-        if self.takes_work() && !self.queue.is_empty() && reason != ExitReason::Evicted && !self.must_rest() {
+        if self.wants_process() && reason != ExitReason::Evicted && !self.must_rest() {
             slot.stay();
             self.start_process(slot);
         }

@@ -6,7 +6,9 @@ use super::turns::QueuedTurn;
 use super::{Accepted, Admission, Halt, NewPrompt, Refusal, Reply, Request};
 use crate::model::event::ExitReason;
 use crate::model::status::Denied;
-use crate::model::{Content, ErrorCode, MessageId, Role, SessionStatus, Trigger, TurnError, TurnId, TurnStatus};
+use crate::model::{
+    Chosen, Content, ErrorCode, MessageId, Role, SessionStatus, Trigger, TurnError, TurnId, TurnStatus,
+};
 use crate::store::{NewMessage, Op, SessionChange};
 
 /// Characters of the first prompt that become the title of a session without one.
@@ -20,7 +22,7 @@ impl SessionActor {
         match request {
             Request::Prompt { prompt, admission, reply } => self.on_prompt(prompt, admission, reply),
             Request::Cancel { turn, queued, reply } => self.on_cancel(turn, queued, reply),
-            Request::Change { change, reply } => self.on_change(change, reply),
+            Request::Change { change, choices, reply } => self.on_change(change, choices, reply),
             Request::Resume { reply } => self.on_resume(reply),
             Request::Close { reason, purge, reply } => self.on_close(reason, purge, reply),
             Request::Expire { seen, reply } => self.on_expire(seen, reply),
@@ -53,8 +55,8 @@ impl SessionActor {
         }
         let cap = self.turn_cap();
         let is_over_cap = self.turns_counted >= u64::from(cap);
-        // Work that rests, or that fails at once, needs no slot.
-        let needs_slot = !is_over_cap && !self.must_rest();
+        // Work that rests, that waits for a higher limit, or that fails at once, needs no slot.
+        let needs_slot = !is_over_cap && !self.must_rest() && !self.is_over_cost();
         if needs_slot && matches!((&admission, &self.link), (Admission::None, Link::Stopped)) {
             return answer(reply, Err(Refusal::NeedsSlot));
         }
@@ -124,21 +126,31 @@ impl SessionActor {
     }
 
     /// Archived and in error, a session can only be read or deleted.
-    fn on_change(&mut self, mut change: SessionChange, reply: Reply<()>) {
+    fn on_change(&mut self, change: SessionChange, choices: Chosen, reply: Reply<()>) {
         match self.status {
             SessionStatus::Active | SessionStatus::Suspended => {}
             SessionStatus::Archived | SessionStatus::Error => {
                 return answer(reply, Err(Refusal::NotActive(self.status)));
             }
         }
+        if !choices.is_empty() {
+            return self.on_choices(choices, change, reply);
+        }
+        let mark = self.outbox.mark();
+        self.commit_change(change);
+        self.outbox.then(mark, After::Answer(vec![reply]));
+    }
+
+    pub(super) fn commit_change(&mut self, mut change: SessionChange) {
+        if change.is_empty() {
+            return;
+        }
         self.untitled &= change.title.is_none();
         if let Some(limits) = &mut change.limits {
             self.limits = self.limits.changed_by(*limits);
             *limits = self.limits;
         }
-        let mark = self.outbox.mark();
         self.record(Op::ChangeSession(change));
-        self.outbox.then(mark, After::Answer(vec![reply]));
     }
 
     fn on_resume(&mut self, reply: Reply<()>) {

@@ -3,13 +3,14 @@
 //! Text is an event as it comes and a message when it is whole, which is when something else follows or the turn ends.
 //! A tool call is one `tool_call` and one `tool_result` message, also for agents that send nothing but changes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::acp::Update;
 use crate::acp::update::{self, ToolCall};
+use crate::acp::usage::Told;
 use crate::model::event::DeltaKind;
 use crate::model::message::PlanStep;
 use crate::model::{Content, EventBody, MessageId, Role, TurnId};
@@ -17,6 +18,15 @@ use crate::store::{NewMessage, Op};
 
 /// Tool calls that are open at once; the oldest beyond that is closed as it stands.
 const OPEN_TOOLS_MAX: usize = 256;
+/// Tool calls of a turn that are remembered after their end.
+const ENDED_TOOLS_MAX: usize = 4096;
+
+/// What an update says of the session beside the conversation.
+pub enum Aside {
+    Usage(Told),
+    /// What can be chosen, or is chosen now.
+    Choices,
+}
 
 /// Text that is not whole yet.
 #[derive(Debug)]
@@ -25,6 +35,7 @@ struct OpenText {
     turn: Option<TurnId>,
     kind: DeltaKind,
     text: String,
+    model: Option<String>,
 }
 
 #[derive(Debug)]
@@ -34,6 +45,10 @@ pub struct Transcript {
     plan: Option<(Option<TurnId>, Vec<PlanStep>)>,
     tools: HashMap<String, OpenTool>,
     tools_begun: u64,
+    /// Calls of this turn that have had their result. What is still said of them makes no second one.
+    ended: HashSet<String>,
+    /// The agent's model, for what it says.
+    model: Option<String>,
 }
 
 #[derive(Debug)]
@@ -46,7 +61,20 @@ struct OpenTool {
 
 impl Transcript {
     pub fn new(payload_bytes_max: usize) -> Self {
-        Self { payload_bytes_max, text: None, plan: None, tools: HashMap::new(), tools_begun: 0 }
+        Self {
+            payload_bytes_max,
+            text: None,
+            plan: None,
+            tools: HashMap::new(),
+            tools_begun: 0,
+            ended: HashSet::new(),
+            model: None,
+        }
+    }
+
+    /// The model that says what follows.
+    pub fn set_model(&mut self, model: Option<&str>) {
+        self.model = model.map(str::to_owned);
     }
 
     /// How much of one update is kept from now on.
@@ -59,8 +87,8 @@ impl Transcript {
         self.tools_begun
     }
 
-    /// Takes an update in; what is to be recorded goes to `record`.
-    pub fn update(&mut self, turn: Option<TurnId>, raw: &RawValue, record: &mut impl FnMut(Op)) {
+    /// Takes an update in; what is to be recorded goes to `record`, and what it says beside the conversation is returned.
+    pub fn update(&mut self, turn: Option<TurnId>, raw: &RawValue, record: &mut impl FnMut(Op)) -> Option<Aside> {
         match Update::read(raw) {
             Update::AgentText { text } => self.text(turn, DeltaKind::Text, &text, record),
             Update::AgentThought { text } => self.text(turn, DeltaKind::Thought, &text, record),
@@ -73,9 +101,17 @@ impl Transcript {
                 self.plan = Some((turn, steps));
                 record(Op::Event { turn, body: EventBody::PlanUpdated { update: self.capped(raw) } });
             }
-            Update::Usage => record(Op::Event { turn, body: EventBody::UsageUpdated { update: self.capped(raw) } }),
+            Update::Usage(told) => {
+                record(Op::Event { turn, body: EventBody::UsageUpdated { update: self.capped(raw) } });
+                return Some(Aside::Usage(told));
+            }
+            Update::Choices => {
+                record(Op::Event { turn, body: EventBody::AgentUpdate { update: self.capped(raw) } });
+                return Some(Aside::Choices);
+            }
             Update::Other => record(Op::Event { turn, body: EventBody::AgentUpdate { update: self.capped(raw) } }),
         }
+        None
     }
 
     /// Notes a tool call that was told of only by a permission request.
@@ -87,9 +123,7 @@ impl Transcript {
 
     /// A tool call that was rejected: agents say nothing more of it.
     pub fn permission_rejected(&mut self, tool_call_id: &str, reason: &str, record: &mut impl FnMut(Op)) {
-        if let Some(tool) = self.tools.remove(tool_call_id) {
-            record(tool.result("failed", Some(reason.to_owned())));
-        }
+        self.end_tool(tool_call_id, "failed", Some(reason.to_owned()), record);
     }
 
     /// The turn is over, or the process is. `partial`: it was cut off.
@@ -98,6 +132,7 @@ impl Transcript {
         if let Some((turn, steps)) = self.plan.take() {
             record(Op::Message(NewMessage::new(MessageId::new(), turn, Role::System, &Content::Plan { steps })));
         }
+        self.ended.clear();
         let mut tools: Vec<OpenTool> = std::mem::take(&mut self.tools).into_values().collect();
         tools.sort_by_key(|tool| tool.order);
         for tool in tools {
@@ -123,8 +158,13 @@ impl Transcript {
             let whole =
                 text.floor_char_boundary(self.payload_bytes_max).max(text.chars().next().map_or(0, char::len_utf8));
             let (piece, rest) = text.split_at(if room == 0 { whole } else { room });
-            let open =
-                self.text.get_or_insert_with(|| OpenText { id: MessageId::new(), turn, kind, text: String::new() });
+            let open = self.text.get_or_insert_with(|| OpenText {
+                id: MessageId::new(),
+                turn,
+                kind,
+                text: String::new(),
+                model: self.model.clone(),
+            });
             open.text.push_str(piece);
             let body = EventBody::MessageDelta { message_id: open.id, role: Role::Agent, kind, text: piece.to_owned() };
             record(Op::Event { turn, body });
@@ -133,19 +173,20 @@ impl Transcript {
     }
 
     fn close_text(&mut self, partial: bool, record: &mut impl FnMut(Op)) {
-        let Some(OpenText { id, turn, kind, text }) = self.text.take() else {
+        let Some(OpenText { id, turn, kind, text, model }) = self.text.take() else {
             return;
         };
         let content = match kind {
             DeltaKind::Text => Content::Text { text, partial },
             DeltaKind::Thought => Content::Thought { text, partial },
         };
-        record(Op::Message(NewMessage::new(id, turn, Role::Agent, &content)));
+        record(Op::Message(NewMessage::new(id, turn, Role::Agent, &content).by_model(model)));
     }
 
     fn tool(&mut self, turn: Option<TurnId>, call: ToolCall, raw: &RawValue, record: &mut impl FnMut(Op)) {
         let call = self.capped_call(call);
-        let (id, is_final, is_new) = (call.id.clone(), call.is_final(), !self.tools.contains_key(&call.id));
+        let is_new = !self.tools.contains_key(&call.id) && !self.ended.contains(&call.id);
+        let (id, is_final) = (call.id.clone(), call.is_final());
         let update = self.capped(raw);
         let event = |tool_call_id: String, update: Box<RawValue>, status: Option<String>| match status {
             Some(status) => EventBody::ToolCompleted { tool_call_id, status, update },
@@ -159,11 +200,17 @@ impl Transcript {
             tool.merge(call);
         }
         record(Op::Event { turn, body: event(id.clone(), update, status.clone()) });
-        if let Some(status) = status
-            && let Some(tool) = self.tools.remove(&id)
-        {
-            record(tool.result(&status, None));
+        if let Some(status) = status {
+            self.end_tool(&id, &status, None, record);
         }
+    }
+
+    fn end_tool(&mut self, id: &str, status: &str, error: Option<String>, record: &mut impl FnMut(Op)) {
+        let Some(tool) = self.tools.remove(id) else { return };
+        if self.ended.len() < ENDED_TOOLS_MAX {
+            self.ended.insert(id.to_owned());
+        }
+        record(tool.result(status, error));
     }
 
     /// What is kept of a call until it ends is bounded like what is recorded of it.
@@ -175,7 +222,7 @@ impl Transcript {
     }
 
     fn open_tool(&mut self, turn: Option<TurnId>, call: ToolCall, record: &mut impl FnMut(Op)) {
-        if self.tools.contains_key(&call.id) {
+        if self.tools.contains_key(&call.id) || self.ended.contains(&call.id) {
             return;
         }
         if self.tools.len() >= OPEN_TOOLS_MAX

@@ -199,7 +199,8 @@ impl SessionActor {
         if let Some(error) = &error {
             self.notice(Some(turn), error.code.as_str(), error.message.clone());
         }
-        self.record(Op::FinishTurn { turn, status, stop_reason, error });
+        let usage = self.spending.take(turn);
+        self.record(Op::FinishTurn { turn, status, stop_reason, error, usage });
     }
 
     /// Notes the intent; the agent is told once that is committed.

@@ -9,13 +9,13 @@ use sqlx::SqliteConnection;
 use super::script::Script;
 use super::writer::Head;
 use super::{Catalogue, Committed, NewMessage, NewSession, Op, SessionChange, StoreError, StoredEvent, Unit};
-use super::{retention, row};
+use super::{choices, retention, row, usage};
 use crate::model::message::Message;
 use crate::model::{EventBody, SessionId, SessionStatus, Timestamp, TurnId, TurnStatus};
 
 /// Sessions whose counters are kept at hand; a forgotten one is read again.
 const SEQUENCES_MAX: usize = 4096;
-/// Rows in one statement. SQLite takes 32,766 variables; ours have at most 8 a row.
+/// Rows in one statement. SQLite takes 32,766 variables; ours have at most 9 a row.
 const ROWS_PER_STATEMENT: usize = 512;
 
 /// The last numbers that a session's messages and events have.
@@ -213,6 +213,12 @@ impl<'a> Apply<'a> {
             Op::SetStatus { from, to, reason } => self.set_status(connection, session, *from, *to, reason).await,
             Op::ChangeSession(change) => self.change_session(connection, session, change).await,
             Op::Purge => self.purge(connection, session).await,
+            Op::SetUsage(change) => usage::set(connection, session, change, self.now).await,
+            Op::SetPaused(paused) => usage::set_paused(connection, session, *paused, self.now).await,
+            Op::SetChoices(change) => match choices::set(connection, session, change, self.now).await? {
+                Some(body) => self.event(session, None, &body),
+                None => Ok(()),
+            },
             _ => self.process(connection, session, op).await,
         }
     }
@@ -325,8 +331,8 @@ impl<'a> Apply<'a> {
         let now = self.now.as_millis();
         sqlx::query(
             "INSERT INTO sessions (id, workspace_id, agent, profile, permissions, title, tags, status, created_at, \
-             updated_at, last_active_at, status_changed_at, limits, owner_uid) \
-             VALUES (?, ?, ?, ?, ?, ?, ?, 'active', ?, ?, ?, ?, ?, ?)",
+             updated_at, last_active_at, status_changed_at, limits, owner_uid, chosen, mode, model) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, 'active', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )
         .bind(session.to_string())
         .bind(new.workspace_id.to_string())
@@ -341,6 +347,9 @@ impl<'a> Apply<'a> {
         .bind(now)
         .bind(to_json(&new.limits)?)
         .bind(new.owner_uid)
+        .bind(to_json(&new.chosen)?)
+        .bind(&new.chosen.mode)
+        .bind(&new.chosen.model)
         .execute(connection)
         .await
         .map_err(StoreError::database("to create a session"))?;
@@ -373,8 +382,15 @@ impl<'a> Apply<'a> {
         .execute(connection)
         .await
         .map_err(StoreError::database("to change a session"))?;
-        let body =
-            EventBody::SessionUpdated { title: change.title.clone(), tags: change.tags.clone(), limits: change.limits };
+        let body = EventBody::SessionUpdated {
+            title: change.title.clone(),
+            tags: change.tags.clone(),
+            limits: change.limits,
+            mode: None,
+            model: None,
+            config_options: None,
+            commands: None,
+        };
         self.event(session, None, &body)
     }
 
@@ -406,20 +422,27 @@ impl<'a> Apply<'a> {
                 });
                 Ok(())
             }
-            Op::FinishTurn { turn, status, stop_reason, error } => {
+            Op::FinishTurn { turn, status, stop_reason, error, usage } => {
                 debug_assert!(status.is_final(), "a turn finishes with a final status");
+                let usage_json = usage.as_ref().map(to_json).transpose()?;
                 self.script.change(CHANGING, NOT_FORWARD, |sql| {
                     sql.push("UPDATE turns SET status = ").push_bind(status.as_str());
                     sql.push(", stop_reason = ").push_bind(stop_reason.as_deref());
                     sql.push(", error_code = ").push_bind(error.as_ref().map(|error| error.code.as_str()));
                     sql.push(", error_message = ").push_bind(error.as_ref().map(|error| error.message.as_str()));
                     sql.push(", finished_at = ").push_bind(now);
+                    sql.push(", usage = coalesce(").push_bind(usage_json).push(", usage)");
                     sql.push(" WHERE (status = 'running' OR (status = 'queued' AND ");
                     sql.push_bind(TurnStatus::Queued.may_become(*status));
                     sql.push(")) AND id = ").push_bind(turn.to_string());
                 });
-                let (stop_reason, error) = (stop_reason.clone(), error.clone());
-                self.event(session, Some(*turn), &EventBody::TurnCompleted { status: *status, stop_reason, error })
+                let body = EventBody::TurnCompleted {
+                    status: *status,
+                    stop_reason: stop_reason.clone(),
+                    error: error.clone(),
+                    usage: usage.clone(),
+                };
+                self.event(session, Some(*turn), &body)
             }
             _ => Err(StoreError::Refused("an operation that is no turn's")),
         }
@@ -437,6 +460,7 @@ impl<'a> Apply<'a> {
             role: new.role,
             content: new.content.clone(),
             tool_call_id: new.tool_call_id.clone(),
+            model: new.model.clone(),
             created_at: self.now,
         };
         let body = EventBody::MessageCreated(to_raw(&message)?);
@@ -488,7 +512,7 @@ impl<'a> Apply<'a> {
         for rows in self.messages.chunks(ROWS_PER_STATEMENT) {
             self.script.step("to insert messages", |sql| {
                 sql.push(
-                    "INSERT INTO messages (id, session_id, sequence, turn_id, role, content, tool_call_id, created_at) ",
+                    "INSERT INTO messages (id, session_id, sequence, turn_id, role, content, tool_call_id, model, created_at) ",
                 );
                 sql.push_values(rows, |mut row, message| {
                     row.push_bind(message.id.to_string())
@@ -498,6 +522,7 @@ impl<'a> Apply<'a> {
                         .push_bind(message.role.as_str())
                         .push_bind(message.content.get())
                         .push_bind(message.tool_call_id.as_deref())
+                        .push_bind(message.model.as_deref())
                         .push_bind(now);
                 });
             });
@@ -569,7 +594,7 @@ async fn read_counters(connection: &mut SqliteConnection, session: SessionId) ->
     Ok(Counters { message, event })
 }
 
-fn to_json<T: serde::Serialize>(value: &T) -> Result<String, StoreError> {
+pub(super) fn to_json<T: serde::Serialize>(value: &T) -> Result<String, StoreError> {
     serde_json::to_string(value)
         .map_err(|error| StoreError::Damaged { what: format!("cannot be written as JSON: {error}") })
 }

@@ -11,6 +11,7 @@
 
 mod apply;
 mod backup;
+mod choices;
 mod compaction;
 mod fault;
 mod files;
@@ -28,6 +29,7 @@ mod space;
 #[cfg(test)]
 mod tests;
 mod unit;
+mod usage;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -49,7 +51,7 @@ pub use reserve::preflight;
 pub use retention::Candidate;
 pub use search::{Hit, SearchFilter};
 pub use search_query::{SearchQuery, SearchQueryError};
-pub use unit::{Catalogue, Committed, NewMessage, NewSession, Op, SessionChange, Unit};
+pub use unit::{Catalogue, ChoicesChange, Committed, NewMessage, NewSession, Op, SessionChange, Unit, UsageChange};
 pub use writer::{Connections, News, Writer};
 
 /// Where the store is and how it is bounded.

@@ -12,7 +12,7 @@ use super::{Store, StoreError, row};
 use crate::model::message::Message;
 use crate::model::session::{ProcessIdentity, Session, Workspace};
 use crate::model::turn::Turn;
-use crate::model::{Content, MessageId, SessionId, SessionStatus, Timestamp, TurnId, TurnStatus, WorkspaceId};
+use crate::model::{Content, MessageId, SessionId, SessionStatus, Timestamp, TurnId, TurnStatus, Usage, WorkspaceId};
 
 /// Which sessions a list shows.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +55,8 @@ pub struct OpenTurn {
     /// Somebody was told that it will be cancelled.
     pub cancel_requested: bool,
     pub prompt: Content,
+    /// As far as it is known.
+    pub usage: Option<Usage>,
 }
 
 /// The beginning of a message whose end never came.
@@ -72,7 +74,7 @@ const MESSAGES_BYTES_MAX: usize = 8 << 20;
 const SESSION_COLUMNS: &str = "SELECT sessions.*, workspaces.path AS workspace, \
      (SELECT count(*) FROM turns WHERE turns.session_id = sessions.id) AS turns, \
      (SELECT count(*) FROM turns WHERE turns.session_id = sessions.id \
-     AND NOT (error_code IS 'turn_limit' AND started_at IS NULL)) AS turns_counted \
+     AND NOT (coalesce(error_code, '') IN ('turn_limit', 'cost_limit') AND started_at IS NULL)) AS turns_counted \
      FROM sessions JOIN workspaces ON workspaces.id = sessions.workspace_id";
 
 /// An event that tells of a message has the message's columns beside it.
@@ -242,8 +244,8 @@ impl Store {
     /// Turns that are queued or running, in the order they were accepted.
     pub async fn open_turns(&self, session: SessionId) -> Result<Vec<OpenTurn>, StoreError> {
         let rows = sqlx::query(
-            "SELECT turns.id, turns.session_id, turns.status, turns.cancel_requested_at, messages.content FROM turns \
-             LEFT JOIN messages ON messages.turn_id = turns.id AND messages.role = 'user' \
+            "SELECT turns.id, turns.session_id, turns.status, turns.cancel_requested_at, turns.usage, messages.content \
+             FROM turns LEFT JOIN messages ON messages.turn_id = turns.id AND messages.role = 'user' \
              WHERE turns.status IN ('queued', 'running') AND turns.session_id = ? ORDER BY turns.rowid",
         )
         .bind(session.to_string())
@@ -257,6 +259,7 @@ impl Store {
                 status: row::parsed(row, "status")?,
                 cancel_requested: row::column::<Option<i64>>(row, "cancel_requested_at")?.is_some(),
                 prompt: row::from_json(row, "content")?,
+                usage: row::json_option(row, "usage")?,
             })
         };
         rows.iter().map(open_turn).collect()

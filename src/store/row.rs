@@ -28,10 +28,13 @@ pub fn session(row: &SqliteRow) -> Result<Session, StoreError> {
         supports_resume: column(row, "supports_resume")?,
         limits: from_json(row, "limits")?,
         owner_uid: column(row, "owner_uid")?,
-        last_error: column::<Option<String>>(row, "last_error")?
-            .map(|text| serde_json::from_str(&text))
-            .transpose()
-            .map_err(|error| damaged("last_error", &error))?,
+        last_error: json_option(row, "last_error")?,
+        usage: json_option(row, "usage")?,
+        usage_basis: json_option(row, "usage_basis")?,
+        paused: column(row, "paused")?,
+        mode: column(row, "mode")?,
+        model: column(row, "model")?,
+        chosen: from_json(row, "chosen")?,
         turns: column(row, "turns")?,
         turns_counted: column(row, "turns_counted")?,
         created_at: time(row, "created_at")?,
@@ -72,6 +75,7 @@ pub fn turn(row: &SqliteRow) -> Result<Turn, StoreError> {
         status: parsed(row, "status")?,
         stop_reason: column(row, "stop_reason")?,
         error,
+        usage: json_option(row, "usage")?,
         queued_at: time(row, "queued_at")?,
         started_at: column::<Option<i64>>(row, "started_at")?.map(Timestamp::from_millis),
         finished_at: column::<Option<i64>>(row, "finished_at")?.map(Timestamp::from_millis),
@@ -87,6 +91,7 @@ pub fn message(row: &SqliteRow) -> Result<Message, StoreError> {
         role: parsed(row, "role")?,
         content: raw(row, "content")?,
         tool_call_id: column(row, "tool_call_id")?,
+        model: column(row, "model")?,
         created_at: time(row, "created_at")?,
     })
 }
@@ -141,6 +146,11 @@ pub fn raw(row: &SqliteRow, name: &'static str) -> Result<Box<RawValue>, StoreEr
 
 pub fn from_json<T: DeserializeOwned>(row: &SqliteRow, name: &'static str) -> Result<T, StoreError> {
     serde_json::from_str(column(row, name)?).map_err(|error| damaged(name, &error))
+}
+
+pub fn json_option<T: DeserializeOwned>(row: &SqliteRow, name: &'static str) -> Result<Option<T>, StoreError> {
+    let text: Option<&str> = column(row, name)?;
+    text.map(serde_json::from_str).transpose().map_err(|error| damaged(name, &error))
 }
 
 fn damaged(column: &'static str, error: &dyn std::fmt::Display) -> StoreError {

@@ -8,8 +8,8 @@ use sqlx::ConnectOptions;
 use super::*;
 use crate::config::Config;
 use crate::model::{
-    Content, EventBody, MessageId, PermissionMode, Role, SessionId, SessionLimits, SessionStatus, Timestamp, TurnId,
-    TurnStatus, WorkspaceId,
+    Chosen, Content, EventBody, MessageId, PermissionMode, Role, SessionId, SessionLimits, SessionStatus, Timestamp,
+    TurnId, TurnStatus, WorkspaceId,
 };
 
 fn options(directory: &Path) -> StoreOptions {
@@ -36,6 +36,7 @@ async fn session(writer: &Writer) -> SessionId {
         title: "t".into(),
         tags: vec!["a".into()],
         limits: SessionLimits::default(),
+        chosen: Chosen::default(),
         owner_uid: None,
     };
     let unit = Unit {
@@ -142,7 +143,8 @@ async fn a_turn_only_goes_forward_in_the_record_too() {
     let (store, writer) = open(directory.path()).await;
     let session = session(&writer).await;
     let turn = TurnId::new();
-    let finish = |status| Unit::one(session, Op::FinishTurn { turn, status, stop_reason: None, error: None });
+    let finish =
+        |status| Unit::one(session, Op::FinishTurn { turn, status, stop_reason: None, error: None, usage: None });
     writer.append(Unit::one(session, Op::QueueTurn { turn, position: 0 })).await.unwrap();
     assert!(writer.append(finish(TurnStatus::Completed)).await.is_err(), "a queued turn has not run");
     writer.append(Unit::one(session, Op::StartTurn { turn })).await.unwrap();

@@ -1,12 +1,15 @@
 //! What can be written: units of operations, committed whole or not at all.
 
+use std::collections::BTreeMap;
+
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::model::agent::FrozenProfile;
 use crate::model::session::ProcessIdentity;
 use crate::model::{
-    AgentProfile, Content, ContextRestored, EventBody, LastError, MessageId, PermissionMode, Role, SessionId,
-    SessionLimits, SessionStatus, Timestamp, TurnError, TurnId, TurnStatus, WorkspaceId,
+    AgentProfile, Announced, Chosen, Content, ContextRestored, EventBody, LastError, MessageId, Meter, PermissionMode,
+    Role, SessionId, SessionLimits, SessionStatus, Timestamp, TurnError, TurnId, TurnStatus, Usage, WorkspaceId,
 };
 
 /// Changes that belong together: first the catalogue's, then the sessions' in order.
@@ -91,7 +94,14 @@ pub enum Op {
         status: TurnStatus,
         stop_reason: Option<String>,
         error: Option<TurnError>,
+        usage: Option<Usage>,
     },
+    /// What was used so far. Told by the event that brings it.
+    SetUsage(Box<UsageChange>),
+    /// Why turns are held back, or that they are not any more.
+    SetPaused(Option<&'static str>),
+    /// What the agent announces, and what was chosen.
+    SetChoices(Box<ChoicesChange>),
     Message(NewMessage),
     Event {
         turn: Option<TurnId>,
@@ -110,6 +120,7 @@ pub struct NewSession {
     pub title: String,
     pub tags: Vec<String>,
     pub limits: SessionLimits,
+    pub chosen: Chosen,
     /// The user that the agent runs as, when that is not the daemon's own.
     pub owner_uid: Option<u32>,
 }
@@ -121,6 +132,33 @@ pub struct SessionChange {
     pub limits: Option<SessionLimits>,
 }
 
+impl SessionChange {
+    pub fn is_empty(&self) -> bool {
+        let Self { title, tags, limits } = self;
+        title.is_none() && tags.is_none() && limits.is_none()
+    }
+}
+
+#[derive(Debug)]
+pub struct UsageChange {
+    /// The session's sums.
+    pub meter: Meter,
+    /// Those of the turn in which it was used.
+    pub turn: Option<(TurnId, Usage)>,
+}
+
+/// What is absent stays as it is.
+#[derive(Clone, Debug, Default)]
+pub struct ChoicesChange {
+    pub announced: Announced,
+    pub mode: Option<String>,
+    pub model: Option<String>,
+    pub chosen: Option<Chosen>,
+    /// For whoever follows: the options' current values, and the names of the commands.
+    pub config_options: Option<BTreeMap<String, Value>>,
+    pub commands: Option<Vec<String>>,
+}
+
 #[derive(Debug)]
 pub struct NewMessage {
     pub id: MessageId,
@@ -129,18 +167,32 @@ pub struct NewMessage {
     /// The JSON of a [`Content`], made once: it is what is stored, told and weighed.
     pub content: Box<RawValue>,
     pub tool_call_id: Option<String>,
+    /// The agent's model, for what the agent says.
+    pub model: Option<String>,
 }
 
 impl NewMessage {
     pub fn new(id: MessageId, turn: Option<TurnId>, role: Role, content: &Content) -> Self {
         // Texts, numbers and values always have a JSON form.
         let content = serde_json::value::to_raw_value(content).unwrap_or_else(|_| RawValue::NULL.to_owned());
-        Self { id, turn, role, content, tool_call_id: None }
+        Self { id, turn, role, content, tool_call_id: None, model: None }
     }
 
     pub fn of_tool_call(mut self, tool_call_id: String) -> Self {
         self.tool_call_id = Some(tool_call_id);
         self
+    }
+
+    pub fn by_model(mut self, model: Option<String>) -> Self {
+        self.model = model;
+        self
+    }
+}
+
+impl ChoicesChange {
+    fn weight(&self) -> usize {
+        let Announced { modes, models, commands, config_options } = &self.announced;
+        [modes, models, commands, config_options].into_iter().flatten().map(|raw| raw.get().len()).sum()
     }
 }
 
@@ -194,6 +246,7 @@ impl Op {
                 _ => 0,
             },
             Self::Message(message) => message.content.get().len(),
+            Self::SetChoices(change) => change.weight(),
             _ => 0,
         };
         ROW_BYTES + payload

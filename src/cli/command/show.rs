@@ -12,6 +12,7 @@ use crate::cli::style::Style;
 use crate::cli::text::one_line;
 use crate::cli::transcript::{self, MessageView};
 use crate::control::wire::Session;
+use crate::model::Usage;
 
 /// Show one session with its newest messages
 #[derive(Args, Debug)]
@@ -60,6 +61,18 @@ fn facts(session: &Session, style: Style) -> String {
     if !session.tags.is_empty() {
         facts.insert(2, ("tags", session.tags.join(", ")));
     }
+    if let Some(mode) = &session.mode {
+        facts.push(("mode", mode.clone()));
+    }
+    if let Some(model) = &session.model {
+        facts.push(("model", model.clone()));
+    }
+    if let Some(usage) = &session.usage {
+        facts.push(("usage", used(usage)));
+    }
+    if let Some(paused) = &session.paused {
+        facts.push(("paused", paused.clone()));
+    }
     if let Some(expires_at) = session.expires_at {
         facts.push(("expires", expires_at.to_string()));
     }
@@ -71,4 +84,12 @@ fn facts(session: &Session, style: Style) -> String {
     }
     let lines = facts.iter().map(|(name, value)| format!("{} {}", style.dim(&format!("{name:<11}")), one_line(value)));
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Tokens, cost and context on one line, as far as they are known.
+fn used(usage: &Usage) -> String {
+    let tokens = usage.tokens.total.map(|total| format!("{total} tokens"));
+    let cost = usage.cost.as_ref().map(|cost| format!("{} {}", cost.amount, cost.currency));
+    let context = usage.context.map(|context| format!("context {} of {}", context.used, context.size));
+    [tokens, cost, context].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

@@ -1,0 +1,90 @@
+//! Messages: what an agent does becomes one message each, however it tells it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod harness;
+
+use harness::Daemon;
+use serde_json::{Value, json};
+
+/// Runs one turn of an agent that does this, and returns its messages but for the prompt: role and content.
+async fn messages_of(steps: Value) -> Vec<(String, Value)> {
+    let script = json!([{"handshake": {}}, {"prompt": steps}, {"expect": "session/prompt"}]);
+    let daemon = Daemon::builder().agent("acting", script).start().await;
+    let session = daemon.create_lazy_session("acting").await;
+    daemon.prompt_and_wait(&session, "go").await;
+    let messages = daemon.messages(&session).await;
+    let said = messages.iter().skip(1);
+    said.map(|message| (message["role"].as_str().unwrap().to_owned(), message["content"].clone())).collect()
+}
+
+fn update(mut fields: Value) -> Value {
+    fields["toolCallId"] = json!("c1");
+    fields["sessionUpdate"] = json!("tool_call_update");
+    json!({"update": fields})
+}
+
+fn roles(messages: &[(String, Value)]) -> Vec<&str> {
+    messages.iter().map(|(role, _)| role.as_str()).collect()
+}
+
+#[tokio::test]
+async fn a_tool_call_that_is_told_by_changes_alone_is_one_call_and_one_result() {
+    let messages = messages_of(json!([
+        {"thought": "let me "}, {"thought": "see"},
+        update(json!({"title": "a.txt", "kind": "read", "status": "in_progress", "rawInput": {"path": "a.txt"}})),
+        update(json!({"status": "completed", "rawOutput": "line"})),
+        update(json!({"status": "completed", "rawOutput": "line again"})),
+        {"update": {"sessionUpdate": "plan", "entries": [{"content": "look", "priority": "high", "status": "pending"}]}},
+        {"text": "It says "}, {"text": "line"},
+        {"update": {"sessionUpdate": "plan", "entries": [{"content": "look", "priority": "high", "status": "completed"}]}}
+    ]))
+    .await;
+    let expected = json!([
+        ["agent", {"type": "thought", "text": "let me see", "partial": false}],
+        ["tool_call", {"type": "tool_call", "id": "c1", "name": "a.txt", "kind": "read", "arguments": {"path": "a.txt"}}],
+        ["tool_result", {"type": "tool_result", "status": "completed", "result": "line", "error": null}],
+        ["agent", {"type": "text", "text": "It says line", "partial": false}],
+        ["system", {"type": "plan", "steps": [{"content": "look", "priority": "high", "status": "completed"}]}]
+    ]);
+    assert_eq!(json!(messages), expected);
+}
+
+#[tokio::test]
+async fn a_rejected_call_has_one_result_whether_or_not_the_agent_says_more_of_it() {
+    let ask = json!({"request": {"method": "session/request_permission", "params": {"sessionId": "test-session",
+        "toolCall": {"toolCallId": "c1", "title": "rm x", "kind": "execute", "status": "pending"},
+        "options": [{"optionId": "once", "name": "Allow", "kind": "allow_once"},
+            {"optionId": "no", "name": "Reject", "kind": "reject_once"}]}}});
+    for more in [json!([]), json!([update(json!({"status": "failed", "title": "rm x"}))])] {
+        let steps = [&[ask.clone()][..], more.as_array().unwrap(), &[json!({"text": "never mind"})]].concat();
+        let messages = messages_of(json!(steps)).await;
+        assert_eq!(roles(&messages), ["tool_call", "tool_result", "system", "agent"], "{messages:?}");
+        assert_eq!(
+            (&messages[1].1["status"], &messages[2].1["code"]),
+            (&json!("failed"), &json!("permission_rejected"))
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_cut_off_is_kept_as_far_as_it_came() {
+    let script = json!([{"handshake": {}}, {"expect": "session/prompt"}, {"text": "first"},
+        update(json!({"title": "make", "kind": "execute", "status": "in_progress"})), {"text": "half an ans"},
+        {"exit": 9}]);
+    let daemon = Daemon::builder().agent("frail", script).start().await;
+    let session = daemon.create_lazy_session("frail").await;
+    let turn = daemon.prompt_and_wait(&session, "go").await;
+    assert_eq!(turn["error"]["code"], "agent_exited");
+    let messages: Vec<(String, Value)> = daemon
+        .messages(&session)
+        .await
+        .iter()
+        .skip(1)
+        .map(|message| (message["role"].as_str().unwrap().to_owned(), message["content"].clone()))
+        .collect();
+    assert_eq!(roles(&messages), ["agent", "tool_call", "agent", "tool_result", "system"], "{messages:?}");
+    assert_eq!((&messages[0].1["partial"], &messages[2].1["partial"]), (&json!(false), &json!(true)));
+    assert_eq!((&messages[3].1["status"], &messages[4].1["code"]), (&json!("in_progress"), &json!("agent_exited")));
+    assert!(messages[3].1["error"].is_string(), "{messages:?}");
+}
