@@ -6,6 +6,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::update::{self, ToolCall};
+use crate::model::PromptAbilities;
 
 /// The answer to `initialize`.
 #[derive(Debug)]
@@ -23,8 +24,7 @@ pub struct Abilities {
     pub resume: bool,
     /// Take a conversation up again, repeating it.
     pub load: bool,
-    /// Take documents within a prompt.
-    pub embedded_context: bool,
+    pub prompt: PromptAbilities,
 }
 
 #[derive(Deserialize)]
@@ -48,7 +48,11 @@ fn abilities(capabilities: &Value) -> Abilities {
     Abilities {
         resume: capabilities.pointer("/sessionCapabilities/resume").is_some_and(Value::is_object),
         load: is_true("/loadSession"),
-        embedded_context: is_true("/promptCapabilities/embeddedContext"),
+        prompt: PromptAbilities {
+            image: is_true("/promptCapabilities/image"),
+            audio: is_true("/promptCapabilities/audio"),
+            embedded_context: is_true("/promptCapabilities/embeddedContext"),
+        },
     }
 }
 
@@ -110,9 +114,10 @@ mod tests {
         assert_eq!(answer.agent_info.unwrap().get(), r#"{"name":"x"}"#);
         assert_eq!(answer.abilities, Abilities::default());
         let able = r#"{"protocolVersion":1,"agentCapabilities":{"loadSession":true,"sessionCapabilities":{"resume":{}},
-            "promptCapabilities":{"embeddedContext":true}}}"#;
+            "promptCapabilities":{"embeddedContext":true,"image":true,"audio":"yes"}}}"#;
         let able = initialized(&raw(able)).unwrap().abilities;
-        assert_eq!(able, Abilities { resume: true, load: true, embedded_context: true });
+        let prompt = PromptAbilities { image: true, audio: false, embedded_context: true };
+        assert_eq!(able, Abilities { resume: true, load: true, prompt });
         assert!(initialized(&raw("{}")).unwrap_err().contains("protocolVersion"));
         assert_eq!(session_id(&raw(r#"{"sessionId":"s","modes":null}"#)).unwrap(), "s");
         assert_eq!(stop_reason(&raw(r#"{"stopReason":"brand_new"}"#)).unwrap(), "brand_new");

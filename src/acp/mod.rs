@@ -2,11 +2,12 @@
 //!
 //! Framing ([`codec`]), routing on a borrowed envelope ([`envelope`]), request correlation with deadlines
 //! ([`requests`]), the lines we write ([`outgoing`]) and what we understand of those we read ([`update`],
-//! [`incoming`], [`usage`], [`choices`]). Nothing here knows of processes, and nothing an agent sends is an error of ours: what cannot be
+//! [`incoming`], [`content`], [`usage`], [`choices`]). Nothing here knows of processes, and nothing an agent sends is an error of ours: what cannot be
 //! understood is kept as it is.
 
 pub mod choices;
 pub mod codec;
+pub mod content;
 pub mod envelope;
 pub mod incoming;
 pub mod outgoing;

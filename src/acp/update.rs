@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::usage;
+use super::{content, usage};
 use crate::model::message::PlanStep;
 
 /// The parameters of `session/update`.
@@ -31,6 +31,8 @@ pub enum Update<'a> {
     AgentThought {
         text: Cow<'a, str>,
     },
+    /// An image, a sound or a resource of the agent's: anything but text.
+    AgentBlock(Value),
     ToolCall(Box<ToolCall>),
     Plan(Vec<PlanStep>),
     Usage(usage::Told),
@@ -83,7 +85,9 @@ impl<'a> Update<'a> {
     pub fn read(raw: &'a RawValue) -> Self {
         let Some(kind) = kind_of(raw) else { return Self::Other };
         let understood = match kind.as_ref() {
-            "agent_message_chunk" => text(raw).map(|text| Self::AgentText { text }),
+            "agent_message_chunk" => {
+                text(raw).map(|text| Self::AgentText { text }).or_else(|| block(raw).map(Self::AgentBlock))
+            }
             "agent_thought_chunk" => text(raw).map(|text| Self::AgentThought { text }),
             "tool_call" | "tool_call_update" => tool_call(raw).map(|call| Self::ToolCall(Box::new(call))),
             "plan" => plan(raw).map(Self::Plan),
@@ -114,6 +118,16 @@ pub fn kind_of(raw: &RawValue) -> Option<Cow<'_, str>> {
 fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
     let Chunk { content } = serde_json::from_str::<Chunk<'_>>(raw.get()).ok()?;
     (content.kind == "text").then_some(content.text)
+}
+
+/// What an agent says that is not text.
+fn block(raw: &RawValue) -> Option<Value> {
+    #[derive(Deserialize)]
+    struct Chunk {
+        content: Value,
+    }
+    let Chunk { content } = serde_json::from_str::<Chunk>(raw.get()).ok()?;
+    content::is_sound(&content).then_some(content)
 }
 
 /// Both kinds of tool update are read as a change: `tool_call` is only the first of them, and some agents never send it.
@@ -214,6 +228,7 @@ mod tests {
             let name = match Update::read(&update) {
                 Update::AgentText { .. } => "text",
                 Update::AgentThought { .. } => "thought",
+                Update::AgentBlock(_) => "block",
                 Update::ToolCall(_) => "tool call",
                 Update::Plan(_) => "plan",
                 Update::Usage(_) => "usage",

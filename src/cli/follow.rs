@@ -4,7 +4,7 @@ use std::io::{Stderr, Stdout};
 
 use serde_json::value::RawValue;
 
-use crate::control::wire::{Accepted, Cancel, CancelAccepted};
+use crate::control::wire::{Accepted, Cancel, CancelAccepted, Prompt};
 use crate::model::{SessionId, TurnId};
 
 use super::connection::Daemon;
@@ -163,16 +163,15 @@ pub async fn send_prompt(
     context: &Context,
     daemon: &Daemon,
     session: SessionId,
-    text: String,
+    prompt: &Prompt,
 ) -> Result<Accepted, ClientError> {
-    let body = crate::control::wire::Prompt { text: Some(text), content: None };
     let path = format!("/v1/sessions/{session}/prompt");
-    match daemon.post(&path, &body).await {
+    match daemon.post(&path, prompt).await {
         Err(error) if error.is_api("session_suspended") => {
             let resume = format!("/v1/sessions/{session}/resume");
             let _: Box<RawValue> = daemon.post(&resume, &serde_json::json!({})).await?;
             context.output.note("the session was suspended; resumed it");
-            daemon.post(&path, &body).await
+            daemon.post(&path, prompt).await
         }
         answer => answer,
     }

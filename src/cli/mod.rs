@@ -18,6 +18,7 @@ mod context;
 mod lookup;
 mod interrupts;
 mod prompt_text;
+mod attachments;
 mod transcript;
 mod render;
 mod follow;

@@ -11,6 +11,15 @@ const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
+/// A number of bytes as people say it, rounded up.
+pub fn byte_count(bytes: usize) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} bytes"),
+        1024..0x10_0000 => format!("{} KiB", bytes.div_ceil(1024)),
+        _ => format!("{} MiB", bytes.div_ceil(1 << 20)),
+    }
+}
+
 /// Without the characters a terminal acts upon: C0 but for line feed and tab, DEL, C1, and those that turn the direction
 /// of what follows. What is left of an escape sequence is its harmless rest, which is better than hiding that there was
 /// one.

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::model::{Content, Timestamp};
 
 use super::style::Style;
-use super::text::{clean, cut_end, one_line};
+use super::text::{byte_count, clean, cut_end, one_line};
 
 const ARGUMENTS_COLUMNS_MAX: usize = 200;
 const RESULT_LINES_MAX: usize = 12;
@@ -73,11 +73,23 @@ fn with_cut(text: &str, partial: bool) -> String {
     if partial { format!("{text} […]") } else { text.to_owned() }
 }
 
-fn block(block: &Value) -> String {
-    match block["text"].as_str() {
-        Some(text) => clean(text),
-        None => format!("[{}]", one_line(block["type"].as_str().unwrap_or("unknown"))),
+/// A block as people read it: its text, or one line that says what it is.
+pub fn block(block: &Value) -> String {
+    if let Some(text) = block["text"].as_str() {
+        return clean(text);
     }
+    let kind = block["type"].as_str().unwrap_or("unknown");
+    // What is embedded says what it is one level further down.
+    let about = if block["resource"].is_object() { &block["resource"] } else { block };
+    let size = about["size"].as_u64().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    let said = [
+        about["mimeType"].as_str().map(one_line),
+        about["uri"].as_str().map(one_line),
+        size.map(byte_count),
+        about["sha256"].as_str().map(|hash| format!("sha256 {}", one_line(hash))),
+    ];
+    let said: Vec<String> = said.into_iter().flatten().collect();
+    format!("[{} {}]", one_line(kind), said.join(", ")).replace(" ]", "]")
 }
 
 fn tool_result(status: &str, result: &Value, error: Option<&str>) -> String {
@@ -102,8 +114,14 @@ fn tool_result(status: &str, result: &Value, error: Option<&str>) -> String {
 
 /// The texts of ACP's tool call content, when that is what the result is.
 fn result_texts(result: &Value) -> Option<String> {
-    let texts: Option<Vec<String>> =
-        result.as_array()?.iter().map(|item| item["content"]["text"].as_str().map(clean)).collect();
+    let texts: Option<Vec<String>> = result
+        .as_array()?
+        .iter()
+        .map(|item| {
+            let content = &item["content"];
+            (content["text"].is_string() || content["sha256"].is_string()).then(|| block(content))
+        })
+        .collect();
     texts.filter(|texts| !texts.is_empty()).map(|texts| texts.join("\n"))
 }
 
@@ -131,6 +149,15 @@ mod tests {
                 "tool_result",
                 json!({"type": "tool_result", "status": "completed",
                 "result": [{"type": "content", "content": {"type": "text", "text": "one\ntwo"}}], "error": null}),
+            ),
+            (
+                "user",
+                json!({"type": "blocks", "blocks": [
+                    {"type": "text", "text": "and these"},
+                    {"type": "image", "mimeType": "image/png", "size": 34_816, "sha256": "ba78"},
+                    {"type": "resource", "resource": {"uri": "file:///a.bin", "size": 7, "sha256": "cf01"}},
+                    {"type": "resource_link", "uri": "file:///a.txt", "name": "a.txt"},
+                ]}),
             ),
             ("system", json!({"type": "notice", "code": "agent_exited", "text": "the agent exited"})),
             ("agent", json!({"type": "hologram"})),
@@ -165,10 +192,16 @@ mod tests {
         one
         two
 
-        #7 system 1970-01-01T00:00:00.000Z
+        #7 user 1970-01-01T00:00:00.000Z
+        and these
+        [image image/png, 34 KiB, sha256 ba78]
+        [resource file:///a.bin, 7 bytes, sha256 cf01]
+        [resource_link file:///a.txt]
+
+        #8 system 1970-01-01T00:00:00.000Z
         the agent exited (agent_exited)
 
-        #8 agent 1970-01-01T00:00:00.000Z
+        #9 agent 1970-01-01T00:00:00.000Z
         {"type":"hologram"}
         "#);
     }

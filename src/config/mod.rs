@@ -115,6 +115,7 @@ pub struct Limits {
     pub line_max: ByteSize,
     pub long_lines: ByteSize,
     pub prompt_max: ByteSize,
+    pub media_max: ByteSize,
     pub payload_max: ByteSize,
     pub stderr_tail: ByteSize,
 }
@@ -270,6 +271,7 @@ impl Default for Config {
                 line_max: ByteSize::mib(32),
                 long_lines: ByteSize::mib(64),
                 prompt_max: ByteSize::mib(1),
+                media_max: ByteSize::mib(16),
                 payload_max: ByteSize::mib(1),
                 stderr_tail: ByteSize::kib(8),
             },

@@ -79,6 +79,7 @@ pub fn read(root: &mut Section<'_>, config: &mut Config) {
         section.read("line_max", &mut limits.line_max);
         section.read("long_lines", &mut limits.long_lines);
         section.read("prompt_max", &mut limits.prompt_max);
+        section.read("media_max", &mut limits.media_max);
         section.read("payload_max", &mut limits.payload_max);
         section.read("stderr_tail", &mut limits.stderr_tail);
     });

@@ -46,6 +46,7 @@ pub enum ApiError {
     NoSuchTurn(String),
     NoSuchWorkspace(String),
     NoSuchAgent(String),
+    NoSuchBlob(String),
     /// More of these than the setting allows.
     TooOften {
         what: &'static str,
@@ -186,6 +187,10 @@ impl ApiError {
             Self::NoSuchAgent(slug) => {
                 Answer::new(S::NOT_FOUND, "agent_not_found", format!("there is no agent {slug:?}"), AGENTS_HINT)
             }
+            Self::NoSuchBlob(hash) => {
+                let hint = "the sha256 of a block is in its message; a blob goes with the last session that has it";
+                Answer::new(S::NOT_FOUND, "blob_not_found", format!("there is no blob {hash}"), hint)
+            }
             Self::TooOften { what, setting, wait } => {
                 let hint = format!("ask less often, or raise {setting}");
                 Answer::new(S::TOO_MANY_REQUESTS, "rate_limited", format!("too many {what}"), hint).retry_after(wait)
@@ -257,6 +262,18 @@ fn refusal_answer(refusal: Refusal) -> Answer {
             Answer::new(S::TOO_MANY_REQUESTS, "queue_full", message, hint)
                 .details(json!({ "waiting": waiting }))
                 .retry_after(QUEUE_WAIT)
+        }
+        Refusal::WaitingFull { waiting } => {
+            let hint = "they go to the agent with the next prompt; send one, or say it in the prompt itself";
+            Answer::new(S::TOO_MANY_REQUESTS, "queue_full", message, hint)
+                .details(json!({ "waiting": waiting }))
+                .retry_after(QUEUE_WAIT)
+        }
+        Refusal::UnsupportedContent { index, agent, takes, .. } => {
+            let hint = "leave the block out, give the file as a resource_link, or use an agent that takes it";
+            let takes: Vec<&str> = takes.split(", ").collect();
+            Answer::new(S::UNPROCESSABLE_ENTITY, "unsupported_content", message, hint)
+                .details(json!({ "field": format!("content[{index}]"), "agent": agent, "takes": takes }))
         }
         Refusal::NotExpired => Answer::new(S::CONFLICT, "not_expired", message, "it is kept"),
         Refusal::NoTurn => Answer::new(S::CONFLICT, "no_turn", message, TURNS_HINT),

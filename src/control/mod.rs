@@ -6,12 +6,15 @@
 
 mod agents;
 mod backup;
+mod blobs;
 mod choices;
+mod content;
 mod error;
 mod events;
 mod extract;
 mod gc;
 mod limits;
+mod messages;
 mod router;
 mod search;
 mod server;

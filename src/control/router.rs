@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::error::ApiError;
 use super::server::Peer;
-use super::{Api, agents, backup, events, gc, search, sessions, system, turns, workspaces};
+use super::{Api, agents, backup, blobs, events, gc, messages, search, sessions, system, turns, workspaces};
 use crate::session::Refusal;
 
 pub fn router(api: Arc<Api>) -> Router {
@@ -28,7 +28,7 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/v1/sessions/{id}", get(sessions::show).patch(sessions::change).delete(sessions::remove))
         .route("/v1/sessions/{id}/resume", post(sessions::resume))
         .route("/v1/sessions/{id}/archive", post(sessions::archive))
-        .route("/v1/sessions/{id}/messages", get(sessions::messages))
+        .route("/v1/sessions/{id}/messages", get(sessions::messages).post(messages::add))
         .route("/v1/sessions/{id}/prompt", post(turns::prompt))
         .route("/v1/sessions/{id}/cancel", post(turns::cancel))
         .route("/v1/sessions/{id}/turns", get(turns::list))
@@ -36,6 +36,7 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/v1/sessions/{id}/events", get(events::of_session))
         .route("/v1/events", get(events::of_all))
         .route("/v1/search", get(search::search))
+        .route("/v1/blobs/{sha256}", get(blobs::show))
         .route("/v1/gc", post(gc::collect))
         .route("/v1/backup", post(backup::create))
         .fallback(no_route)

@@ -59,6 +59,7 @@ pub async fn info(State(api): State<Arc<Api>>) -> Result<Json<Info>, ApiError> {
         ("promptsPerMinute", json!(config.control.prompts_per_minute)),
         ("bodyBytes", json!(config.control.body_max.0)),
         ("promptBytes", json!(config.limits.prompt_max.0)),
+        ("mediaBytes", json!(config.limits.media_max.0)),
         ("lineBytes", json!(config.limits.line_max.0)),
         ("payloadBytes", json!(config.limits.payload_max.0)),
     ];

@@ -6,21 +6,20 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
-use serde_json::Value;
 use tokio::time::Instant;
 
 use super::Api;
+use super::content::{self, Checked};
 use super::error::ApiError;
 use super::extract::{Id, Json, OptionalJson, PageQuery, Query, TurnPath, page};
 use super::sessions::stored;
 use super::wire::{Accepted, Cancel, CancelAccepted, Prompt, Turn, TurnList};
-use crate::model::{Content, MessageId, SessionId, TurnId};
+use crate::model::{MessageId, SessionId, TurnId};
 use crate::session::NewPrompt;
 use crate::store::EventScope;
 
 /// The longest that a request may wait for a turn's end.
 const WAIT_SECONDS_MAX: u64 = 600;
-const BLOCKS_MAX: usize = 64;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,60 +32,18 @@ pub async fn prompt(
     Id(id): Id<SessionId>,
     Json(request): Json<Prompt>,
 ) -> Result<(StatusCode, Json<Accepted>), ApiError> {
-    let content = content_of(request, api.registry.shared().config().limits.prompt_max.0)?;
+    accept(&api, id, request).await
+}
+
+/// Checks a prompt and has it accepted.
+pub async fn accept(api: &Arc<Api>, id: SessionId, request: Prompt) -> Result<(StatusCode, Json<Accepted>), ApiError> {
+    let Checked { content, blobs } = content::prompt(request, &api.registry.shared().config().limits)?;
     api.limits.prompt(id)?;
-    let prompt = NewPrompt { turn: TurnId::new(), message: MessageId::new(), content };
+    let prompt = NewPrompt { turn: TurnId::new(), message: MessageId::new(), content, blobs };
     let (turn_id, message_id) = (prompt.turn, prompt.message);
     let accepted = api.registry.prompt(id, prompt).await?;
     let accepted = Accepted { turn_id, message_id, position: accepted.position, after: accepted.after };
     Ok((StatusCode::ACCEPTED, Json(accepted)))
-}
-
-/// Text, or blocks of text. Agents say which other blocks they take; acpd does not ask them yet.
-fn content_of(request: Prompt, bytes_max: usize) -> Result<Content, ApiError> {
-    let Prompt { text, content } = request;
-    let content = match (text, content) {
-        (Some(text), None) => Content::text(text),
-        (None, Some(blocks)) => Content::Blocks { blocks },
-        (None, None) => return Err(ApiError::invalid("text", "is missing; give text or content")),
-        (Some(_), Some(_)) => return Err(ApiError::invalid("content", "cannot be given together with text")),
-    };
-    let bytes = match &content {
-        Content::Text { text, .. } if text.trim().is_empty() => return Err(ApiError::invalid("text", "is empty")),
-        Content::Text { text, .. } => text.len(),
-        Content::Blocks { blocks } => checked_blocks(blocks)?,
-        _ => 0,
-    };
-    if bytes > bytes_max {
-        return Err(ApiError::invalid(
-            "text",
-            format!("is {bytes} bytes; the most is {bytes_max} (limits.prompt_max)"),
-        ));
-    }
-    Ok(content)
-}
-
-fn checked_blocks(blocks: &[Value]) -> Result<usize, ApiError> {
-    if blocks.is_empty() || blocks.len() > BLOCKS_MAX {
-        return Err(ApiError::invalid("content", format!("must have 1 to {BLOCKS_MAX} blocks")));
-    }
-    let mut bytes = 0;
-    for (index, block) in blocks.iter().enumerate() {
-        let field = |name: &str| format!("content[{index}].{name}");
-        match block.get("type").and_then(Value::as_str) {
-            Some("text") => {}
-            Some(other) => {
-                return Err(ApiError::invalid(field("type"), format!("{other:?} is not taken yet; only text is")));
-            }
-            None => return Err(ApiError::invalid(field("type"), "is missing")),
-        }
-        let text = block.get("text").and_then(Value::as_str);
-        bytes += text.ok_or_else(|| ApiError::invalid(field("text"), "is missing or no text"))?.len();
-    }
-    if bytes == 0 {
-        return Err(ApiError::invalid("content", "has no text"));
-    }
-    Ok(bytes)
 }
 
 pub async fn cancel(

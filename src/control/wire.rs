@@ -14,8 +14,8 @@ use crate::model;
 use crate::model::agent::FrozenProfile;
 use crate::model::message::Message;
 use crate::model::{
-    AgentProfile, ContextRestored, LastError, MessageId, PermissionMode, ProcessState, SessionId, SessionLimits,
-    SessionStatus, Timestamp, TurnError, TurnId, TurnStatus, Usage, WorkspaceId,
+    AgentProfile, ContextRestored, LastError, MessageId, PermissionMode, ProcessState, PromptAbilities, SessionId,
+    SessionLimits, SessionStatus, Timestamp, TurnError, TurnId, TurnStatus, Usage, WorkspaceId,
 };
 use crate::registry;
 
@@ -95,6 +95,15 @@ pub struct Prompt {
     pub content: Option<Vec<Value>>,
 }
 
+/// A message that is added by hand: a prompt (`user`), or context for the next one (`system`).
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AddMessage {
+    pub role: String,
+    pub text: Option<String>,
+    pub content: Option<Vec<Value>>,
+}
+
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Cancel {
@@ -137,6 +146,9 @@ pub struct Session {
     pub context_restored: Option<ContextRestored>,
     /// Whether the agent itself can take the conversation up again after its process is gone.
     pub supports_resume: bool,
+    /// What the agent takes in a prompt beside text and links; absent until its first handshake.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_capabilities: Option<PromptAbilities>,
     /// The confinement that is really in force.
     pub sandbox: String,
     pub permissions: PermissionPolicy,
@@ -419,6 +431,7 @@ impl Session {
             pid,
             context_restored: session.context_restored,
             supports_resume: session.supports_resume,
+            prompt_capabilities: session.prompt_abilities,
             // Confinement is not built yet, and the session says so.
             sandbox: "none".to_owned(),
             permissions: PermissionPolicy { mode: session.permissions },

@@ -83,7 +83,7 @@ pub enum Content {
         text: String,
         partial: bool,
     },
-    /// A prompt of several blocks, as ACP content blocks.
+    /// ACP content blocks, of a prompt or of what the agent shows. In place of its data a block has `size` and `sha256`.
     Blocks {
         blocks: Vec<Value>,
     },

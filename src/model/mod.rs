@@ -6,6 +6,7 @@
 //! (rows, requests, answers, ACP frames) belong to their own layers.
 
 pub mod agent;
+pub mod block;
 pub mod choices;
 pub mod error;
 pub mod event;
@@ -19,6 +20,7 @@ pub mod turn;
 pub mod usage;
 
 pub use agent::{Adapter, AgentProfile, PermissionMode};
+pub use block::{Blob, BlobHash, BlockKind, PromptAbilities};
 pub use choices::{Announced, Choice, Chosen, Known};
 pub use event::EventBody;
 pub use id::{MessageId, SessionId, TurnId, WorkspaceId};

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::agent::{FrozenProfile, PermissionMode};
+use super::block::PromptAbilities;
 use super::choices::Chosen;
 use super::id::{SessionId, WorkspaceId};
 use super::status::SessionStatus;
@@ -29,6 +30,8 @@ pub struct Session {
     pub context_restored: Option<ContextRestored>,
     /// Whether the agent itself can take the conversation up again.
     pub supports_resume: bool,
+    /// What the agent takes in a prompt; unknown until its first handshake.
+    pub prompt_abilities: Option<PromptAbilities>,
     pub limits: SessionLimits,
     /// The user that the agent runs as, when that is not the daemon's own.
     pub owner_uid: Option<u32>,

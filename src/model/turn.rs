@@ -90,10 +90,12 @@ pub enum ErrorCode {
     Protocol,
     Internal,
     Interrupted,
+    /// The agent does not take a block of the prompt.
+    UnsupportedContent,
 }
 
 impl ErrorCode {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::AgentExited,
         Self::Timeout,
         Self::TurnLimit,
@@ -103,6 +105,7 @@ impl ErrorCode {
         Self::Protocol,
         Self::Internal,
         Self::Interrupted,
+        Self::UnsupportedContent,
     ];
 
     pub const fn as_str(self) -> &'static str {
@@ -116,6 +119,7 @@ impl ErrorCode {
             Self::Protocol => "protocol",
             Self::Internal => "internal",
             Self::Interrupted => "interrupted",
+            Self::UnsupportedContent => "unsupported_content",
         }
     }
 }

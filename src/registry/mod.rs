@@ -23,7 +23,7 @@ use tracing::Instrument;
 use crate::agent::WorkspaceError;
 use crate::hub::Hub;
 use crate::lane::Lane;
-use crate::model::{Chosen, ErrorCode, ProcessState, SessionId, TurnId, WorkspaceId};
+use crate::model::{Chosen, ErrorCode, MessageId, ProcessState, SessionId, TurnId, WorkspaceId};
 use crate::session::{
     self, Accepted, Admission, Halt, Live, NewPrompt, Refusal, Reply, Request, SessionActor, SessionHandle, Shared,
 };
@@ -134,6 +134,17 @@ impl Registry {
         ask(self.admit().await?).await
     }
 
+    /// Records a system message, which waits for the session's next prompt. It needs no process.
+    pub async fn system_message(
+        self: &Arc<Self>,
+        session: SessionId,
+        id: MessageId,
+        text: String,
+    ) -> Result<(), RegistryError> {
+        self.check_space()?;
+        self.ask(session, |reply| Request::SystemMessage { id, text, reply }).await
+    }
+
     pub async fn change(
         self: &Arc<Self>,
         session: SessionId,
@@ -209,8 +220,8 @@ impl Registry {
         // Nobody runs a turn of a session that has no actor.
         self.settle_running_turns(session, ErrorCode::Internal, RECORD_LOST).await?;
         let open_turns = store.open_turns(session).await?;
-        let announced = store.announced(session).await?;
-        Ok(Some(session::actor(row, open_turns, &announced, Arc::clone(&self.shared), self.halt.watch())))
+        let (announced, waiting) = (store.announced(session).await?, store.waiting_messages(session).await?);
+        Ok(Some(session::actor(row, open_turns, waiting, &announced, Arc::clone(&self.shared), self.halt.watch())))
     }
 
     /// Called with the gate held.

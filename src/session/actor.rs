@@ -24,6 +24,7 @@ use super::crashes::Crashes;
 use super::handshake::Handshake;
 use super::link::{Connected, Link, LinkInput, Phase};
 use super::outbox::{Outbox, Outcome};
+use super::prompt::{Media, MediaReader};
 use super::spending::Spending;
 use super::transcript::Transcript;
 use super::turns::{QueuedTurn, Running, Stage};
@@ -36,10 +37,10 @@ use crate::model::agent::FrozenProfile;
 use crate::model::event::ExitReason;
 use crate::model::session::Session;
 use crate::model::{
-    Announced, ErrorCode, Meter, PermissionMode, ProcessState, SessionId, SessionLimits, SessionStatus, Timestamp,
-    TurnError, TurnId, TurnStatus,
+    Announced, ErrorCode, Meter, PermissionMode, ProcessState, PromptAbilities, SessionId, SessionLimits,
+    SessionStatus, Timestamp, TurnError, TurnId, TurnStatus,
 };
-use crate::store::{Op, OpenTurn, StoreError};
+use crate::store::{Op, OpenTurn, StoreError, WaitingMessage};
 
 /// Everything that can happen to a session.
 enum Input {
@@ -50,6 +51,8 @@ enum Input {
     Deadline,
     /// The conversation so far, as a text for the agent.
     History(context::HistoryRead),
+    /// The data that the prompt of this turn needs.
+    Media(TurnId, Result<Media, StoreError>),
     /// Another configuration is in force: deadlines may have moved.
     Reloaded,
     /// Another session waits for a slot, and this one has a process with nothing to do.
@@ -126,15 +129,22 @@ pub struct SessionActor {
     pub(super) context: Context,
     pub(super) running: Option<Running>,
     pub(super) queue: VecDeque<QueuedTurn>,
+    /// What the agent takes in a prompt, once it has said so.
+    pub(super) prompt_abilities: Option<PromptAbilities>,
+    pub(super) media: MediaReader,
+    /// System messages for the next prompt.
+    pub(super) waiting: Vec<WaitingMessage>,
     pub(super) transcript: Transcript,
     pub(super) outbox: Outbox<After>,
     pub(super) closing: Option<Closing>,
 }
 
-/// Makes the actor of a stored session, with the turns that are queued already, and the handle to reach it.
+/// Makes the actor of a stored session, with the turns that are queued and the messages that wait for a prompt already,
+/// and the handle to reach it.
 pub fn actor(
     session: Session,
     open_turns: Vec<OpenTurn>,
+    waiting: Vec<WaitingMessage>,
     announced: &Announced,
     shared: Arc<Shared>,
     halt: LaneWatch<Halt>,
@@ -148,7 +158,7 @@ pub fn actor(
         .collect();
     let meter = Meter { usage: session.usage.unwrap_or_default(), basis: session.usage_basis.unwrap_or_default() };
     let choices = Choices::new(session.mode, session.model, session.chosen, announced);
-    let mut transcript = Transcript::new(shared.config().limits.payload_max.0);
+    let mut transcript = Transcript::new(&shared.config().limits);
     transcript.set_model(choices.model());
     let actor = SessionActor {
         id: session.id,
@@ -175,6 +185,9 @@ pub fn actor(
         context: Context::new(session.agent_session_id, session.turns.unsigned_abs() > queue.len() as u64),
         running: None,
         queue,
+        prompt_abilities: session.prompt_abilities,
+        media: MediaReader::default(),
+        waiting,
         transcript,
         outbox: Outbox::new(session.id, shared.hub.clone()),
         closing: None,
@@ -215,6 +228,7 @@ impl SessionActor {
             Some(request) = self.mailbox.recv() => Input::Request(request),
             () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Input::Deadline,
             history = self.context.read() => Input::History(history),
+            (turn, media) = self.media.read() => Input::Media(turn, media),
             () = self.reloads.next() => Input::Reloaded,
             input = self.link.next(has_room) => Input::Link(input),
             () = self.shared.slots.wanted(), if is_idle => Input::SlotWanted,
@@ -234,6 +248,7 @@ impl SessionActor {
             }
             // What cannot be read is as bad as what cannot be written: the turn waits for the next actor.
             Input::History(history) => self.context.owed = Owed::Read(history?),
+            Input::Media(turn, media) => self.on_media(turn, media)?,
             Input::Link(LinkInput::Rested) => self.link = Link::Stopped,
             Input::Link(LinkInput::Slot(slot)) => self.on_slot(slot),
             Input::Link(LinkInput::Output(output)) => match output {

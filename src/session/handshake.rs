@@ -213,6 +213,7 @@ impl SessionActor {
         self.context.owed = if is_owed { Owed::NotRead } else { Owed::Nothing };
         let before = self.context.agent_session.replace(agent_session.clone());
         self.context.abandoned = before.filter(|before| *before != agent_session);
+        self.learn_abilities(abilities.prompt);
         self.record(Op::SetAgentSession {
             agent_session_id: agent_session.clone(),
             context_restored,

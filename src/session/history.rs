@@ -2,10 +2,9 @@
 
 use serde_json::Value;
 
-use crate::acp::incoming::Abilities;
 use crate::hub::Hub;
 use crate::model::message::Message;
-use crate::model::{Content, Role, SessionId};
+use crate::model::{Content, PromptAbilities, Role, SessionId};
 use crate::store::StoreError;
 
 const HEADING: &str = "# The conversation so far\n\n\
@@ -19,7 +18,7 @@ pub async fn read(hub: Hub, session: SessionId, bytes_max: usize) -> Result<Opti
 }
 
 /// The prompt's first block: a document where the agent takes one, a text where it does not.
-pub fn block(session: SessionId, text: &str, abilities: Abilities) -> Value {
+pub fn block(session: SessionId, text: &str, abilities: PromptAbilities) -> Value {
     if abilities.embedded_context {
         let uri = format!("acpd://sessions/{session}/transcript.md");
         serde_json::json!({ "type": "resource", "resource": { "uri": uri, "mimeType": "text/markdown", "text": text } })
@@ -58,11 +57,13 @@ fn part(message: &Message) -> Option<String> {
     let content: Content = serde_json::from_str(message.content.get()).ok()?;
     let (heading, text) = match content {
         Content::Text { text, partial } => {
-            let who = if message.role == Role::User { "User" } else { "You" };
+            let who = who(message.role);
             let cut = if partial { " (cut off)" } else { "" };
             (format!("{who}{cut}"), text)
         }
-        Content::Blocks { blocks } => ("User".to_owned(), blocks.iter().map(block_text).collect::<Vec<_>>().join("\n")),
+        Content::Blocks { blocks } => {
+            (who(message.role).to_owned(), blocks.iter().map(block_text).collect::<Vec<_>>().join("\n"))
+        }
         Content::ToolCall { name, kind, arguments, .. } => {
             (format!("Your tool call: {name} ({kind})"), compact(&arguments))
         }
@@ -73,6 +74,15 @@ fn part(message: &Message) -> Option<String> {
         Content::Thought { .. } | Content::Plan { .. } => return None,
     };
     Some(format!("\n## {heading}\n\n{}\n", text.trim_end()))
+}
+
+/// Who said it, as the agent is told.
+fn who(role: Role) -> &'static str {
+    match role {
+        Role::User => "User",
+        Role::System => "Context",
+        Role::Agent | Role::ToolCall | Role::ToolResult => "You",
+    }
 }
 
 fn block_text(block: &Value) -> String {

@@ -14,6 +14,7 @@ mod history;
 mod link;
 mod outbox;
 mod process;
+mod prompt;
 mod requests;
 mod slots;
 mod spending;
@@ -31,7 +32,7 @@ use crate::agent::{Bounds, Host};
 use crate::config::{self, Config};
 use crate::hub::Hub;
 use crate::model::status::Denied;
-use crate::model::{Choice, Chosen, Content, MessageId, ProcessState, SessionStatus, Timestamp, TurnId};
+use crate::model::{Blob, Choice, Chosen, Content, MessageId, ProcessState, SessionStatus, Timestamp, TurnId};
 use crate::store::{SessionChange, StoreError};
 
 pub use actor::{SessionActor, actor};
@@ -78,6 +79,12 @@ pub enum Request {
         prompt: NewPrompt,
         admission: Admission,
         reply: Reply<Accepted>,
+    },
+    /// A system message, which waits for the next prompt.
+    SystemMessage {
+        id: MessageId,
+        text: String,
+        reply: Reply<()>,
     },
     Cancel {
         turn: Option<TurnId>,
@@ -131,6 +138,8 @@ pub struct NewPrompt {
     pub turn: TurnId,
     pub message: MessageId,
     pub content: Content,
+    /// The data that the content names. It goes to the record, and is not kept in memory for the turn.
+    pub blobs: Vec<Blob>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -148,6 +157,12 @@ pub enum Refusal {
     Denied(#[from] Denied),
     #[error("{waiting} turns wait already, and that is the limit")]
     QueueFull { waiting: usize },
+    #[error("{waiting} system messages wait for the next prompt already, and there is no room for this one")]
+    WaitingFull { waiting: usize },
+    #[error(
+        "content[{index}] is a block of the kind {kind}, and the agent {agent:?} does not take that; it takes {takes}"
+    )]
+    UnsupportedContent { index: usize, kind: &'static str, agent: String, takes: String },
     /// Not told to anybody outside: whoever admits requests finds a slot and asks again.
     #[error("the session has no process, and the request brings no slot for one")]
     NeedsSlot,

@@ -70,7 +70,7 @@ impl SessionActor {
         match spawned {
             Ok(process) => {
                 self.requests = Requests::default();
-                self.transcript.set_payload_max(self.shared.config().limits.payload_max.0);
+                self.transcript.set_bounds(&self.shared.config().limits);
                 let phase = Phase::Starting(Handshake::new());
                 self.link = Link::Up(Connected { process, slot, pid: None, phase });
                 self.begin_handshake();

@@ -21,6 +21,7 @@ impl SessionActor {
         }
         match request {
             Request::Prompt { prompt, admission, reply } => self.on_prompt(prompt, admission, reply),
+            Request::SystemMessage { id, text, reply } => self.on_system_message(id, text, reply),
             Request::Cancel { turn, queued, reply } => self.on_cancel(turn, queued, reply),
             Request::Change { change, choices, reply } => self.on_change(change, choices, reply),
             Request::Resume { reply } => self.on_resume(reply),
@@ -49,6 +50,9 @@ impl SessionActor {
         if self.status != SessionStatus::Active {
             return answer(reply, Err(Refusal::NotActive(self.status)));
         }
+        if let Some(refusal) = self.unsupported(&prompt.content) {
+            return answer(reply, Err(refusal));
+        }
         let waiting = self.queue.len();
         if waiting >= self.shared.config().sessions.queue {
             return answer(reply, Err(Refusal::QueueFull { waiting }));
@@ -60,15 +64,17 @@ impl SessionActor {
         if needs_slot && matches!((&admission, &self.link), (Admission::None, Link::Stopped)) {
             return answer(reply, Err(Refusal::NeedsSlot));
         }
-        let NewPrompt { turn, message, content } = prompt;
+        let NewPrompt { turn, message, content, blobs } = prompt;
         let position = waiting + usize::from(self.running.is_some());
         let mark = self.outbox.mark();
         self.record(Op::QueueTurn { turn, position });
-        if std::mem::take(&mut self.untitled) {
-            let change = SessionChange { title: Some(title_of(&content)), ..SessionChange::default() };
-            self.record(Op::ChangeSession(change));
+        // A prompt without text gives no title.
+        let title = self.untitled.then(|| title_of(&content)).filter(|title| !title.is_empty());
+        if title.is_some() {
+            self.untitled = false;
+            self.record(Op::ChangeSession(SessionChange { title, ..SessionChange::default() }));
         }
-        self.record(Op::Message(NewMessage::new(message, Some(turn), Role::User, &content)));
+        self.record(Op::Message(NewMessage::new(message, Some(turn), Role::User, &content).with_blobs(blobs)));
         self.outbox.then(mark, After::Accept { reply, position });
         if is_over_cap {
             let message = format!(
@@ -253,7 +259,8 @@ fn refuse(request: Request, refusal: impl Fn() -> Refusal) {
     match request {
         Request::Prompt { reply, .. } => answer(reply, Err(refusal())),
         Request::Cancel { reply, .. } => answer(reply, Err(refusal())),
-        Request::Change { reply, .. }
+        Request::SystemMessage { reply, .. }
+        | Request::Change { reply, .. }
         | Request::Resume { reply }
         | Request::Close { reply, .. }
         | Request::Expire { reply, .. } => answer(reply, Err(refusal())),

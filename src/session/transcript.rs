@@ -9,11 +9,13 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::acp::Update;
+use crate::acp::content;
 use crate::acp::update::{self, ToolCall};
 use crate::acp::usage::Told;
+use crate::config;
 use crate::model::event::DeltaKind;
 use crate::model::message::PlanStep;
-use crate::model::{Content, EventBody, MessageId, Role, TurnId};
+use crate::model::{Blob, Content, EventBody, MessageId, Role, TurnId};
 use crate::store::{NewMessage, Op};
 
 /// Tool calls that are open at once; the oldest beyond that is closed as it stands.
@@ -41,6 +43,7 @@ struct OpenText {
 #[derive(Debug)]
 pub struct Transcript {
     payload_bytes_max: usize,
+    media_bytes_max: usize,
     text: Option<OpenText>,
     plan: Option<(Option<TurnId>, Vec<PlanStep>)>,
     tools: HashMap<String, OpenTool>,
@@ -60,9 +63,10 @@ struct OpenTool {
 }
 
 impl Transcript {
-    pub fn new(payload_bytes_max: usize) -> Self {
+    pub fn new(limits: &config::Limits) -> Self {
         Self {
-            payload_bytes_max,
+            payload_bytes_max: limits.payload_max.0,
+            media_bytes_max: limits.media_max.0,
             text: None,
             plan: None,
             tools: HashMap::new(),
@@ -78,8 +82,9 @@ impl Transcript {
     }
 
     /// How much of one update is kept from now on.
-    pub fn set_payload_max(&mut self, payload_bytes_max: usize) {
-        self.payload_bytes_max = payload_bytes_max;
+    pub fn set_bounds(&mut self, limits: &config::Limits) {
+        self.payload_bytes_max = limits.payload_max.0;
+        self.media_bytes_max = limits.media_max.0;
     }
 
     /// How many tool calls have begun, over all turns.
@@ -92,6 +97,10 @@ impl Transcript {
         match Update::read(raw) {
             Update::AgentText { text } => self.text(turn, DeltaKind::Text, &text, record),
             Update::AgentThought { text } => self.text(turn, DeltaKind::Thought, &text, record),
+            Update::AgentBlock(block) => {
+                self.close_text(false, record);
+                record(self.block(turn, block, raw));
+            }
             Update::ToolCall(call) => {
                 self.close_text(false, record);
                 self.tool(turn, *call, raw, record);
@@ -181,6 +190,20 @@ impl Transcript {
             DeltaKind::Thought => Content::Thought { text, partial },
         };
         record(Op::Message(NewMessage::new(id, turn, Role::Agent, &content).by_model(model)));
+    }
+
+    /// A message of one block, whose data is kept beside it. What is too large, or is no data, stays an update.
+    fn block(&self, turn: Option<TurnId>, mut block: Value, raw: &RawValue) -> Op {
+        let blob = content::detach(&mut block, self.media_bytes_max);
+        let is_kept = |block: &Value| block.to_string().len() <= self.payload_bytes_max;
+        match blob {
+            Ok(blob) if is_kept(&block) => {
+                let content = Content::Blocks { blocks: vec![block] };
+                let message = NewMessage::new(MessageId::new(), turn, Role::Agent, &content);
+                Op::Message(message.with_blobs(blob.into_iter().collect()))
+            }
+            Ok(_) | Err(_) => Op::Event { turn, body: EventBody::AgentUpdate { update: self.capped(raw) } },
+        }
     }
 
     fn tool(&mut self, turn: Option<TurnId>, call: ToolCall, raw: &RawValue, record: &mut impl FnMut(Op)) {
@@ -274,10 +297,19 @@ impl OpenTool {
     }
 
     fn result(self, status: &str, error: Option<String>) -> Op {
-        let result = self.call.content.or(self.call.raw_output).unwrap_or(Value::Null);
+        let mut result = self.call.content.or(self.call.raw_output).unwrap_or(Value::Null);
+        let blobs = detach_all(&mut result);
         let content = Content::ToolResult { status: status.to_owned(), result, error };
-        tool_message(self.turn, Role::ToolResult, &content, self.call.id)
+        let message = NewMessage::new(MessageId::new(), self.turn, Role::ToolResult, &content);
+        Op::Message(message.of_tool_call(self.call.id).with_blobs(blobs))
     }
+}
+
+/// The media of a tool's result, which is bounded already. What is no data stays as it is.
+fn detach_all(result: &mut Value) -> Vec<Blob> {
+    let items = result.as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
+    let blocks = items.iter_mut().filter_map(|item| item.get_mut("content"));
+    blocks.filter_map(|block| content::detach(block, usize::MAX).ok().flatten()).collect()
 }
 
 fn tool_message(turn: Option<TurnId>, role: Role, content: &Content, tool_call_id: String) -> Op {
@@ -287,12 +319,16 @@ fn tool_message(turn: Option<TurnId>, role: Role, content: &Content, tool_call_i
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{ByteSize, Config};
 
     const PAYLOAD_MAX: usize = 200;
+    const MEDIA_MAX: usize = 300;
 
     /// Runs updates through a transcript and shows what is recorded, a line each.
     fn record(updates: &[Value], partial: bool) -> String {
-        let mut transcript = Transcript::new(PAYLOAD_MAX);
+        let mut limits = Config::default().limits;
+        (limits.payload_max, limits.media_max) = (ByteSize(PAYLOAD_MAX), ByteSize(MEDIA_MAX));
+        let mut transcript = Transcript::new(&limits);
         let mut lines = Vec::new();
         let mut record = |op: Op| lines.push(show(&op));
         for update in updates {
@@ -344,6 +380,27 @@ mod tests {
             text("half an ans"),
         ];
         insta::assert_snapshot!(record(&updates, true));
+    }
+
+    fn image(bytes: usize) -> Value {
+        let data = content::encoded(&vec![7; bytes]);
+        serde_json::json!({"type": "image", "mimeType": "image/png", "data": data})
+    }
+
+    #[test]
+    fn media_is_a_message_that_names_its_data() {
+        let chunk = |content: Value| serde_json::json!({"sessionUpdate": "agent_message_chunk", "content": content});
+        let link = serde_json::json!({"type": "resource_link", "uri": "file:///a.txt", "name": "a.txt"});
+        let updates = [
+            text("look:"),
+            chunk(image(MEDIA_MAX)),
+            chunk(link),
+            chunk(image(MEDIA_MAX + 1)),
+            chunk(serde_json::json!({"type": "image", "mimeType": "image/png", "data": "?"})),
+            serde_json::json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "shot", "kind": "read",
+                "status": "completed", "content": [{"type": "content", "content": image(3)}]}),
+        ];
+        insta::assert_snapshot!(record(&updates, false));
     }
 
     #[test]

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::time::Instant;
 
-use super::actor::{After, Purpose, SessionActor};
+use super::actor::{After, SessionActor};
 use super::context::{Due, Owed};
-use super::history;
-use super::link::Phase;
+use super::prompt::Parts;
 use crate::acp::outgoing;
 use crate::model::event::ExitReason;
 use crate::model::{Content, ContextRestored, ErrorCode, TurnError, TurnId, TurnStatus};
@@ -25,13 +23,11 @@ pub struct QueuedTurn {
 #[derive(Debug)]
 pub struct Running {
     pub turn: TurnId,
-    prompt: Content,
-    /// What goes before the prompt, for an agent that starts from nothing.
-    transcript: Option<String>,
+    pub parts: Parts,
     pub stage: Stage,
     verdict: Option<Verdict>,
     /// When the agent last said anything.
-    heard_at: Instant,
+    pub heard_at: Instant,
     /// Tool calls that there were before this turn.
     tool_calls_before: u64,
 }
@@ -45,7 +41,7 @@ struct Verdict {
 }
 
 #[derive(Debug)]
-enum Ending {
+pub enum Ending {
     /// Somebody wants it to end.
     Cancelled,
     /// It is over one of its bounds.
@@ -54,13 +50,18 @@ enum Ending {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Its start is on its way to the disk; the agent knows nothing of it yet.
+    /// Its start is on its way to the disk, or its media from there; the agent knows nothing of it yet.
     Committing,
     /// The agent has the prompt.
     Prompted,
 }
 
 impl Running {
+    /// How it ends, if that is decided.
+    pub fn take_ending(&mut self) -> Option<Ending> {
+        self.verdict.take().map(|verdict| verdict.ending)
+    }
+
     /// When something must be done about it: the kill after a verdict, or the end of patience with a silent agent.
     pub fn deadline(&self, silence: Option<Duration>) -> Option<Instant> {
         match &self.verdict {
@@ -73,6 +74,9 @@ impl Running {
 impl SessionActor {
     /// Starts the turn that waits first, when the agent has, or is about to be given, the conversation so far.
     pub(super) fn start_next_turn(&mut self) {
+        if self.fail_unsupported() {
+            return;
+        }
         let transcript = match self.context.due() {
             Due::Go(transcript) => transcript,
             // The end of the turn before is in it once that is committed.
@@ -88,41 +92,18 @@ impl SessionActor {
         if transcript.is_some() {
             self.record(Op::SetContextRestored(ContextRestored::Replayed));
         }
+        let system = self.take_waiting();
         self.record(Op::StartTurn { turn });
         self.outbox.then(mark, After::Begin(turn));
         self.context.has_history = true;
         self.running = Some(Running {
             turn,
-            prompt,
-            transcript,
+            parts: Parts { transcript, system, prompt },
             stage: Stage::Committing,
             verdict: None,
             heard_at: Instant::now(),
             tool_calls_before: self.transcript.tool_calls(),
         });
-    }
-
-    /// The start is committed: now, and only now, the agent gets the prompt.
-    pub(super) fn begin_turn(&mut self, turn: TurnId) {
-        let Some(running) = self.running.as_mut().filter(|running| running.turn == turn) else {
-            return;
-        };
-        if let Some(verdict) = running.verdict.take() {
-            return self.execute(verdict.ending, None);
-        }
-        let Some(Phase::Ready { agent_session, abilities }) = self.link.phase() else {
-            let error = TurnError::new(ErrorCode::AgentExited, "the agent went away before it got the prompt");
-            return self.finish_running(TurnStatus::Failed, None, Some(error));
-        };
-        running.stage = Stage::Prompted;
-        running.heard_at = Instant::now();
-        // A turn may take hours: no deadline, only the end of the process.
-        let id = self.requests.begin(Purpose::Prompt(turn), None);
-        let transcript = running.transcript.take().map(|text| history::block(self.id, &text, *abilities));
-        let blocks: Vec<Value> = transcript.into_iter().chain(blocks_of(&running.prompt)).collect();
-        let line = outgoing::prompt(id, agent_session, &blocks);
-        tracing::debug!(%turn, "prompting the agent");
-        self.send(line);
     }
 
     /// The agent's answer to a prompt.
@@ -143,7 +124,7 @@ impl SessionActor {
     }
 
     /// Ends the running turn as it was decided. The agent's own word is kept beside it.
-    fn execute(&mut self, ending: Ending, stop_reason: Option<String>) {
+    pub(super) fn execute(&mut self, ending: Ending, stop_reason: Option<String>) {
         match ending {
             Ending::Cancelled => self.finish_running(TurnStatus::Cancelled, stop_reason, None),
             Ending::Failed { error, .. } => self.finish_running(TurnStatus::Failed, stop_reason, Some(error)),
@@ -152,9 +133,12 @@ impl SessionActor {
 
     /// Ends the running turn. What it said so far is kept; a failure says so in a message.
     pub(super) fn finish_running(&mut self, status: TurnStatus, stop_reason: Option<String>, error: Option<TurnError>) {
-        let Some(Running { turn, .. }) = self.running.take() else {
+        let Some(Running { turn, parts, stage, .. }) = self.running.take() else {
             return;
         };
+        if stage == Stage::Committing {
+            self.give_back(parts.system);
+        }
         self.touch();
         self.close_transcript(status != TurnStatus::Completed);
         self.finish(turn, status, stop_reason, error);
@@ -290,15 +274,5 @@ impl SessionActor {
     pub(super) fn close_transcript(&mut self, partial: bool) {
         let outbox = &mut self.outbox;
         self.transcript.close(partial, &mut |op| outbox.push(op));
-    }
-}
-
-/// A prompt as ACP content blocks.
-fn blocks_of(prompt: &Content) -> Vec<Value> {
-    match prompt {
-        Content::Text { text, .. } => vec![serde_json::json!({ "type": "text", "text": text })],
-        Content::Blocks { blocks } => blocks.clone(),
-        // Nothing else is ever accepted as a prompt.
-        _ => Vec::new(),
     }
 }

@@ -9,7 +9,7 @@ use sqlx::SqliteConnection;
 use super::script::Script;
 use super::writer::Head;
 use super::{Catalogue, Committed, NewMessage, NewSession, Op, SessionChange, StoreError, StoredEvent, Unit};
-use super::{choices, retention, row, usage};
+use super::{choices, prompts, retention, row, usage};
 use crate::model::message::Message;
 use crate::model::{EventBody, SessionId, SessionStatus, Timestamp, TurnId, TurnStatus};
 
@@ -204,7 +204,7 @@ impl<'a> Apply<'a> {
             Op::QueueTurn { .. } | Op::StartTurn { .. } | Op::RequestCancel { .. } | Op::FinishTurn { .. } => {
                 return self.turn(session, op);
             }
-            Op::Message(message) => return self.message(session, message),
+            Op::Message(message) if message.blobs.is_empty() => return self.message(session, message),
             Op::Event { turn, body } => return self.event(session, *turn, body),
             _ => self.script.run(connection).await?,
         }
@@ -212,6 +212,13 @@ impl<'a> Apply<'a> {
             Op::CreateSession(new) => self.create_session(connection, session, new).await,
             Op::SetStatus { from, to, reason } => self.set_status(connection, session, *from, *to, reason).await,
             Op::ChangeSession(change) => self.change_session(connection, session, change).await,
+            Op::Message(message) => {
+                prompts::keep_blobs(connection, session, message).await?;
+                self.message(session, message)
+            }
+            Op::SetPromptAbilities(_) | Op::KeepForPrompt(_) | Op::TakeForPrompt => {
+                prompts::apply(connection, session, op).await
+            }
             Op::Purge => self.purge(connection, session).await,
             Op::SetUsage(change) => usage::set(connection, session, change, self.now).await,
             Op::SetPaused(paused) => usage::set_paused(connection, session, *paused, self.now).await,
@@ -494,6 +501,7 @@ impl<'a> Apply<'a> {
         // What was gathered before must not come back after the deletion.
         self.add_rows();
         self.script.run(connection).await?;
+        prompts::release_blobs(connection, session).await?;
         sqlx::query("DELETE FROM sessions WHERE id = ?")
             .bind(session.to_string())
             .execute(connection)

@@ -180,12 +180,14 @@ impl Store {
     }
 
     /// What was said in turns that are over, newest first, until `bytes_max`; and whether that is all. What the agent
-    /// only thought and planned is not said.
+    /// only thought and planned is not said, and neither is what waits for the next prompt.
     pub async fn conversation(&self, session: SessionId, bytes_max: usize) -> Result<(Vec<Message>, bool), StoreError> {
         let mut rows = sqlx::query(
             "SELECT messages.* FROM messages LEFT JOIN turns ON turns.id = messages.turn_id \
              WHERE messages.session_id = ? AND coalesce(turns.status, '') NOT IN ('queued', 'running') \
-             AND messages.content ->> 'type' NOT IN ('thought', 'plan') ORDER BY messages.sequence DESC",
+             AND messages.content ->> 'type' NOT IN ('thought', 'plan') \
+             AND NOT EXISTS (SELECT 1 FROM waiting_messages WHERE waiting_messages.message_id = messages.id) \
+             ORDER BY messages.sequence DESC",
         )
         .bind(session.to_string())
         .fetch(&self.pool);

@@ -8,8 +8,9 @@ use serde_json::value::RawValue;
 use crate::model::agent::FrozenProfile;
 use crate::model::session::ProcessIdentity;
 use crate::model::{
-    AgentProfile, Announced, Chosen, Content, ContextRestored, EventBody, LastError, MessageId, Meter, PermissionMode,
-    Role, SessionId, SessionLimits, SessionStatus, Timestamp, TurnError, TurnId, TurnStatus, Usage, WorkspaceId,
+    AgentProfile, Announced, Blob, Chosen, Content, ContextRestored, EventBody, LastError, MessageId, Meter,
+    PermissionMode, PromptAbilities, Role, SessionId, SessionLimits, SessionStatus, Timestamp, TurnError, TurnId,
+    TurnStatus, Usage, WorkspaceId,
 };
 
 /// Changes that belong together: first the catalogue's, then the sessions' in order.
@@ -107,6 +108,12 @@ pub enum Op {
         turn: Option<TurnId>,
         body: EventBody,
     },
+    /// What the agent takes in a prompt, for when no process runs that could tell.
+    SetPromptAbilities(PromptAbilities),
+    /// The message, which is recorded beside this, goes to the agent before the next prompt.
+    KeepForPrompt(MessageId),
+    /// The turn that starts takes all messages that waited for a prompt.
+    TakeForPrompt,
     /// Deletes the session with all that it has.
     Purge,
 }
@@ -169,13 +176,15 @@ pub struct NewMessage {
     pub tool_call_id: Option<String>,
     /// The agent's model, for what the agent says.
     pub model: Option<String>,
+    /// The data that its blocks name.
+    pub blobs: Vec<Blob>,
 }
 
 impl NewMessage {
     pub fn new(id: MessageId, turn: Option<TurnId>, role: Role, content: &Content) -> Self {
         // Texts, numbers and values always have a JSON form.
         let content = serde_json::value::to_raw_value(content).unwrap_or_else(|_| RawValue::NULL.to_owned());
-        Self { id, turn, role, content, tool_call_id: None, model: None }
+        Self { id, turn, role, content, tool_call_id: None, model: None, blobs: Vec::new() }
     }
 
     pub fn of_tool_call(mut self, tool_call_id: String) -> Self {
@@ -193,6 +202,17 @@ impl ChoicesChange {
     fn weight(&self) -> usize {
         let Announced { modes, models, commands, config_options } = &self.announced;
         [modes, models, commands, config_options].into_iter().flatten().map(|raw| raw.get().len()).sum()
+    }
+}
+
+impl NewMessage {
+    pub fn with_blobs(mut self, blobs: Vec<Blob>) -> Self {
+        self.blobs = blobs;
+        self
+    }
+
+    fn weight(&self) -> usize {
+        self.content.get().len() + self.blobs.iter().map(|blob| blob.data.len()).sum::<usize>()
     }
 }
 
@@ -245,7 +265,7 @@ impl Op {
                 EventBody::PermissionRequested { request, .. } => request.get().len(),
                 _ => 0,
             },
-            Self::Message(message) => message.content.get().len(),
+            Self::Message(message) => message.weight(),
             Self::SetChoices(change) => change.weight(),
             _ => 0,
         };

@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use crate::cli::attachments::Attachments;
 use crate::cli::context::Context;
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
@@ -18,15 +19,17 @@ pub struct Prompt {
     pub session: String,
     /// The prompt; several words are joined
     pub text: Vec<String>,
+    #[command(flatten)]
+    pub attachments: Attachments,
 }
 
 impl Prompt {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
-        let text = prompt_text::gather(&self.text, context.output)?;
+        let prompt = self.attachments.prompt(prompt_text::gather(&self.text, context.output)?)?;
         let daemon = context.daemon().await?;
         let session = lookup::session(&daemon, &self.session).await?;
         let mut interrupts = Interrupts::listen()?;
-        let accepted = interrupts.unless(follow::send_prompt(context, &daemon, session, text)).await?;
+        let accepted = interrupts.unless(follow::send_prompt(context, &daemon, session, &prompt)).await?;
         follow::turn(context, &daemon, session, &accepted, &mut interrupts).await
     }
 }

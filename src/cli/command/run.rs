@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use crate::cli::attachments::Attachments;
 use crate::cli::context::Context;
 use crate::cli::error::ClientError;
 use crate::cli::exit::{self, Exit};
@@ -25,6 +26,7 @@ Examples:
   acpd run \"fix the failing test\"
   acpd run --agent demo hello               without any key or model
   cargo test 2>&1 | acpd run \"explain this\"
+  acpd run --attach screen.png \"what is wrong here?\"
   acpd run -C ~/src/app --title changelog \"write the changelog\"";
 
 /// Start a session, send it a prompt and stream the answer
@@ -34,17 +36,19 @@ pub struct Run {
     /// The prompt; several words are joined
     pub prompt: Vec<String>,
     #[command(flatten)]
+    pub attachments: Attachments,
+    #[command(flatten)]
     pub options: SessionOptions,
 }
 
 impl Run {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
         let request = self.options.request(Start::Eager)?;
-        let text = prompt_text::gather(&self.prompt, context.output)?;
+        let prompt = self.attachments.prompt(prompt_text::gather(&self.prompt, context.output)?)?;
         let daemon = context.daemon().await?;
         let mut interrupts = Interrupts::listen()?;
         let session: Session = interrupts.unless(daemon.post("/v1/sessions", &request)).await?;
-        let accepted = interrupts.unless(follow::send_prompt(context, &daemon, session.id, text)).await?;
+        let accepted = interrupts.unless(follow::send_prompt(context, &daemon, session.id, &prompt)).await?;
         let exit = follow::turn(context, &daemon, session.id, &accepted, &mut interrupts).await?;
         if exit != Exit::Left {
             // A dash means the newest session of the current directory, which need not be where this one works.

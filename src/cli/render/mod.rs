@@ -19,6 +19,7 @@ use crate::model::TurnStatus;
 use super::stream::Event;
 use super::style::Style;
 use super::text::{clean, one_line};
+use super::transcript;
 
 use self::permission::Permissions;
 use self::plan::Plan;
@@ -145,6 +146,13 @@ impl<A: Write, N: Write> Renderer<A, N> {
                 self.show(kind == "thought", missing)?;
                 self.end_message()
             }
+            (Some("agent"), Some("blocks")) => {
+                self.end_message()?;
+                let blocks = content["blocks"].as_array().map(Vec::as_slice).unwrap_or_default();
+                blocks
+                    .iter()
+                    .try_for_each(|block| self.screen.note(&self.screen.style().dim(&transcript::block(block))))
+            }
             (Some("user"), _) if self.scope == Scope::Session => self.prompt(content),
             // The answer to the question has been told, with what to do about it.
             (Some("system"), Some("notice")) if content["code"] == "permission_rejected" => Ok(()),
@@ -168,11 +176,11 @@ impl<A: Write, N: Write> Renderer<A, N> {
     }
 
     fn prompt(&mut self, content: &Value) -> io::Result<()> {
-        let blocks = content["blocks"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let texts = [content].into_iter().chain(blocks).filter_map(|block| block["text"].as_str());
+        let blocks = content["blocks"].as_array().map_or(std::slice::from_ref(content), Vec::as_slice);
+        let texts: Vec<String> = blocks.iter().map(transcript::block).collect();
         let style = self.screen.style();
-        for line in texts.collect::<Vec<_>>().join("\n").lines() {
-            self.screen.note(&style.bold(&format!("> {}", clean(line))))?;
+        for line in texts.join("\n").lines() {
+            self.screen.note(&style.bold(&format!("> {line}")))?;
         }
         Ok(())
     }

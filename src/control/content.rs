@@ -1,0 +1,293 @@
+//! What a prompt may be made of: each block is checked field by field, and what is wrong is named by its path. The data of
+//! media is taken out of the blocks here, before anything is kept.
+
+use serde_json::{Map, Value};
+
+use super::error::ApiError;
+use super::wire::Prompt;
+use crate::acp::content;
+use crate::config;
+use crate::model::{Blob, BlockKind, Content};
+
+const BLOCKS_MAX: usize = 64;
+const MIME_TYPE_BYTES_MAX: usize = 255;
+/// About what a number or a truth weighs in JSON.
+const SCALAR_BYTES: usize = 8;
+
+/// A prompt's content, and the data that it names.
+#[derive(Debug)]
+pub struct Checked {
+    pub content: Content,
+    pub blobs: Vec<Blob>,
+}
+
+/// A text, or blocks as ACP has them. Whether the agent takes them is its session's to say.
+pub fn prompt(request: Prompt, limits: &config::Limits) -> Result<Checked, ApiError> {
+    let Prompt { text, content } = request;
+    match (text, content) {
+        (Some(text), None) => {
+            if text.trim().is_empty() {
+                return Err(ApiError::invalid("text", "is empty"));
+            }
+            within_prompt_max("text", text.len(), limits)?;
+            Ok(Checked { content: Content::text(text), blobs: Vec::new() })
+        }
+        (None, Some(blocks)) => checked_blocks(blocks, limits),
+        (None, None) => Err(ApiError::invalid("text", "is missing; give text or content")),
+        (Some(_), Some(_)) => Err(ApiError::invalid("content", "cannot be given together with text")),
+    }
+}
+
+/// The text of a message that is nothing but text, in whichever of the two ways it is given.
+pub fn text_only(request: Prompt, limits: &config::Limits) -> Result<String, ApiError> {
+    match prompt(request, limits)?.content {
+        Content::Text { text, .. } => Ok(text),
+        Content::Blocks { blocks } => {
+            let text = |(index, block): (usize, &Value)| match content::kind(block) {
+                Some(BlockKind::Text) => Ok(block["text"].as_str().unwrap_or_default().to_owned()),
+                _ => Err(ApiError::invalid(format!("content[{index}].type"), "must be text in a system message")),
+            };
+            let texts: Vec<String> = blocks.iter().enumerate().map(text).collect::<Result<_, _>>()?;
+            Ok(texts.join("\n"))
+        }
+        // Nothing else is ever made of a prompt.
+        _ => Err(ApiError::invalid("content", "is no text")),
+    }
+}
+
+fn checked_blocks(mut blocks: Vec<Value>, limits: &config::Limits) -> Result<Checked, ApiError> {
+    if blocks.is_empty() || blocks.len() > BLOCKS_MAX {
+        return Err(ApiError::invalid("content", format!("must have 1 to {BLOCKS_MAX} blocks")));
+    }
+    let mut blobs = Vec::new();
+    let (mut bytes, mut is_empty) = (0, true);
+    for (index, block) in blocks.iter_mut().enumerate() {
+        let path = format!("content[{index}]");
+        let kind = check_block(&path, block)?;
+        bytes += weight(block);
+        let field = if kind == BlockKind::Resource { "resource.blob" } else { "data" };
+        let blob = content::detach(block, limits.media_max.0).map_err(|problem| {
+            let setting = if problem.contains("the most is") { " (limits.media_max)" } else { "" };
+            ApiError::invalid(format!("{path}.{field}"), format!("{problem}{setting}"))
+        })?;
+        blobs.extend(blob);
+        is_empty &= kind == BlockKind::Text && block["text"].as_str().is_some_and(|text| text.trim().is_empty());
+    }
+    if is_empty {
+        return Err(ApiError::invalid("content", "has no text"));
+    }
+    within_prompt_max("content", bytes, limits)?;
+    Ok(Checked { content: Content::Blocks { blocks }, blobs })
+}
+
+fn within_prompt_max(field: &str, bytes: usize, limits: &config::Limits) -> Result<(), ApiError> {
+    let bytes_max = limits.prompt_max.0;
+    if bytes <= bytes_max {
+        return Ok(());
+    }
+    let besides = if field == "text" { "" } else { " without its media" };
+    Err(ApiError::invalid(field, format!("is {bytes} bytes{besides}; the most is {bytes_max} (limits.prompt_max)")))
+}
+
+/// What a block weighs without its media: its texts, and whatever else is said in it. The names of the fields that ACP
+/// has are not the prompt's.
+fn weight(block: &Value) -> usize {
+    fn all(value: &Value) -> usize {
+        match value {
+            Value::String(text) => text.len(),
+            Value::Array(values) => values.iter().map(all).sum(),
+            Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + all(value)).sum(),
+            Value::Null | Value::Bool(_) | Value::Number(_) => SCALAR_BYTES,
+        }
+    }
+    let fields = block.as_object().into_iter().flatten();
+    let weigh = |(name, value): (&String, &Value)| match name.as_str() {
+        "type" | "data" | "blob" => 0,
+        "resource" => weight(value),
+        _ => all(value),
+    };
+    fields.map(weigh).sum()
+}
+
+/// What a field of a block must be.
+#[derive(Clone, Copy)]
+enum Field {
+    Needed,
+    Optional,
+    Number,
+    /// Passed on as it is.
+    Object,
+}
+
+/// The fields that each kind of block has, beside `type`, `annotations` and `_meta`.
+const fn fields(kind: BlockKind) -> &'static [(&'static str, Field)] {
+    match kind {
+        BlockKind::Text => &[("text", Field::Needed)],
+        BlockKind::Image => &[("data", Field::Needed), ("mimeType", Field::Needed), ("uri", Field::Optional)],
+        BlockKind::Audio => &[("data", Field::Needed), ("mimeType", Field::Needed)],
+        BlockKind::ResourceLink => &[
+            ("uri", Field::Needed),
+            ("name", Field::Needed),
+            ("mimeType", Field::Optional),
+            ("title", Field::Optional),
+            ("description", Field::Optional),
+            ("size", Field::Number),
+        ],
+        BlockKind::Resource => &[("resource", Field::Object)],
+    }
+}
+
+const RESOURCE: &[(&str, Field)] = &[
+    ("uri", Field::Needed),
+    ("mimeType", Field::Optional),
+    ("text", Field::Optional),
+    ("blob", Field::Optional),
+    ("_meta", Field::Object),
+];
+
+fn check_block(path: &str, block: &Value) -> Result<BlockKind, ApiError> {
+    let object = block.as_object().ok_or_else(|| ApiError::invalid(path, "is no block: it is not a JSON object"))?;
+    let kind = object.get("type").ok_or_else(|| ApiError::invalid(format!("{path}.type"), "is missing"))?;
+    let kind = kind.as_str().ok_or_else(|| ApiError::invalid(format!("{path}.type"), "is no text"))?;
+    let kind: BlockKind = kind.parse().map_err(|problem: String| ApiError::invalid(format!("{path}.type"), problem))?;
+    let everywhere = [("type", Field::Needed), ("annotations", Field::Object), ("_meta", Field::Object)];
+    let known: Vec<(&str, Field)> = fields(kind).iter().copied().chain(everywhere).collect();
+    check_fields(path, object, &known)?;
+    match kind {
+        BlockKind::Image => check_family(path, object, "image/")?,
+        BlockKind::Audio => check_family(path, object, "audio/")?,
+        BlockKind::Resource => check_resource(&format!("{path}.resource"), object.get("resource"))?,
+        BlockKind::Text | BlockKind::ResourceLink => {}
+    }
+    Ok(kind)
+}
+
+fn check_resource(path: &str, resource: Option<&Value>) -> Result<(), ApiError> {
+    let object = resource.and_then(Value::as_object).ok_or_else(|| ApiError::invalid(path, "is missing"))?;
+    check_fields(path, object, RESOURCE)?;
+    match (object.get("text"), object.get("blob")) {
+        (Some(_), None) | (None, Some(_)) => Ok(()),
+        (None, None) => Err(ApiError::invalid(format!("{path}.text"), "is missing; give text or blob")),
+        (Some(_), Some(_)) => Err(ApiError::invalid(format!("{path}.blob"), "cannot be given together with text")),
+    }
+}
+
+fn check_fields(path: &str, object: &Map<String, Value>, known: &[(&str, Field)]) -> Result<(), ApiError> {
+    let wrong = |name: &str, problem: &str| Err(ApiError::invalid(format!("{path}.{name}"), problem));
+    if let Some(name) = object.keys().find(|name| known.iter().all(|(known, _)| known != name)) {
+        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        return wrong(name, &format!("is unknown; the fields are {}", names.join(", ")));
+    }
+    for (name, field) in known {
+        match (object.get(*name), field) {
+            (None, Field::Needed) => return wrong(name, "is missing"),
+            (None, Field::Optional | Field::Number | Field::Object) => {}
+            (Some(value), Field::Needed | Field::Optional) if !value.is_string() => return wrong(name, "is no text"),
+            (Some(value), Field::Number) if !value.is_u64() => return wrong(name, "is no number from 0"),
+            (Some(value), Field::Object) if !value.is_object() => return wrong(name, "is no JSON object"),
+            (Some(_), _) => {}
+        }
+    }
+    match object.get("mimeType").and_then(Value::as_str) {
+        Some(mime_type) if !is_mime_type(mime_type) => wrong("mimeType", "is no type such as text/plain"),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a picture is called one, and a sound one.
+fn check_family(path: &str, object: &Map<String, Value>, family: &str) -> Result<(), ApiError> {
+    let mime_type = object.get("mimeType").and_then(Value::as_str).unwrap_or_default();
+    if mime_type.starts_with(family) {
+        return Ok(());
+    }
+    Err(ApiError::invalid(format!("{path}.mimeType"), format!("does not begin with {family}")))
+}
+
+/// `family/name`, with parameters perhaps: printable, and short enough for a header.
+fn is_mime_type(text: &str) -> bool {
+    let is_token = |part: &str| {
+        let is_mark = |byte: u8| b"!#$&-^_.+".contains(&byte);
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || is_mark(byte))
+    };
+    let essence = text.split(';').next().unwrap_or_default().trim_end();
+    let is_printable = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    let named = essence.split_once('/').is_some_and(|(family, name)| is_token(family) && is_token(name));
+    named && is_printable && text.len() <= MIME_TYPE_BYTES_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::config::{ByteSize, Config};
+
+    fn check(content: Value) -> Result<Checked, String> {
+        let mut limits = Config::default().limits;
+        (limits.prompt_max, limits.media_max) = (ByteSize(150), ByteSize(6));
+        let Value::Array(blocks) = content else { panic!("blocks are a list") };
+        prompt(Prompt { text: None, content: Some(blocks) }, &limits).map_err(|error| match error {
+            ApiError::Invalid { field, problem } => format!("{field}: {problem}"),
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn every_kind_of_block_is_taken_with_what_acp_gives_it() {
+        let checked = check(json!([
+            {"type": "text", "text": "look", "annotations": {"priority": 1}, "_meta": {}},
+            {"type": "image", "data": "AAEC", "mimeType": "image/png", "uri": "file:///a.png"},
+            {"type": "audio", "data": "AAEC", "mimeType": "audio/wav"},
+            {"type": "resource_link", "uri": "file:///a", "name": "a", "mimeType": "text/plain", "size": 3},
+            {"type": "resource", "resource": {"uri": "x:a", "text": "hi", "mimeType": "text/x-rust; charset=utf-8"}},
+            {"type": "resource", "resource": {"uri": "x:b", "blob": "AAEC"}},
+        ]))
+        .unwrap();
+        assert_eq!(checked.blobs.len(), 3);
+        assert!(!serde_json::to_string(&checked.content).unwrap().contains("AAEC"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_by_its_path() {
+        let image = |data: &str, mime_type: &str| json!({"type": "image", "data": data, "mimeType": mime_type});
+        let text = json!({"type": "text", "text": "x"});
+        for (content, problem) in [
+            (json!([]), "content: must have 1 to 64 blocks"),
+            (json!([text, 7]), "content[1]: is no block"),
+            (json!([{"text": "x"}]), "content[0].type: is missing"),
+            (json!([{"type": "video"}]), "content[0].type: \"video\" is no kind of block"),
+            (json!([{"type": "text"}]), "content[0].text: is missing"),
+            (json!([{"type": "text", "text": "x", "size": 1}]), "content[0].size: is unknown"),
+            (json!([{"type": "text", "text": " "}]), "content: has no text"),
+            (json!([text, image("A", "image/png")]), "content[1].data: is no base64"),
+            (json!([image("", "image/png")]), "content[0].data: is empty"),
+            (json!([image("AAECAAECAAEC", "image/png")]), "content[0].data: is about 9 bytes; the most is 6 (limits"),
+            (json!([{"type": "image", "data": "AAEC"}]), "content[0].mimeType: is missing"),
+            (json!([image("AAEC", "text/html")]), "content[0].mimeType: does not begin with image/"),
+            (json!([image("AAEC", "image/a\nb")]), "content[0].mimeType: is no type"),
+            (json!([image("AAEC", "image")]), "content[0].mimeType: is no type"),
+            (json!([{"type": "resource_link", "uri": "x:y"}]), "content[0].name: is missing"),
+            (
+                json!([{"type": "resource_link", "uri": "x:y", "name": "n", "size": -1}]),
+                "content[0].size: is no number",
+            ),
+            (json!([{"type": "resource"}]), "content[0].resource: is missing"),
+            (json!([{"type": "resource", "resource": {"uri": "x:y"}}]), "content[0].resource.text: is missing"),
+            (json!([{"type": "resource", "resource": {"text": "x"}}]), "content[0].resource.uri: is missing"),
+            (
+                json!([{"type": "resource", "resource": {"uri": "x:y", "text": "a", "blob": "b"}}]),
+                "content[0].resource.blob: cannot be given together",
+            ),
+            (
+                json!([{"type": "resource", "resource": {"uri": "x:y", "blob": "?"}}]),
+                "content[0].resource.blob: is no base64",
+            ),
+            (json!([{"type": "text", "text": "x", "annotations": 1}]), "content[0].annotations: is no JSON object"),
+            (json!([{"type": "text", "text": "x".repeat(151)}]), "content: is 151 bytes without its media"),
+            (json!([{"type": "text", "text": "x", "_meta": {"a": "x".repeat(150)}}]), "content: is 152 bytes"),
+        ] {
+            let error = check(content).unwrap_err();
+            assert!(error.starts_with(problem), "{error}\n{problem}");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! A prompt on its way to the agent: what it is made of, in which order, and whether the agent takes it.
+//!
+//! ```text
+//! the transcript, for an agent that starts from nothing ─▶ system messages that waited ─▶ the prompt's own blocks
+//! ```
+//!
+//! A prompt that waits holds the names of its media and not the data. That is read from the record when the turn has
+//! started, and the actor does not wait for it: it comes as an input, and only then the agent hears of the turn.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::actor::{After, Purpose, SessionActor, answer};
+use super::link::Phase;
+use super::turns::Stage;
+use super::{Refusal, Reply, history};
+use crate::acp::{content, outgoing};
+use crate::hub::Hub;
+use crate::model::{
+    BlobHash, BlockKind, Content, ErrorCode, MessageId, PromptAbilities, Role, SessionId, SessionStatus, TurnError,
+    TurnId, TurnStatus,
+};
+use crate::store::{NewMessage, Op, StoreError, WaitingMessage};
+
+/// System messages that wait for one prompt. Together they are bounded in bytes as a prompt is.
+const WAITING_MAX: usize = 32;
+
+/// The data of a prompt's media.
+pub type Media = HashMap<BlobHash, Vec<u8>>;
+
+type MediaFuture = Pin<Box<dyn Future<Output = Result<Media, StoreError>> + Send>>;
+
+/// What a prompt is made of.
+#[derive(Debug)]
+pub struct Parts {
+    pub transcript: Option<String>,
+    pub system: Vec<WaitingMessage>,
+    pub prompt: Content,
+}
+
+impl Parts {
+    /// The names of the data that its blocks need.
+    fn media(&self) -> Vec<BlobHash> {
+        match &self.prompt {
+            Content::Blocks { blocks } => blocks.iter().filter_map(content::detached).collect(),
+            // Nothing else has data.
+            _ => Vec::new(),
+        }
+    }
+
+    /// The blocks as the agent gets them. What went into them is not kept.
+    fn take_blocks(&mut self, session: SessionId, abilities: PromptAbilities, media: &Media) -> Vec<Value> {
+        let transcript = self.transcript.take().map(|text| history::block(session, &text, abilities));
+        let system = std::mem::take(&mut self.system).into_iter().map(|message| text_block(&message.text));
+        transcript.into_iter().chain(system).chain(prompt_blocks(&self.prompt, media)).collect()
+    }
+}
+
+fn text_block(text: &str) -> Value {
+    serde_json::json!({ "type": "text", "text": text })
+}
+
+fn prompt_blocks(prompt: &Content, media: &Media) -> Vec<Value> {
+    let whole = |block: &Value| {
+        let mut block = block.clone();
+        if let Some(data) = content::detached(&block).and_then(|hash| media.get(&hash)) {
+            content::attach(&mut block, data);
+        }
+        block
+    };
+    match prompt {
+        Content::Text { text, .. } => vec![text_block(text)],
+        Content::Blocks { blocks } => blocks.iter().map(whole).collect(),
+        // Nothing else is ever accepted as a prompt.
+        _ => Vec::new(),
+    }
+}
+
+/// The first block of a prompt that is not taken, with its place.
+fn first_not_taken(prompt: &Content, abilities: PromptAbilities) -> Option<(usize, BlockKind)> {
+    let Content::Blocks { blocks } = prompt else { return None };
+    let mut kinds = blocks.iter().enumerate().filter_map(|(index, block)| Some((index, content::kind(block)?)));
+    kinds.find(|(_, kind)| !abilities.takes(*kind))
+}
+
+/// The media of the turn that has just started, on its way from the record.
+#[derive(Default)]
+pub struct MediaReader(Option<(TurnId, MediaFuture)>);
+
+impl MediaReader {
+    fn begin(&mut self, hub: &Hub, turn: TurnId, hashes: Vec<BlobHash>) {
+        let store = hub.store().clone();
+        self.0 = Some((turn, Box::pin(async move { store.blobs(&hashes).await })));
+    }
+
+    /// Resolves when the media is read; never, when there is none. Safe to cancel.
+    pub async fn read(&mut self) -> (TurnId, Result<Media, StoreError>) {
+        let Some((turn, reading)) = &mut self.0 else { return std::future::pending().await };
+        let read = (*turn, reading.as_mut().await);
+        self.0 = None;
+        read
+    }
+}
+
+impl SessionActor {
+    /// Why a prompt is not taken, as far as it is known what the agent takes.
+    pub(super) fn unsupported(&self, prompt: &Content) -> Option<Refusal> {
+        let abilities = self.prompt_abilities?;
+        let (index, kind) = first_not_taken(prompt, abilities)?;
+        let (agent, takes) = (self.profile.slug.clone(), abilities.taken());
+        Some(Refusal::UnsupportedContent { index, kind: kind.as_str(), agent, takes })
+    }
+
+    /// Fails the turn that waits first when the agent does not take its prompt, which was not known when it was accepted.
+    /// Whether it did.
+    pub(super) fn fail_unsupported(&mut self) -> bool {
+        let Some(first) = self.queue.front() else { return false };
+        let Some(refusal) = self.unsupported(&first.prompt) else { return false };
+        let turn = first.id;
+        self.queue.pop_front();
+        let error = TurnError::new(ErrorCode::UnsupportedContent, refusal.to_string());
+        self.finish(turn, TurnStatus::Failed, None, Some(error));
+        true
+    }
+
+    /// What the agent says that it takes is kept, for when it has no process.
+    pub(super) fn learn_abilities(&mut self, abilities: PromptAbilities) {
+        if self.prompt_abilities.replace(abilities) != Some(abilities) {
+            self.record(Op::SetPromptAbilities(abilities));
+        }
+    }
+
+    /// The start is committed: now, and only now, the agent gets the prompt, when there is nothing to read for it.
+    pub(super) fn begin_turn(&mut self, turn: TurnId) {
+        let Some(running) = self.running.as_mut().filter(|running| running.turn == turn) else {
+            return;
+        };
+        let media = running.parts.media();
+        if media.is_empty() {
+            self.send_prompt(turn, &Media::new());
+        } else {
+            self.media.begin(&self.shared.hub, turn, media);
+        }
+    }
+
+    /// Media that is missing fails its turn. What cannot be read is as bad as what cannot be written.
+    pub(super) fn on_media(&mut self, turn: TurnId, media: Result<Media, StoreError>) -> Result<(), StoreError> {
+        match media {
+            Ok(media) => self.send_prompt(turn, &media),
+            Err(error @ StoreError::Damaged { .. }) => {
+                if self.running.as_ref().is_some_and(|running| running.turn == turn) {
+                    let error = TurnError::new(ErrorCode::Internal, error.to_string());
+                    self.finish_running(TurnStatus::Failed, None, Some(error));
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn send_prompt(&mut self, turn: TurnId, media: &Media) {
+        let Some(running) = self.running.as_mut().filter(|running| running.turn == turn) else {
+            return;
+        };
+        if let Some(ending) = running.take_ending() {
+            return self.execute(ending, None);
+        }
+        let Some(Phase::Ready { agent_session, abilities }) = self.link.phase() else {
+            let error = TurnError::new(ErrorCode::AgentExited, "the agent went away before it got the prompt");
+            return self.finish_running(TurnStatus::Failed, None, Some(error));
+        };
+        running.stage = Stage::Prompted;
+        running.heard_at = Instant::now();
+        // A turn may take hours: no deadline, only the end of the process.
+        let id = self.requests.begin(Purpose::Prompt(turn), None);
+        let blocks = running.parts.take_blocks(self.id, abilities.prompt, media);
+        let line = outgoing::prompt(id, agent_session, &blocks);
+        tracing::debug!(%turn, blocks = blocks.len(), "prompting the agent");
+        self.send(line);
+    }
+
+    /// A message for the agent that begins no turn: it is recorded, and waits for the next prompt.
+    pub(super) fn on_system_message(&mut self, id: MessageId, text: String, reply: Reply<()>) {
+        if self.status != SessionStatus::Active {
+            return answer(reply, Err(Refusal::NotActive(self.status)));
+        }
+        let waiting = self.waiting.len();
+        let bytes = self.waiting.iter().map(|message| message.text.len()).sum::<usize>() + text.len();
+        if waiting >= WAITING_MAX || bytes > self.shared.config().limits.prompt_max.0 {
+            return answer(reply, Err(Refusal::WaitingFull { waiting }));
+        }
+        let mark = self.outbox.mark();
+        let content = Content::text(text.clone());
+        self.record(Op::Message(NewMessage::new(id, None, Role::System, &content)));
+        self.record(Op::KeepForPrompt(id));
+        self.waiting.push(WaitingMessage { id, text });
+        self.outbox.then(mark, After::Answer(vec![reply]));
+    }
+
+    /// The turn that starts takes what waited for it.
+    pub(super) fn take_waiting(&mut self) -> Vec<WaitingMessage> {
+        if !self.waiting.is_empty() {
+            self.record(Op::TakeForPrompt);
+        }
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// The turn ended before the agent heard of it: what it took waits for the next one.
+    pub(super) fn give_back(&mut self, mut system: Vec<WaitingMessage>) {
+        for message in &system {
+            self.record(Op::KeepForPrompt(message.id));
+        }
+        system.append(&mut self.waiting);
+        self.waiting = system;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::model::BlobHash;
+
+    #[test]
+    fn the_blocks_come_in_their_order_and_with_their_data() {
+        let hash = BlobHash::of(b"png");
+        let image = json!({"type": "image", "mimeType": "image/png", "size": 3, "sha256": hash.to_string()});
+        let mut parts = Parts {
+            transcript: Some("before".to_owned()),
+            system: vec![WaitingMessage { id: MessageId::new(), text: "note".to_owned() }],
+            prompt: Content::Blocks { blocks: vec![text_block("look"), image] },
+        };
+        assert_eq!(parts.media(), [hash]);
+        let media = Media::from([(hash, b"png".to_vec())]);
+        let blocks = parts.take_blocks(SessionId::new(), PromptAbilities::default(), &media);
+        let expected = [
+            text_block("before"),
+            text_block("note"),
+            text_block("look"),
+            json!({"type": "image", "mimeType": "image/png", "data": "cG5n"}),
+        ];
+        assert_eq!(blocks, expected);
+        assert_eq!(first_not_taken(&parts.prompt, PromptAbilities::default()), Some((1, BlockKind::Image)));
+    }
+}
