@@ -25,13 +25,13 @@ impl Attachments {
     /// The prompt with its files. They are read here, where their paths mean what the person meant.
     pub fn prompt(&self, text: String) -> Result<Prompt, ClientError> {
         if self.files.is_empty() {
-            return Ok(Prompt { text: Some(text), content: None });
+            return Ok(Prompt { text: Some(text), ..Prompt::default() });
         }
         let mut blocks = vec![json!({ "type": "text", "text": text })];
         for file in &self.files {
             blocks.push(block(file)?);
         }
-        Ok(Prompt { text: None, content: Some(blocks) })
+        Ok(Prompt { content: Some(blocks), ..Prompt::default() })
     }
 }
 

@@ -20,6 +20,7 @@ use serde_json::Value;
 use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
+use uuid::Uuid;
 
 use crate::control::wire::ErrorBody;
 
@@ -114,9 +115,14 @@ impl Daemon {
         body: Bytes,
     ) -> Result<T, ClientError> {
         let operation = operation(&method, path);
+        let is_post = method == Method::POST;
         let mut request = Request::builder().method(method).uri(path).header(ACCEPT, "application/json");
         if !body.is_empty() {
             request = request.header(CONTENT_TYPE, "application/json");
+        }
+        if is_post {
+            // Whoever sends it again, in whatever way, does not do it twice.
+            request = request.header("idempotency-key", Uuid::now_v7().to_string());
         }
         let exchange = async {
             // The driver must live until the body is read.

@@ -1,7 +1,7 @@
 //! Which keys there are, section by section, and what must hold between them.
 
 use super::read::Section;
-use super::{Config, Problem, TURN_CAP};
+use super::{Config, Problem, Store, TURN_CAP};
 use crate::model::{Adapter, AgentProfile};
 
 /// The sections; a name in the environment that begins with one of them is a setting.
@@ -20,21 +20,7 @@ pub fn read(root: &mut Section<'_>, config: &mut Config) {
         section.read("header_timeout", &mut control.header_timeout);
         section.read("heartbeat", &mut control.heartbeat);
     });
-    root.section("store", |section| {
-        let store = &mut config.store;
-        section.read("read_connections", &mut store.read_connections);
-        section.read("batch_rows", &mut store.batch_rows);
-        section.read("batch_bytes", &mut store.batch_bytes);
-        section.read("queue", &mut store.queue);
-        section.read("busy_timeout", &mut store.busy_timeout);
-        section.read("tail_max", &mut store.tail_max);
-        section.read("backups", &mut store.backups);
-        section.read("free_min", &mut store.free_min);
-        section.read("reserve", &mut store.reserve);
-        section.read("maintenance_delay", &mut store.maintenance_delay);
-        section.read("replay_turns", &mut store.replay_turns);
-        section.read("journal_max", &mut store.journal_max);
-    });
+    root.section("store", |section| read_store(section, &mut config.store));
     root.section("workspace", |section| section.read("roots", &mut config.workspace.roots));
     root.section("sessions", |section| {
         let sessions = &mut config.sessions;
@@ -89,6 +75,21 @@ pub fn read(root: &mut Section<'_>, config: &mut Config) {
         section.read("files", &mut config.log.files);
     });
     read_agents(root, config);
+}
+
+fn read_store(section: &mut Section<'_>, store: &mut Store) {
+    section.read("read_connections", &mut store.read_connections);
+    section.read("batch_rows", &mut store.batch_rows);
+    section.read("batch_bytes", &mut store.batch_bytes);
+    section.read("queue", &mut store.queue);
+    section.read("busy_timeout", &mut store.busy_timeout);
+    section.read("tail_max", &mut store.tail_max);
+    section.read("backups", &mut store.backups);
+    section.read("free_min", &mut store.free_min);
+    section.read("reserve", &mut store.reserve);
+    section.read("maintenance_delay", &mut store.maintenance_delay);
+    section.read("replay_turns", &mut store.replay_turns);
+    section.read("journal_max", &mut store.journal_max);
 }
 
 /// Profiles have the general permission mode unless they set their own.

@@ -23,7 +23,7 @@ pub struct Checked {
 
 /// A text, or blocks as ACP has them. Whether the agent takes them is its session's to say.
 pub fn prompt(request: Prompt, limits: &config::Limits) -> Result<Checked, ApiError> {
-    let Prompt { text, content } = request;
+    let Prompt { text, content, context: _ } = request;
     match (text, content) {
         (Some(text), None) => {
             if text.trim().is_empty() {
@@ -226,7 +226,7 @@ mod tests {
         let mut limits = Config::default().limits;
         (limits.prompt_max, limits.media_max) = (ByteSize(150), ByteSize(6));
         let Value::Array(blocks) = content else { panic!("blocks are a list") };
-        prompt(Prompt { text: None, content: Some(blocks) }, &limits).map_err(|error| match error {
+        prompt(Prompt { content: Some(blocks), ..Prompt::default() }, &limits).map_err(|error| match error {
             ApiError::Invalid { field, problem } => format!("{field}: {problem}"),
             other => panic!("{other:?}"),
         })

@@ -53,6 +53,10 @@ pub enum ApiError {
         setting: &'static str,
         wait: Duration,
     },
+    /// The key stands for another request.
+    IdempotencyMismatch {
+        key: String,
+    },
     /// Something is wrong with the store.
     Unhealthy(Ailment),
     Backup(BackupError),
@@ -130,11 +134,7 @@ impl ApiError {
     fn answer(self) -> Answer {
         use StatusCode as S;
         match self {
-            Self::Invalid { field, problem } => {
-                let message = if field.is_empty() { problem } else { format!("{field}: {problem}") };
-                let hint = "correct it and ask again; docs/api.md describes the request";
-                Answer::new(S::BAD_REQUEST, "invalid_request", message, hint).details(json!({ "field": field }))
-            }
+            Self::Invalid { field, problem } => invalid_answer(&field, problem),
             Self::Search(SearchQueryError { problem, hint }) => {
                 Answer::new(S::BAD_REQUEST, "invalid_request", format!("q: {problem}"), hint)
                     .details(json!({ "field": "q" }))
@@ -195,6 +195,7 @@ impl ApiError {
                 let hint = format!("ask less often, or raise {setting}");
                 Answer::new(S::TOO_MANY_REQUESTS, "rate_limited", format!("too many {what}"), hint).retry_after(wait)
             }
+            Self::IdempotencyMismatch { key } => mismatch_answer(&key),
             Self::Unhealthy(ailment) => ailment_answer(ailment),
             Self::Backup(error) => backup_answer(error),
             Self::Registry(error) => registry_answer(error),
@@ -206,6 +207,18 @@ impl ApiError {
         let Answer { status, code, message, hint, details, retry_after: _ } = self.answer();
         (status, ErrorBody { error: code.to_owned(), message, hint, details })
     }
+}
+
+fn mismatch_answer(key: &str) -> Answer {
+    let message = format!("the Idempotency-Key {key:?} was used for a request with another body");
+    let hint = "use a new key for each request, and the same one only to send the same bytes again";
+    Answer::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_mismatch", message, hint)
+}
+
+fn invalid_answer(field: &str, problem: String) -> Answer {
+    let message = if field.is_empty() { problem } else { format!("{field}: {problem}") };
+    let hint = "correct it and ask again; docs/api.md describes the request";
+    Answer::new(StatusCode::BAD_REQUEST, "invalid_request", message, hint).details(json!({ "field": field }))
 }
 
 fn registry_answer(error: RegistryError) -> Answer {
@@ -275,6 +288,7 @@ fn refusal_answer(refusal: Refusal) -> Answer {
             Answer::new(S::UNPROCESSABLE_ENTITY, "unsupported_content", message, hint)
                 .details(json!({ "field": format!("content[{index}]"), "agent": agent, "takes": takes }))
         }
+        Refusal::Context(problem) => invalid_answer(&problem.field, problem.problem),
         Refusal::NotExpired => Answer::new(S::CONFLICT, "not_expired", message, "it is kept"),
         Refusal::NoTurn => Answer::new(S::CONFLICT, "no_turn", message, TURNS_HINT),
         Refusal::StaleTurn(turn) => stale_turn(message, turn),

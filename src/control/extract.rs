@@ -63,7 +63,7 @@ impl<T: Serialize> IntoResponse for Json<T> {
 }
 
 /// The whole body, which must say that it is JSON; nothing when it is empty.
-async fn read_body(request: Request, api: &Arc<Api>) -> Result<Option<Bytes>, ApiError> {
+pub(super) async fn read_body(request: Request, api: &Arc<Api>) -> Result<Option<Bytes>, ApiError> {
     let max = api.registry.shared().config().control.body_max.0;
     let (head, body) = request.into_parts();
     let body = match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, max).collect()).await {
@@ -84,7 +84,7 @@ async fn read_body(request: Request, api: &Arc<Api>) -> Result<Option<Bytes>, Ap
     }
 }
 
-fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+pub(super) fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     // A list would be taken for the fields in their order.
     if !body.trim_ascii_start().starts_with(b"{") {
         return Err(ApiError::invalid("", "the body is not a JSON object"));

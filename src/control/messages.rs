@@ -8,33 +8,67 @@ use axum::response::{IntoResponse, Response};
 
 use super::error::ApiError;
 use super::extract::{Id, Json};
+use super::idempotency::{self, Attempt, Key, Keyed, again};
 use super::wire::{AddMessage, Prompt};
 use super::{Api, content, turns};
+use crate::model::message::Message;
 use crate::model::{MessageId, SessionId};
+use crate::session::SystemMessage;
+use crate::store::{Claim, StoreError};
+
+/// The name under which keys of this route are kept.
+const ROUTE: &str = "messages";
 
 /// Role `user` is exactly a prompt. Role `system` begins no turn and needs no process: the agent gets it before the next
 /// prompt.
 pub async fn add(
     State(api): State<Arc<Api>>,
     Id(session): Id<SessionId>,
-    Json(request): Json<AddMessage>,
+    Keyed { key, body }: Keyed<AddMessage>,
 ) -> Result<Response, ApiError> {
-    let AddMessage { role, text, content } = request;
-    let prompt = Prompt { text, content };
+    let AddMessage { role, text, content } = body;
+    let message = Prompt { text, content, context: None };
     match role.as_str() {
-        "user" => Ok(turns::accept(&api, session, prompt).await?.into_response()),
-        "system" => Ok(add_system(&api, session, prompt).await?.into_response()),
+        "user" => turns::keyed_prompt(&api, session, key, ROUTE, message).await,
+        "system" => keyed_system(&api, session, key, message).await,
         other => Err(ApiError::invalid("role", format!("{other:?} cannot be added; the roles are user and system"))),
     }
 }
 
-async fn add_system(api: &Arc<Api>, session: SessionId, message: Prompt) -> Result<impl IntoResponse, ApiError> {
+async fn keyed_system(
+    api: &Arc<Api>,
+    session: SessionId,
+    key: Option<Key>,
+    message: Prompt,
+) -> Result<Response, ApiError> {
+    match idempotency::begin(api, key, ROUTE, Some(session)).await? {
+        Attempt::Again(remembered) => {
+            let damaged = || StoreError::Damaged { what: "an idempotency key names no message".to_owned() };
+            let id = remembered.made.message.ok_or_else(damaged)?;
+            Ok(again((StatusCode::CREATED, Json(stored(api, session, id).await?))))
+        }
+        Attempt::First(first) => {
+            let added = first.run(api, |claim| add_system(Arc::clone(api), session, message, claim)).await?;
+            Ok((StatusCode::CREATED, Json(added)).into_response())
+        }
+    }
+}
+
+async fn add_system(
+    api: Arc<Api>,
+    session: SessionId,
+    message: Prompt,
+    claim: Option<Claim>,
+) -> Result<Message, ApiError> {
     let text = content::text_only(message, &api.registry.shared().config().limits)?;
     api.limits.prompt(session)?;
     let id = MessageId::new();
-    api.registry.system_message(session, id, text).await?;
+    api.registry.system_message(session, SystemMessage { id, text, claim }).await?;
+    stored(&api, session, id).await
+}
+
+/// Only a purge can have taken it away.
+async fn stored(api: &Api, session: SessionId, id: MessageId) -> Result<Message, ApiError> {
     let message = api.registry.hub().store().message(session, id).await?;
-    // Only a purge can have come between.
-    let message = message.ok_or_else(|| ApiError::NoSuchSession(session.to_string()))?;
-    Ok((StatusCode::CREATED, Json(message)))
+    message.ok_or_else(|| ApiError::NoSuchSession(session.to_string()))
 }

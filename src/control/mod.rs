@@ -13,6 +13,7 @@ mod error;
 mod events;
 mod extract;
 mod gc;
+mod idempotency;
 mod limits;
 mod messages;
 mod router;
@@ -39,6 +40,8 @@ pub use socket::ControlSocket;
 pub struct Api {
     pub registry: Arc<Registry>,
     pub limits: limits::RateLimits,
+    /// The idempotency keys of requests that are being carried out.
+    pub keys: idempotency::Keys,
     pub started_at: Timestamp,
     pub state_dir: PathBuf,
     pub socket: PathBuf,
@@ -47,6 +50,7 @@ pub struct Api {
 impl Api {
     pub fn new(registry: Arc<Registry>, state_dir: PathBuf, socket: PathBuf) -> Arc<Self> {
         let limits = limits::RateLimits::new(&registry.shared().config().control);
-        Arc::new(Self { registry, limits, started_at: Timestamp::now(), state_dir, socket })
+        let keys = idempotency::Keys::default();
+        Arc::new(Self { registry, limits, keys, started_at: Timestamp::now(), state_dir, socket })
     }
 }

@@ -5,16 +5,20 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
 use super::Api;
 use super::choices;
 use super::error::ApiError;
 use super::extract::{Id, Json, OptionalJson, Query, page};
+use super::idempotency::{self, Attempt, Keyed, again};
 use super::wire::{CreateSession, MessageList, PatchSession, Session, SessionList, SessionView, Start};
-use crate::model::{self, SessionId, SessionStatus, Timestamp, WorkspaceId};
+use crate::model::context::Change;
+use crate::model::{self, ContextChange, SessionId, SessionStatus, Timestamp, WorkspaceId};
 use crate::registry::{self, WorkspaceChoice};
-use crate::store::{EventScope, SessionChange, SessionFilter};
+use crate::session::Edit;
+use crate::store::{Claim, EventScope, SessionChange, SessionFilter};
 
 /// Messages in the view of one session.
 const VIEW_MESSAGES: i64 = 200;
@@ -58,8 +62,25 @@ pub struct Nothing {}
 
 pub async fn create(
     State(api): State<Arc<Api>>,
-    Json(request): Json<CreateSession>,
-) -> Result<(StatusCode, Json<Session>), ApiError> {
+    Keyed { key, body }: Keyed<CreateSession>,
+) -> Result<Response, ApiError> {
+    match idempotency::begin(&api, key, "sessions", None).await? {
+        Attempt::Again(remembered) => {
+            let session = stored(&api, remembered.session).await?;
+            Ok(again((StatusCode::CREATED, Json(shown(&api, session)))))
+        }
+        Attempt::First(first) => {
+            let created = first.run(&api, |claim| make(Arc::clone(&api), body, claim)).await?;
+            Ok((StatusCode::CREATED, Json(shown(&api, created))).into_response())
+        }
+    }
+}
+
+async fn make(
+    api: Arc<Api>,
+    request: CreateSession,
+    claim: Option<Claim>,
+) -> Result<model::session::Session, ApiError> {
     let workspace = match (request.workspace, request.workspace_id) {
         (Some(path), None) => WorkspaceChoice::Path(PathBuf::from(path)),
         (None, Some(id)) => WorkspaceChoice::Registered(id),
@@ -74,20 +95,19 @@ pub async fn create(
     check_title(&title)?;
     check_tags(&request.tags)?;
     let choices = choices::chosen(request.mode, request.model, request.config_options)?;
-    let created = api
-        .registry
-        .create(registry::CreateSession {
-            workspace,
-            agent: request.agent,
-            title,
-            tags: request.tags,
-            permissions: request.permissions.map(|policy| policy.mode),
-            limits: request.limits,
-            choices,
-            start: request.start == Start::Eager,
-        })
-        .await?;
-    Ok((StatusCode::CREATED, Json(shown(&api, created))))
+    let create = registry::CreateSession {
+        workspace,
+        agent: request.agent,
+        title,
+        tags: request.tags,
+        permissions: request.permissions.map(|policy| policy.mode),
+        limits: request.limits,
+        choices,
+        context: request.context.unwrap_or_default(),
+        claim,
+        start: request.start == Start::Eager,
+    };
+    Ok(api.registry.create(create).await?)
 }
 
 pub async fn list(State(api): State<Arc<Api>>, Query(query): Query<ListQuery>) -> Result<Json<SessionList>, ApiError> {
@@ -124,7 +144,7 @@ pub async fn change(
     Id(id): Id<SessionId>,
     Json(request): Json<PatchSession>,
 ) -> Result<Json<Session>, ApiError> {
-    let PatchSession { title, tags, limits, mode, model, config_options } = request;
+    let PatchSession { title, tags, limits, mode, model, config_options, context } = request;
     let choices = choices::chosen(mode, model, config_options)?;
     if let Some(title) = &title {
         check_title(title)?;
@@ -133,11 +153,20 @@ pub async fn change(
         check_tags(tags)?;
     }
     let session = stored(&api, id).await?;
-    let change = SessionChange { title, tags, limits };
-    if change.is_empty() && choices.is_empty() {
+    let context = match context {
+        Change::Keep => None,
+        Change::Remove => Some(ContextChange::removal()),
+        Change::Set(context) => Some(context),
+    };
+    let change = SessionChange { title, tags, limits, context: None };
+    if change.is_empty() && choices.is_empty() && context.is_none() {
         return Ok(Json(shown(&api, session)));
     }
-    api.registry.change(id, change, choices).await?;
+    let context = match context {
+        Some(context) => Some(api.registry.checked_context(id, context).await?),
+        None => None,
+    };
+    api.registry.change(id, Edit { change, context, choices }).await?;
     Ok(Json(shown(&api, stored(&api, id).await?)))
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -12,11 +13,12 @@ use super::Api;
 use super::content::{self, Checked};
 use super::error::ApiError;
 use super::extract::{Id, Json, OptionalJson, PageQuery, Query, TurnPath, page};
+use super::idempotency::{self, Attempt, Key, Keyed, again};
 use super::sessions::stored;
 use super::wire::{Accepted, Cancel, CancelAccepted, Prompt, Turn, TurnList};
 use crate::model::{MessageId, SessionId, TurnId};
 use crate::session::NewPrompt;
-use crate::store::EventScope;
+use crate::store::{Claim, EventScope};
 
 /// The longest that a request may wait for a turn's end.
 const WAIT_SECONDS_MAX: u64 = 600;
@@ -30,20 +32,41 @@ pub struct ShowQuery {
 pub async fn prompt(
     State(api): State<Arc<Api>>,
     Id(id): Id<SessionId>,
-    Json(request): Json<Prompt>,
-) -> Result<(StatusCode, Json<Accepted>), ApiError> {
-    accept(&api, id, request).await
+    Keyed { key, body }: Keyed<Prompt>,
+) -> Result<Response, ApiError> {
+    keyed_prompt(&api, id, key, "prompt", body).await
+}
+
+/// Accepts a prompt, or answers as when it was accepted under the same key.
+pub async fn keyed_prompt(
+    api: &Arc<Api>,
+    id: SessionId,
+    key: Option<Key>,
+    route: &'static str,
+    body: Prompt,
+) -> Result<Response, ApiError> {
+    match idempotency::begin(api, key, route, Some(id)).await? {
+        Attempt::Again(remembered) => Ok(again((StatusCode::ACCEPTED, Json(Accepted::of(&remembered)?)))),
+        Attempt::First(first) => {
+            let accepted = first.run(api, |claim| accept(Arc::clone(api), id, body, claim)).await?;
+            Ok((StatusCode::ACCEPTED, Json(accepted)).into_response())
+        }
+    }
 }
 
 /// Checks a prompt and has it accepted.
-pub async fn accept(api: &Arc<Api>, id: SessionId, request: Prompt) -> Result<(StatusCode, Json<Accepted>), ApiError> {
+async fn accept(api: Arc<Api>, id: SessionId, mut request: Prompt, claim: Option<Claim>) -> Result<Accepted, ApiError> {
+    let context = request.context.take();
     let Checked { content, blobs } = content::prompt(request, &api.registry.shared().config().limits)?;
+    let context = match context {
+        Some(context) => Some(api.registry.checked_context(id, context).await?),
+        None => None,
+    };
     api.limits.prompt(id)?;
-    let prompt = NewPrompt { turn: TurnId::new(), message: MessageId::new(), content, blobs };
+    let prompt = NewPrompt { turn: TurnId::new(), message: MessageId::new(), content, blobs, context, claim };
     let (turn_id, message_id) = (prompt.turn, prompt.message);
     let accepted = api.registry.prompt(id, prompt).await?;
-    let accepted = Accepted { turn_id, message_id, position: accepted.position, after: accepted.after };
-    Ok((StatusCode::ACCEPTED, Json(accepted)))
+    Ok(Accepted { turn_id, message_id, position: accepted.position, after: accepted.after })
 }
 
 pub async fn cancel(

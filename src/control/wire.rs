@@ -12,12 +12,15 @@ use super::choices::Offered;
 use crate::config;
 use crate::model;
 use crate::model::agent::FrozenProfile;
+use crate::model::context::Change;
 use crate::model::message::Message;
 use crate::model::{
-    AgentProfile, ContextRestored, LastError, MessageId, PermissionMode, ProcessState, PromptAbilities, SessionId,
-    SessionLimits, SessionStatus, Timestamp, TurnError, TurnId, TurnStatus, Usage, WorkspaceId,
+    AgentProfile, ContextChange, ContextRestored, LastError, MessageId, PermissionMode, ProcessState, PromptAbilities,
+    SessionContext, SessionId, SessionLimits, SessionStatus, Timestamp, TurnError, TurnId, TurnStatus, Usage,
+    WorkspaceId,
 };
 use crate::registry;
+use crate::store::{Remembered, StoreError};
 
 mod store;
 
@@ -46,6 +49,8 @@ pub struct CreateSession {
     pub model: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub config_options: BTreeMap<String, Value>,
+    #[serde(default)]
+    pub context: Option<ContextChange>,
     #[serde(default)]
     pub start: Start,
 }
@@ -83,6 +88,9 @@ pub struct PatchSession {
     pub model: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub config_options: BTreeMap<String, Value>,
+    /// What is absent in it stays, and null removes; null in its place removes all of it.
+    #[serde(default, skip_serializing_if = "Change::is_keep")]
+    pub context: Change<ContextChange>,
 }
 
 /// Either a text or ACP content blocks.
@@ -93,6 +101,9 @@ pub struct Prompt {
     pub text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<Vec<Value>>,
+    /// For this prompt alone, in place of what the session's own says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<ContextChange>,
 }
 
 /// A message that is added by hand: a prompt (`user`), or context for the next one (`system`).
@@ -154,6 +165,8 @@ pub struct Session {
     pub permissions: PermissionPolicy,
     #[serde(default)]
     pub limits: SessionLimits,
+    #[serde(default)]
+    pub context: SessionContext,
     pub turns: i64,
     /// The agent's current mode and model, when they are known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -436,6 +449,7 @@ impl Session {
             sandbox: "none".to_owned(),
             permissions: PermissionPolicy { mode: session.permissions },
             limits: session.limits,
+            context: session.context,
             turns: session.turns,
             mode: session.mode,
             model: session.model,
@@ -448,6 +462,20 @@ impl Session {
             status_changed_at: session.status_changed_at,
             expires_at,
         }
+    }
+}
+
+impl Accepted {
+    /// As it was answered to the first request with its key.
+    pub fn of(remembered: &Remembered) -> Result<Self, StoreError> {
+        let Remembered { made, after, .. } = remembered;
+        let damaged = || StoreError::Damaged { what: "an idempotency key names no turn".to_owned() };
+        Ok(Self {
+            turn_id: made.turn.ok_or_else(damaged)?,
+            message_id: made.message.ok_or_else(damaged)?,
+            position: made.position,
+            after: *after,
+        })
     }
 }
 

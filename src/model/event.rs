@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::context::SessionContext;
 use super::id::{MessageId, WorkspaceId};
 use super::message::Role;
 use super::session::{ContextRestored, SessionLimits};
@@ -37,6 +38,8 @@ pub enum EventBody {
         tags: Option<Vec<String>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         limits: Option<SessionLimits>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        context: Option<SessionContext>,
         #[serde(skip_serializing_if = "Option::is_none")]
         mode: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -224,6 +227,7 @@ mod tests {
                 title: Some("t".into()),
                 tags: Some(vec![]),
                 limits: Some(SessionLimits::default()),
+                context: Some(SessionContext::default()),
                 mode: Some("plan".into()),
                 model: Some("m".into()),
                 config_options: Some(BTreeMap::new()),

@@ -1,5 +1,5 @@
 //! The vocabulary: ids, times, statuses with their one transition table, turns, messages, events,
-//! retention, agent profiles, usage, choices.
+//! the context of sessions, retention, agent profiles, usage, choices.
 //!
 //! Nothing here does I/O or knows of tokio. The JSON of messages and events is defined here, once, because it is the
 //! record itself: the store keeps that text and the control interface hands it out byte for byte. The shapes around it
@@ -8,6 +8,7 @@
 pub mod agent;
 pub mod block;
 pub mod choices;
+pub mod context;
 pub mod error;
 pub mod event;
 pub mod id;
@@ -22,6 +23,7 @@ pub mod usage;
 pub use agent::{Adapter, AgentProfile, PermissionMode};
 pub use block::{Blob, BlobHash, BlockKind, PromptAbilities};
 pub use choices::{Announced, Choice, Chosen, Known};
+pub use context::{ContextChange, ContextProblem, SessionContext};
 pub use event::EventBody;
 pub use id::{MessageId, SessionId, TurnId, WorkspaceId};
 pub use message::{Content, Role};

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::agent::{FrozenProfile, PermissionMode};
 use super::block::PromptAbilities;
 use super::choices::Chosen;
+use super::context::SessionContext;
 use super::id::{SessionId, WorkspaceId};
 use super::status::SessionStatus;
 use super::time::Timestamp;
@@ -33,6 +34,9 @@ pub struct Session {
     /// What the agent takes in a prompt; unknown until its first handshake.
     pub prompt_abilities: Option<PromptAbilities>,
     pub limits: SessionLimits,
+    pub context: SessionContext,
+    /// Whether the agent has yet to be shown what the context names.
+    pub links_owed: bool,
     /// The user that the agent runs as, when that is not the daemon's own.
     pub owner_uid: Option<u32>,
     pub last_error: Option<LastError>,

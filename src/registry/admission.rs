@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::{Registry, RegistryError};
+use super::{Registry, RegistryError, context};
 use crate::agent::{self, WorkspaceError};
 use crate::model::session::{Session, Workspace};
-use crate::model::{AgentProfile, Chosen, PermissionMode, ProcessState, SessionId, SessionLimits, WorkspaceId};
+use crate::model::{
+    AgentProfile, Chosen, ContextChange, PermissionMode, ProcessState, SessionId, SessionLimits, WorkspaceId,
+};
 use crate::session::{Admission, Refusal, Request};
-use crate::store::{Catalogue, NewSession, Op, Unit};
+use crate::store::{Catalogue, Claim, Made, NewSession, Op, Unit};
 
 /// What a new session is to be.
 #[derive(Debug)]
@@ -23,6 +25,9 @@ pub struct CreateSession {
     pub limits: SessionLimits,
     /// Checked when the process starts: before that nobody knows what there is.
     pub choices: Chosen,
+    pub context: ContextChange,
+    /// The request's key, committed with the session.
+    pub claim: Option<Claim>,
     /// Start the process now, in the background.
     pub start: bool,
 }
@@ -37,9 +42,11 @@ impl Registry {
     /// Checks all that can be checked, reserves a slot, commits the session, and starts its process in the background.
     pub async fn create(self: &Arc<Self>, create: CreateSession) -> Result<Session, RegistryError> {
         self.check_space()?;
-        if let WorkspaceChoice::Path(path) = &create.workspace {
-            self.resolve_workspace(path)?;
-        }
+        let real = match &create.workspace {
+            WorkspaceChoice::Path(path) => self.resolve_workspace(path)?,
+            WorkspaceChoice::Registered(id) => self.known_workspace(*id).await?.path,
+        };
+        let context = context::of_new(&real, create.context)?;
         let profile = self.profile(create.agent.as_deref())?;
         let permissions = narrowed(&profile, create.permissions)?;
         self.check_installed(&profile)?;
@@ -59,6 +66,7 @@ impl Registry {
             tags: create.tags,
             limits: create.limits,
             chosen: create.choices,
+            context,
             owner_uid: None,
         };
         {
@@ -67,7 +75,9 @@ impl Registry {
             if self.is_stopping() {
                 return Err(Refusal::ShuttingDown.into());
             }
-            self.hub().append(Unit::one(id, Op::CreateSession(Box::new(new)))).await?;
+            let mut unit = Unit::one(id, Op::CreateSession(Box::new(new)));
+            unit.ops.extend(create.claim.map(|claim| (id, Op::Remember(Box::new((claim, Made::default()))))));
+            self.hub().append(unit).await?;
         }
         self.log_session_counts().await;
         // The session is made, whatever becomes of its process.

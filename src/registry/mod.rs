@@ -7,6 +7,7 @@
 //! 3. An actor that panics takes only its own process with it; its turn ends as `internal`.
 
 mod admission;
+mod context;
 mod recovery;
 mod retention;
 
@@ -17,17 +18,19 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use crate::agent::WorkspaceError;
 use crate::hub::Hub;
 use crate::lane::Lane;
-use crate::model::{Chosen, ErrorCode, MessageId, ProcessState, SessionId, TurnId, WorkspaceId};
+use crate::model::{ErrorCode, ProcessState, SessionId, TurnId, WorkspaceId};
 use crate::session::{
-    self, Accepted, Admission, Halt, Live, NewPrompt, Refusal, Reply, Request, SessionActor, SessionHandle, Shared,
+    self, Accepted, Admission, Edit, Halt, Live, NewPrompt, Refusal, Reply, Request, SessionActor, SessionHandle,
+    Shared, SystemMessage,
 };
-use crate::store::{SessionChange, StoreError, Unit};
+use crate::store::{StoreError, Unit};
 
 pub use admission::{CreateSession, WorkspaceChoice};
 pub use retention::{Sweep, Swept, SweptSession};
@@ -116,7 +119,7 @@ impl Registry {
     pub async fn prompt(self: &Arc<Self>, session: SessionId, prompt: NewPrompt) -> Result<Accepted, RegistryError> {
         self.check_space()?;
         let ask = |admission| {
-            let prompt = prompt.clone();
+            let prompt = Box::new(prompt.clone());
             self.ask(session, move |reply| Request::Prompt { prompt, admission, reply })
         };
         let needs_slot = |outcome: &Result<_, _>| matches!(outcome, Err(RegistryError::Refused(Refusal::NeedsSlot)));
@@ -138,21 +141,17 @@ impl Registry {
     pub async fn system_message(
         self: &Arc<Self>,
         session: SessionId,
-        id: MessageId,
-        text: String,
+        message: SystemMessage,
     ) -> Result<(), RegistryError> {
         self.check_space()?;
-        self.ask(session, |reply| Request::SystemMessage { id, text, reply }).await
+        self.ask(session, |reply| Request::SystemMessage { message, reply }).await
     }
 
-    pub async fn change(
-        self: &Arc<Self>,
-        session: SessionId,
-        change: SessionChange,
-        choices: Chosen,
-    ) -> Result<(), RegistryError> {
+    /// A context in it is one that was checked ([`Self::checked_context`]).
+    pub async fn change(self: &Arc<Self>, session: SessionId, edit: Edit) -> Result<(), RegistryError> {
         self.check_space()?;
-        self.ask(session, |reply| Request::Change { change, choices, reply }).await
+        let edit = Box::new(edit);
+        self.ask(session, |reply| Request::Change { edit, reply }).await
     }
 
     pub async fn cancel(
@@ -309,6 +308,11 @@ impl Registry {
         let waits = !self.hub().store().open_turns(session).await?.is_empty();
         let next = if waits { self.load(session).await? } else { None };
         Ok((settled, next))
+    }
+
+    /// Has something done to its end, even when whoever asked for it goes away meanwhile.
+    pub fn see_through<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        self.tasks.spawn(work)
     }
 
     /// Tells every actor that the daemon stops. New requests are refused from here on.

@@ -23,6 +23,7 @@ use super::context::{self, Context, Owed};
 use super::crashes::Crashes;
 use super::handshake::Handshake;
 use super::link::{Connected, Link, LinkInput, Phase};
+use super::links::Links;
 use super::outbox::{Outbox, Outcome};
 use super::prompt::{Media, MediaReader};
 use super::spending::Spending;
@@ -127,6 +128,7 @@ pub struct SessionActor {
     /// When the process last had something to do.
     active_at: Instant,
     pub(super) context: Context,
+    pub(super) links: Links,
     pub(super) running: Option<Running>,
     pub(super) queue: VecDeque<QueuedTurn>,
     /// What the agent takes in a prompt, once it has said so.
@@ -154,7 +156,7 @@ pub fn actor(
     let queue: VecDeque<QueuedTurn> = open_turns
         .into_iter()
         .filter(|turn| turn.status == TurnStatus::Queued)
-        .map(|turn| QueuedTurn { id: turn.id, prompt: turn.prompt })
+        .map(|turn| QueuedTurn { id: turn.id, prompt: turn.prompt, context: turn.context })
         .collect();
     let meter = Meter { usage: session.usage.unwrap_or_default(), basis: session.usage_basis.unwrap_or_default() };
     let choices = Choices::new(session.mode, session.model, session.chosen, announced);
@@ -183,6 +185,7 @@ pub fn actor(
         crashes: Crashes::default(),
         active_at: Instant::now(),
         context: Context::new(session.agent_session_id, session.turns.unsigned_abs() > queue.len() as u64),
+        links: Links::new(session.context, session.links_owed),
         running: None,
         queue,
         prompt_abilities: session.prompt_abilities,

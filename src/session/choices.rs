@@ -8,11 +8,11 @@ use std::collections::VecDeque;
 
 use serde_json::value::RawValue;
 
-use super::actor::{After, Purpose, SessionActor, answer};
-use super::{Refusal, Reply};
+use super::actor::{Purpose, SessionActor, answer};
+use super::{Edit, Refusal, Reply};
 use crate::acp::{RpcError, choices, outgoing};
 use crate::model::{Announced, Choice, Chosen, Known};
-use crate::store::{ChoicesChange, Op, SessionChange};
+use crate::store::{ChoicesChange, Op};
 
 pub struct Choices {
     known: Known,
@@ -37,8 +37,7 @@ enum Origin {
     /// A new process is asked for what was chosen before.
     Start,
     Request {
-        choices: Chosen,
-        change: SessionChange,
+        edit: Box<Edit>,
         reply: Reply<()>,
     },
 }
@@ -114,22 +113,24 @@ impl SessionActor {
     }
 
     /// Somebody chooses: the agent is asked when there is one, and the record is changed when it has agreed.
-    pub(super) fn on_choices(&mut self, choices: Chosen, change: SessionChange, reply: Reply<()>) {
+    pub(super) fn on_choices(&mut self, edit: Edit, reply: Reply<()>) {
+        let choices = edit.choices.each();
         if self.link.is_ready() {
-            return self.ask(choices.each().into(), Origin::Request { choices, change, reply });
+            return self.ask(choices.into(), Origin::Request { edit: Box::new(edit), reply });
         }
         let known = &self.choices.known;
-        if let Some(choice) = choices.each().into_iter().find(|choice| !known.allows(choice)) {
+        if let Some(choice) = choices.into_iter().find(|choice| !known.allows(choice)) {
             let known = known.instead_of(&choice).unwrap_or_default();
             return answer(reply, Err(Refusal::UnknownChoice { choice: Box::new(choice), known }));
         }
-        self.commit_choices(&choices, change, reply);
+        self.commit_edit(edit, reply);
     }
 
-    /// It is agreed: recorded with whatever else the request changes.
-    fn commit_choices(&mut self, choices: &Chosen, change: SessionChange, reply: Reply<()>) {
-        let mark = self.outbox.mark();
-        self.commit_change(change);
+    /// It is agreed.
+    pub(super) fn record_chosen(&mut self, choices: &Chosen) {
+        if choices.is_empty() {
+            return;
+        }
         let config_options = Some(choices.config_options.clone()).filter(|options| !options.is_empty());
         self.record_choices(ChoicesChange {
             mode: choices.mode.clone(),
@@ -138,7 +139,6 @@ impl SessionActor {
             config_options,
             ..ChoicesChange::default()
         });
-        self.outbox.then(mark, After::Answer(vec![reply]));
     }
 
     /// A new process is asked for what was chosen before.
@@ -149,8 +149,8 @@ impl SessionActor {
     /// Asks the agent for the next of these. When there is none left, it has agreed to all.
     fn ask(&mut self, mut choices: VecDeque<Choice>, origin: Origin) {
         let Some(now) = choices.pop_front() else {
-            if let Origin::Request { choices, change, reply } = origin {
-                self.commit_choices(&choices, change, reply);
+            if let Origin::Request { edit, reply } = origin {
+                self.commit_edit(*edit, reply);
             }
             return;
         };

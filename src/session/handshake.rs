@@ -211,6 +211,11 @@ impl SessionActor {
 
         let is_owed = context_restored == ContextRestored::Fresh && self.context.has_history;
         self.context.owed = if is_owed { Owed::NotRead } else { Owed::Nothing };
+        if context_restored == ContextRestored::Fresh
+            && let Some(op) = self.links.owe()
+        {
+            self.outbox.push(op);
+        }
         let before = self.context.agent_session.replace(agent_session.clone());
         self.context.abandoned = before.filter(|before| *before != agent_session);
         self.learn_abilities(abilities.prompt);

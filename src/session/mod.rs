@@ -12,6 +12,7 @@ mod crashes;
 mod handshake;
 mod history;
 mod link;
+mod links;
 mod outbox;
 mod process;
 mod prompt;
@@ -32,8 +33,11 @@ use crate::agent::{Bounds, Host};
 use crate::config::{self, Config};
 use crate::hub::Hub;
 use crate::model::status::Denied;
-use crate::model::{Blob, Choice, Chosen, Content, MessageId, ProcessState, SessionStatus, Timestamp, TurnId};
-use crate::store::{SessionChange, StoreError};
+use crate::model::{
+    Blob, Choice, Chosen, Content, ContextChange, ContextProblem, MessageId, ProcessState, SessionStatus, Timestamp,
+    TurnId,
+};
+use crate::store::{Claim, SessionChange, StoreError};
 
 pub use actor::{SessionActor, actor};
 pub use slots::{Slot, Slots};
@@ -76,14 +80,13 @@ impl Shared {
 #[derive(Debug)]
 pub enum Request {
     Prompt {
-        prompt: NewPrompt,
+        prompt: Box<NewPrompt>,
         admission: Admission,
         reply: Reply<Accepted>,
     },
     /// A system message, which waits for the next prompt.
     SystemMessage {
-        id: MessageId,
-        text: String,
+        message: SystemMessage,
         reply: Reply<()>,
     },
     Cancel {
@@ -92,9 +95,7 @@ pub enum Request {
         reply: Reply<Vec<TurnId>>,
     },
     Change {
-        change: SessionChange,
-        /// What is chosen of the agent's modes, models and options.
-        choices: Chosen,
+        edit: Box<Edit>,
         reply: Reply<()>,
     },
     Resume {
@@ -140,6 +141,28 @@ pub struct NewPrompt {
     pub content: Content,
     /// The data that the content names. It goes to the record, and is not kept in memory for the turn.
     pub blobs: Vec<Blob>,
+    /// What holds for this prompt in place of the session's context.
+    pub context: Option<ContextChange>,
+    /// Its key, committed with it.
+    pub claim: Option<Claim>,
+}
+
+/// A message for the agent that begins no turn.
+#[derive(Debug)]
+pub struct SystemMessage {
+    pub id: MessageId,
+    pub text: String,
+    /// Its key, committed with it.
+    pub claim: Option<Claim>,
+}
+
+/// What somebody wants changed of a session, all of it or nothing.
+#[derive(Debug)]
+pub struct Edit {
+    pub change: SessionChange,
+    pub context: Option<ContextChange>,
+    /// What is chosen of the agent's modes, models and options.
+    pub choices: Chosen,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -179,6 +202,8 @@ pub enum Refusal {
     AgentRefused { choice: Box<Choice>, message: String, known: Vec<String> },
     #[error("the agent did not say in time (processes.session_timeout) whether it takes {choice}")]
     AgentSilent { choice: Box<Choice> },
+    #[error(transparent)]
+    Context(ContextProblem),
     #[error("too many requests wait for this session")]
     Overloaded,
     #[error("the daemon is stopping")]

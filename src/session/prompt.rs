@@ -16,14 +16,14 @@ use tokio::time::Instant;
 use super::actor::{After, Purpose, SessionActor, answer};
 use super::link::Phase;
 use super::turns::Stage;
-use super::{Refusal, Reply, history};
+use super::{Refusal, Reply, SystemMessage, history};
 use crate::acp::{content, outgoing};
 use crate::hub::Hub;
 use crate::model::{
-    BlobHash, BlockKind, Content, ErrorCode, MessageId, PromptAbilities, Role, SessionId, SessionStatus, TurnError,
-    TurnId, TurnStatus,
+    BlobHash, BlockKind, Content, ErrorCode, PromptAbilities, Role, SessionContext, SessionId, SessionStatus,
+    TurnError, TurnId, TurnStatus,
 };
-use crate::store::{NewMessage, Op, StoreError, WaitingMessage};
+use crate::store::{Made, NewMessage, Op, StoreError, WaitingMessage};
 
 /// System messages that wait for one prompt. Together they are bounded in bytes as a prompt is.
 const WAITING_MAX: usize = 32;
@@ -38,6 +38,8 @@ type MediaFuture = Pin<Box<dyn Future<Output = Result<Media, StoreError>> + Send
 pub struct Parts {
     pub transcript: Option<String>,
     pub system: Vec<WaitingMessage>,
+    /// What the turn has in place of the session's own context.
+    pub context: Option<SessionContext>,
     pub prompt: Content,
 }
 
@@ -52,10 +54,16 @@ impl Parts {
     }
 
     /// The blocks as the agent gets them. What went into them is not kept.
-    fn take_blocks(&mut self, session: SessionId, abilities: PromptAbilities, media: &Media) -> Vec<Value> {
+    fn take_blocks(
+        &mut self,
+        session: SessionId,
+        abilities: PromptAbilities,
+        links: Vec<Value>,
+        media: &Media,
+    ) -> Vec<Value> {
         let transcript = self.transcript.take().map(|text| history::block(session, &text, abilities));
         let system = std::mem::take(&mut self.system).into_iter().map(|message| text_block(&message.text));
-        transcript.into_iter().chain(system).chain(prompt_blocks(&self.prompt, media)).collect()
+        transcript.into_iter().chain(system).chain(links).chain(prompt_blocks(&self.prompt, media)).collect()
     }
 }
 
@@ -176,14 +184,16 @@ impl SessionActor {
         running.heard_at = Instant::now();
         // A turn may take hours: no deadline, only the end of the process.
         let id = self.requests.begin(Purpose::Prompt(turn), None);
-        let blocks = running.parts.take_blocks(self.id, abilities.prompt, media);
+        let links = self.links.blocks(&self.workspace, running.parts.context.as_ref());
+        let blocks = running.parts.take_blocks(self.id, abilities.prompt, links, media);
         let line = outgoing::prompt(id, agent_session, &blocks);
         tracing::debug!(%turn, blocks = blocks.len(), "prompting the agent");
         self.send(line);
     }
 
     /// A message for the agent that begins no turn: it is recorded, and waits for the next prompt.
-    pub(super) fn on_system_message(&mut self, id: MessageId, text: String, reply: Reply<()>) {
+    pub(super) fn on_system_message(&mut self, message: SystemMessage, reply: Reply<()>) {
+        let SystemMessage { id, text, claim } = message;
         if self.status != SessionStatus::Active {
             return answer(reply, Err(Refusal::NotActive(self.status)));
         }
@@ -193,6 +203,9 @@ impl SessionActor {
             return answer(reply, Err(Refusal::WaitingFull { waiting }));
         }
         let mark = self.outbox.mark();
+        if let Some(claim) = claim {
+            self.record(Op::Remember(Box::new((claim, Made { message: Some(id), ..Made::default() }))));
+        }
         let content = Content::text(text.clone());
         self.record(Op::Message(NewMessage::new(id, None, Role::System, &content)));
         self.record(Op::KeepForPrompt(id));
@@ -223,7 +236,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::model::BlobHash;
+    use crate::model::{BlobHash, MessageId};
 
     #[test]
     fn the_blocks_come_in_their_order_and_with_their_data() {
@@ -232,14 +245,16 @@ mod tests {
         let mut parts = Parts {
             transcript: Some("before".to_owned()),
             system: vec![WaitingMessage { id: MessageId::new(), text: "note".to_owned() }],
+            context: None,
             prompt: Content::Blocks { blocks: vec![text_block("look"), image] },
         };
         assert_eq!(parts.media(), [hash]);
         let media = Media::from([(hash, b"png".to_vec())]);
-        let blocks = parts.take_blocks(SessionId::new(), PromptAbilities::default(), &media);
+        let blocks = parts.take_blocks(SessionId::new(), PromptAbilities::default(), vec![text_block("link")], &media);
         let expected = [
             text_block("before"),
             text_block("note"),
+            text_block("link"),
             text_block("look"),
             json!({"type": "image", "mimeType": "image/png", "data": "cG5n"}),
         ];

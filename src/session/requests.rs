@@ -3,13 +3,11 @@
 use super::actor::{After, Closing, SessionActor, answer};
 use super::link::Link;
 use super::turns::QueuedTurn;
-use super::{Accepted, Admission, Halt, NewPrompt, Refusal, Reply, Request};
+use super::{Accepted, Admission, Edit, Halt, NewPrompt, Refusal, Reply, Request};
 use crate::model::event::ExitReason;
 use crate::model::status::Denied;
-use crate::model::{
-    Chosen, Content, ErrorCode, MessageId, Role, SessionStatus, Trigger, TurnError, TurnId, TurnStatus,
-};
-use crate::store::{NewMessage, Op, SessionChange};
+use crate::model::{Content, ErrorCode, MessageId, Role, SessionStatus, Trigger, TurnError, TurnId, TurnStatus};
+use crate::store::{Made, NewMessage, Op, SessionChange};
 
 /// Characters of the first prompt that become the title of a session without one.
 const TITLE_CHARS_MAX: usize = 60;
@@ -20,10 +18,10 @@ impl SessionActor {
             return refuse(request, || Refusal::ShuttingDown);
         }
         match request {
-            Request::Prompt { prompt, admission, reply } => self.on_prompt(prompt, admission, reply),
-            Request::SystemMessage { id, text, reply } => self.on_system_message(id, text, reply),
+            Request::Prompt { prompt, admission, reply } => self.on_prompt(*prompt, admission, reply),
+            Request::SystemMessage { message, reply } => self.on_system_message(message, reply),
             Request::Cancel { turn, queued, reply } => self.on_cancel(turn, queued, reply),
-            Request::Change { change, choices, reply } => self.on_change(change, choices, reply),
+            Request::Change { edit, reply } => self.on_change(*edit, reply),
             Request::Resume { reply } => self.on_resume(reply),
             Request::Close { reason, purge, reply } => self.on_close(reason, purge, reply),
             Request::Expire { seen, reply } => self.on_expire(seen, reply),
@@ -50,9 +48,14 @@ impl SessionActor {
         if self.status != SessionStatus::Active {
             return answer(reply, Err(Refusal::NotActive(self.status)));
         }
-        if let Some(refusal) = self.unsupported(&prompt.content) {
+        let NewPrompt { turn, message, content, blobs, context, claim } = prompt;
+        if let Some(refusal) = self.unsupported(&content) {
             return answer(reply, Err(refusal));
         }
+        let (content, context) = match self.in_context(content, context) {
+            Ok(prepared) => prepared,
+            Err(problem) => return answer(reply, Err(Refusal::Context(problem))),
+        };
         let waiting = self.queue.len();
         if waiting >= self.shared.config().sessions.queue {
             return answer(reply, Err(Refusal::QueueFull { waiting }));
@@ -64,10 +67,15 @@ impl SessionActor {
         if needs_slot && matches!((&admission, &self.link), (Admission::None, Link::Stopped)) {
             return answer(reply, Err(Refusal::NeedsSlot));
         }
-        let NewPrompt { turn, message, content, blobs } = prompt;
         let position = waiting + usize::from(self.running.is_some());
         let mark = self.outbox.mark();
+        if let Some(claim) = claim {
+            self.record(Op::Remember(Box::new((claim, Made { turn: Some(turn), message: Some(message), position }))));
+        }
         self.record(Op::QueueTurn { turn, position });
+        if let Some(context) = context.clone().map(Box::new) {
+            self.record(Op::SetTurnContext { turn, context });
+        }
         // A prompt without text gives no title.
         let title = self.untitled.then(|| title_of(&content)).filter(|title| !title.is_empty());
         if title.is_some() {
@@ -84,7 +92,7 @@ impl SessionActor {
             return self.finish(turn, TurnStatus::Failed, None, Some(TurnError::new(ErrorCode::TurnLimit, message)));
         }
         self.turns_counted += 1;
-        self.queue.push_back(QueuedTurn { id: turn, prompt: content });
+        self.queue.push_back(QueuedTurn { id: turn, prompt: content, context });
         // A slot that is not needed goes back: the process may have come up meanwhile.
         if let Admission::Slot(slot) = admission
             && matches!(self.link, Link::Stopped | Link::Waiting(_))
@@ -132,22 +140,38 @@ impl SessionActor {
     }
 
     /// Archived and in error, a session can only be read or deleted.
-    fn on_change(&mut self, change: SessionChange, choices: Chosen, reply: Reply<()>) {
+    fn on_change(&mut self, edit: Edit, reply: Reply<()>) {
         match self.status {
             SessionStatus::Active | SessionStatus::Suspended => {}
             SessionStatus::Archived | SessionStatus::Error => {
                 return answer(reply, Err(Refusal::NotActive(self.status)));
             }
         }
-        if !choices.is_empty() {
-            return self.on_choices(choices, change, reply);
+        if let Err(problem) = self.checked_context(edit.context.as_ref()) {
+            return answer(reply, Err(Refusal::Context(problem)));
         }
+        if edit.choices.is_empty() {
+            self.commit_edit(edit, reply);
+        } else {
+            self.on_choices(edit, reply);
+        }
+    }
+
+    /// Records all that the edit changes, and answers then.
+    pub(super) fn commit_edit(&mut self, edit: Edit, reply: Reply<()>) {
+        let Edit { mut change, context, choices } = edit;
         let mark = self.outbox.mark();
-        self.commit_change(change);
+        change.context = match context.map(|context| self.change_context(context)).transpose() {
+            Ok(context) => context,
+            // Another change came first while the agent was asked.
+            Err(problem) => return answer(reply, Err(Refusal::Context(problem))),
+        };
+        self.record_change(change);
+        self.record_chosen(&choices);
         self.outbox.then(mark, After::Answer(vec![reply]));
     }
 
-    pub(super) fn commit_change(&mut self, mut change: SessionChange) {
+    fn record_change(&mut self, mut change: SessionChange) {
         if change.is_empty() {
             return;
         }

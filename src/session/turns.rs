@@ -9,7 +9,7 @@ use super::context::{Due, Owed};
 use super::prompt::Parts;
 use crate::acp::outgoing;
 use crate::model::event::ExitReason;
-use crate::model::{Content, ContextRestored, ErrorCode, TurnError, TurnId, TurnStatus};
+use crate::model::{Content, ContextRestored, ErrorCode, SessionContext, TurnError, TurnId, TurnStatus};
 use crate::store::Op;
 
 /// A turn that was accepted and waits.
@@ -17,6 +17,8 @@ use crate::store::Op;
 pub struct QueuedTurn {
     pub id: TurnId,
     pub prompt: Content,
+    /// What its prompt names in place of the session's context.
+    pub context: Option<SessionContext>,
 }
 
 /// The turn that runs.
@@ -83,7 +85,7 @@ impl SessionActor {
             Due::Ask => return self.outbox.then(self.outbox.mark(), After::ReadHistory),
             Due::Wait => return,
         };
-        let Some(QueuedTurn { id: turn, prompt }) = self.queue.pop_front() else {
+        let Some(QueuedTurn { id: turn, prompt, context }) = self.queue.pop_front() else {
             return;
         };
         // What the agent said since the last turn belongs to none.
@@ -98,7 +100,7 @@ impl SessionActor {
         self.context.has_history = true;
         self.running = Some(Running {
             turn,
-            parts: Parts { transcript, system, prompt },
+            parts: Parts { transcript, system, context, prompt },
             stage: Stage::Committing,
             verdict: None,
             heard_at: Instant::now(),
@@ -114,6 +116,9 @@ impl SessionActor {
         // An agent may drop a cancelled turn, and what came with it, from its memory.
         if outcome.as_ref().is_ok_and(|reason| reason != "cancelled") {
             self.context.owed = Owed::Nothing;
+            if let Some(op) = self.links.were_shown() {
+                self.outbox.push(op);
+            }
             self.crashes.forgive();
         }
         match (running.verdict.take(), outcome) {

@@ -9,7 +9,7 @@ use sqlx::SqliteConnection;
 use super::script::Script;
 use super::writer::Head;
 use super::{Catalogue, Committed, NewMessage, NewSession, Op, SessionChange, StoreError, StoredEvent, Unit};
-use super::{choices, prompts, retention, row, usage};
+use super::{choices, context, idempotency, prompts, retention, row, usage};
 use crate::model::message::Message;
 use crate::model::{EventBody, SessionId, SessionStatus, Timestamp, TurnId, TurnStatus};
 
@@ -165,7 +165,10 @@ impl<'a> Apply<'a> {
             Catalogue::MarkExpired { session, status_changed_at, seen_at } => {
                 retention::mark(connection, *session, *status_changed_at, *seen_at).await?;
             }
-            Catalogue::Swept { at } => retention::swept(connection, *at).await?,
+            Catalogue::Swept { at } => {
+                retention::swept(connection, *at).await?;
+                idempotency::forget_old(connection, *at).await?;
+            }
             Catalogue::Heartbeat => {
                 sqlx::query("INSERT INTO heartbeat (id, at) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET at = ?1")
                     .bind(now)
@@ -218,6 +221,13 @@ impl<'a> Apply<'a> {
             }
             Op::SetPromptAbilities(_) | Op::KeepForPrompt(_) | Op::TakeForPrompt => {
                 prompts::apply(connection, session, op).await
+            }
+            Op::SetTurnContext { turn, context } => context::set_of_turn(connection, *turn, context).await,
+            Op::OweLinks(owed) => context::owe_links(connection, session, *owed).await,
+            Op::Remember(remember) => {
+                let after = self.loaded(session)?.event;
+                let (claim, made) = &**remember;
+                idempotency::remember(connection, session, claim, made, after, self.now).await
             }
             Op::Purge => self.purge(connection, session).await,
             Op::SetUsage(change) => usage::set(connection, session, change, self.now).await,
@@ -338,8 +348,8 @@ impl<'a> Apply<'a> {
         let now = self.now.as_millis();
         sqlx::query(
             "INSERT INTO sessions (id, workspace_id, agent, profile, permissions, title, tags, status, created_at, \
-             updated_at, last_active_at, status_changed_at, limits, owner_uid, chosen, mode, model) \
-             VALUES (?, ?, ?, ?, ?, ?, ?, 'active', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+             updated_at, last_active_at, status_changed_at, limits, owner_uid, chosen, mode, model, context) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, 'active', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )
         .bind(session.to_string())
         .bind(new.workspace_id.to_string())
@@ -357,6 +367,7 @@ impl<'a> Apply<'a> {
         .bind(to_json(&new.chosen)?)
         .bind(&new.chosen.mode)
         .bind(&new.chosen.model)
+        .bind(to_json(&new.context)?)
         .execute(connection)
         .await
         .map_err(StoreError::database("to create a session"))?;
@@ -377,13 +388,15 @@ impl<'a> Apply<'a> {
     ) -> Result<(), StoreError> {
         let tags = change.tags.as_ref().map(to_json).transpose()?;
         let limits = change.limits.as_ref().map(to_json).transpose()?;
+        let context = change.context.as_ref().map(to_json).transpose()?;
         sqlx::query(
             "UPDATE sessions SET title = coalesce(?, title), tags = coalesce(?, tags), limits = coalesce(?, limits), \
-             updated_at = ? WHERE id = ?",
+             context = coalesce(?, context), updated_at = ? WHERE id = ?",
         )
         .bind(&change.title)
         .bind(tags)
         .bind(limits)
+        .bind(context)
         .bind(self.now.as_millis())
         .bind(session.to_string())
         .execute(connection)
@@ -393,6 +406,7 @@ impl<'a> Apply<'a> {
             title: change.title.clone(),
             tags: change.tags.clone(),
             limits: change.limits,
+            context: change.context.clone(),
             mode: None,
             model: None,
             config_options: None,

@@ -67,7 +67,15 @@ pub(super) async fn set(
     .map_err(StoreError::database("to keep what was chosen"))?;
     let ChoicesChange { mode, model, config_options, commands, .. } = change.clone();
     let is_news = mode.is_some() || model.is_some() || config_options.is_some() || commands.is_some();
-    let body =
-        EventBody::SessionUpdated { title: None, tags: None, limits: None, mode, model, config_options, commands };
+    let body = EventBody::SessionUpdated {
+        title: None,
+        tags: None,
+        limits: None,
+        context: None,
+        mode,
+        model,
+        config_options,
+        commands,
+    };
     Ok(Some(body).filter(|_| is_news))
 }

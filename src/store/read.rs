@@ -8,11 +8,13 @@ use serde_json::value::RawValue;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Sqlite};
 
-use super::{Store, StoreError, row};
+use super::{Store, StoreError, context, row};
 use crate::model::message::Message;
 use crate::model::session::{ProcessIdentity, Session, Workspace};
 use crate::model::turn::Turn;
-use crate::model::{Content, MessageId, SessionId, SessionStatus, Timestamp, TurnId, TurnStatus, Usage, WorkspaceId};
+use crate::model::{
+    Content, MessageId, SessionContext, SessionId, SessionStatus, Timestamp, TurnId, TurnStatus, Usage, WorkspaceId,
+};
 
 /// Which sessions a list shows.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +59,8 @@ pub struct OpenTurn {
     pub prompt: Content,
     /// As far as it is known.
     pub usage: Option<Usage>,
+    /// What its prompt names in place of the session's context.
+    pub context: Option<SessionContext>,
 }
 
 /// The beginning of a message whose end never came.
@@ -246,8 +250,9 @@ impl Store {
     /// Turns that are queued or running, in the order they were accepted.
     pub async fn open_turns(&self, session: SessionId) -> Result<Vec<OpenTurn>, StoreError> {
         let rows = sqlx::query(
-            "SELECT turns.id, turns.session_id, turns.status, turns.cancel_requested_at, turns.usage, messages.content \
-             FROM turns LEFT JOIN messages ON messages.turn_id = turns.id AND messages.role = 'user' \
+            "SELECT turns.id, turns.session_id, turns.status, turns.cancel_requested_at, turns.usage, turns.context, \
+             messages.content FROM turns \
+             LEFT JOIN messages ON messages.turn_id = turns.id AND messages.role = 'user' \
              WHERE turns.status IN ('queued', 'running') AND turns.session_id = ? ORDER BY turns.rowid",
         )
         .bind(session.to_string())
@@ -262,6 +267,7 @@ impl Store {
                 cancel_requested: row::column::<Option<i64>>(row, "cancel_requested_at")?.is_some(),
                 prompt: row::from_json(row, "content")?,
                 usage: row::json_option(row, "usage")?,
+                context: context::of_turn(row)?,
             })
         };
         rows.iter().map(open_turn).collect()

@@ -26,11 +26,10 @@ pub fn session(row: &SqliteRow) -> Result<Session, StoreError> {
         agent_session_id: column(row, "agent_session_id")?,
         context_restored: parsed_option(row, "context_restored")?,
         supports_resume: column(row, "supports_resume")?,
-        prompt_abilities: column::<Option<String>>(row, "prompt_abilities")?
-            .map(|text| serde_json::from_str(&text))
-            .transpose()
-            .map_err(|error| damaged("prompt_abilities", &error))?,
+        prompt_abilities: json_option(row, "prompt_abilities")?,
         limits: from_json(row, "limits")?,
+        context: from_json(row, "context")?,
+        links_owed: column(row, "links_owed")?,
         owner_uid: column(row, "owner_uid")?,
         last_error: json_option(row, "last_error")?,
         usage: json_option(row, "usage")?,

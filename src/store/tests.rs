@@ -8,8 +8,8 @@ use sqlx::ConnectOptions;
 use super::*;
 use crate::config::Config;
 use crate::model::{
-    Chosen, Content, EventBody, MessageId, PermissionMode, Role, SessionId, SessionLimits, SessionStatus, Timestamp,
-    TurnId, TurnStatus, WorkspaceId,
+    Chosen, Content, EventBody, MessageId, PermissionMode, Role, SessionContext, SessionId, SessionLimits,
+    SessionStatus, Timestamp, TurnId, TurnStatus, WorkspaceId,
 };
 
 fn options(directory: &Path) -> StoreOptions {
@@ -37,6 +37,7 @@ async fn session(writer: &Writer) -> SessionId {
         tags: vec!["a".into()],
         limits: SessionLimits::default(),
         chosen: Chosen::default(),
+        context: SessionContext::default(),
         owner_uid: None,
     };
     let unit = Unit {

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::{Claim, Made};
 use crate::model::agent::FrozenProfile;
 use crate::model::session::ProcessIdentity;
 use crate::model::{
     AgentProfile, Announced, Blob, Chosen, Content, ContextRestored, EventBody, LastError, MessageId, Meter,
-    PermissionMode, PromptAbilities, Role, SessionId, SessionLimits, SessionStatus, Timestamp, TurnError, TurnId,
-    TurnStatus, Usage, WorkspaceId,
+    PermissionMode, PromptAbilities, Role, SessionContext, SessionId, SessionLimits, SessionStatus, Timestamp,
+    TurnError, TurnId, TurnStatus, Usage, WorkspaceId,
 };
 
 /// Changes that belong together: first the catalogue's, then the sessions' in order.
@@ -114,6 +115,16 @@ pub enum Op {
     KeepForPrompt(MessageId),
     /// The turn that starts takes all messages that waited for a prompt.
     TakeForPrompt,
+    /// What a turn's prompt names in place of the session's context.
+    SetTurnContext {
+        turn: TurnId,
+        context: Box<SessionContext>,
+    },
+    /// Whether the agent has yet to be shown what the session's context names.
+    OweLinks(bool),
+    /// A request's key, with what comes of it. To be put before the operations that carry it out, but after the session's
+    /// creation: it keeps how far the log reached before them.
+    Remember(Box<(Claim, Made)>),
     /// Deletes the session with all that it has.
     Purge,
 }
@@ -128,6 +139,7 @@ pub struct NewSession {
     pub tags: Vec<String>,
     pub limits: SessionLimits,
     pub chosen: Chosen,
+    pub context: SessionContext,
     /// The user that the agent runs as, when that is not the daemon's own.
     pub owner_uid: Option<u32>,
 }
@@ -137,12 +149,14 @@ pub struct SessionChange {
     pub title: Option<String>,
     pub tags: Option<Vec<String>>,
     pub limits: Option<SessionLimits>,
+    /// As a whole.
+    pub context: Option<SessionContext>,
 }
 
 impl SessionChange {
     pub fn is_empty(&self) -> bool {
-        let Self { title, tags, limits } = self;
-        title.is_none() && tags.is_none() && limits.is_none()
+        let Self { title, tags, limits, context } = self;
+        title.is_none() && tags.is_none() && limits.is_none() && context.is_none()
     }
 }
 
