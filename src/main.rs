@@ -5,6 +5,7 @@
 mod model;
 mod config;
 mod private;
+mod system;
 mod lane;
 mod acp;
 mod demo;

@@ -7,9 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, as in docs/architecture.md: a module uses only what stands above it.
-const LAYERS: [&str; 14] = [
-    "model", "config", "private", "lane", "acp", "demo", "store", "agent", "hub", "session", "registry", "control",
-    "cli", "daemon",
+const LAYERS: [&str; 15] = [
+    "model", "config", "private", "system", "lane", "acp", "demo", "store", "agent", "hub", "session", "registry",
+    "control", "cli", "daemon",
 ];
 /// At this size a file is two files.
 const FILE_LINES_MAX: usize = 600;
@@ -137,7 +137,7 @@ fn sql_lives_in_the_store_only() {
 
 #[test]
 fn unsafe_code_is_in_one_room_only() {
-    for path in sources().into_iter().filter(|path| !path.ends_with("agent/descriptors.rs")) {
+    for path in sources().into_iter().filter(|path| !path.ends_with("src/system.rs")) {
         let text = fs::read_to_string(&path).unwrap();
         assert!(!text.contains("unsafe_code") && !text.contains("unsafe {"), "{} has unsafe code", path.display());
     }

@@ -1,6 +1,6 @@
 //! Framing: lines ended by `\n`, bounded in length.
 //!
-//! Over-long and non-UTF-8 lines are items, never errors: in tokio-util a decoder's `Err` ends the stream, and one bad
+//! Over-long lines are items, never errors: in tokio-util a decoder's `Err` ends the stream, and one bad
 //! line must not end a session. An over-long line is discarded up to its newline without being kept in memory. So is a long
 //! one that finds no room: all long lines that are under way share one budget.
 
@@ -19,15 +19,10 @@ pub type LongLines = Arc<Semaphore>;
 /// What was between two newlines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// Valid UTF-8, not blank, without its line ending.
+    /// Not blank, and without its line ending. Whoever reads it finds out whether it is UTF-8.
     Text(Bytes),
     /// Longer than a line may be, or long when there was no room for another long one.
-    TooLong {
-        bytes: usize,
-    },
-    NotUtf8 {
-        bytes: usize,
-    },
+    TooLong { bytes: usize },
 }
 
 #[derive(Debug)]
@@ -82,10 +77,7 @@ impl LineCodec {
         if line.iter().all(u8::is_ascii_whitespace) {
             return None;
         }
-        match std::str::from_utf8(&line) {
-            Ok(_) => Some(Line::Text(line)),
-            Err(_) => Some(Line::NotUtf8 { bytes }),
-        }
+        Some(Line::Text(line))
     }
 }
 
@@ -162,7 +154,7 @@ mod tests {
         for piece in 1..input.len() {
             let expected = [
                 text("{\"a\":1}"),
-                Line::NotUtf8 { bytes: 2 },
+                Line::Text(Bytes::from_static(b"\xff\xfe")),
                 Line::TooLong { bytes: 40 },
                 text("after"),
                 text("last"),

@@ -2,10 +2,11 @@
 //!
 //! Framing ([`codec`]), routing on a borrowed envelope ([`envelope`]), request correlation with deadlines
 //! ([`requests`]), the lines we write ([`outgoing`]) and what we understand of those we read ([`update`],
-//! [`incoming`], [`content`], [`usage`], [`choices`]). Nothing here knows of processes, and nothing an agent sends is an error of ours: what cannot be
-//! understood is kept as it is.
+//! [`incoming`], [`content`], [`usage`], [`choices`], and [`chunk`] for most of it). Nothing here knows of processes, and
+//! nothing an agent sends is an error of ours: what cannot be understood is kept as it is.
 
 pub mod choices;
+mod chunk;
 pub mod codec;
 pub mod content;
 pub mod envelope;
@@ -15,6 +16,7 @@ pub mod requests;
 pub mod update;
 pub mod usage;
 
+pub use chunk::Chunk;
 pub use codec::{Line, LineCodec, LongLines};
 pub use envelope::{Envelope, RpcError};
 pub use requests::Requests;

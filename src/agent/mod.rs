@@ -19,7 +19,6 @@
 mod cgroup;
 mod children;
 mod command;
-mod descriptors;
 mod family;
 mod host;
 mod inside;
@@ -32,7 +31,6 @@ pub mod shim;
 mod workspace;
 
 pub use command::{Command, find_program};
-pub use descriptors::keep_from_children as keep_descriptors_from_children;
 pub use host::Host;
 pub use inside::{git_ref, path_inside};
 pub use process::{Bounds, Cause, Exit, Output, Process, SpawnError};

@@ -122,7 +122,7 @@ fn log_unreadable(error: &std::io::Error) {
 fn bytes_of(line: &Line) -> usize {
     match line {
         Line::Text(text) => text.len(),
-        Line::TooLong { .. } | Line::NotUtf8 { .. } => 0,
+        Line::TooLong { .. } => 0,
     }
 }
 

@@ -17,9 +17,9 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::agent;
 use crate::config::Paths;
 use crate::private;
+use crate::system;
 
 use super::connection::Daemon;
 use super::error::ClientError;
@@ -140,7 +140,7 @@ fn spawn(socket: &Path, paths: &Paths, log: &Path) -> Result<Child, ClientError>
     let program = std::env::current_exe().map_err(failed("find this program's own file"))?;
     let stderr = private::file(log).map_err(failed("open the daemon's log"))?;
     // The daemon outlives this command: a lock or a pipe of the caller's must not live on in it.
-    agent::keep_descriptors_from_children();
+    system::keep_descriptors_from_children();
     let mut command = Command::new(program);
     command.args(["serve", "--detached"]);
     // Always by flag: how this client found them (systemd's variables, for one) is not passed on.

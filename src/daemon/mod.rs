@@ -21,13 +21,14 @@ use tokio_util::task::TaskTracker;
 
 use self::lock::StateLock;
 use self::reload::Reloader;
-use crate::agent::{self, Host};
+use crate::agent::Host;
 use crate::config::{self, Config, Overrides, Paths};
 use crate::control::{Api, ControlSocket, Server};
 use crate::hub::Hub;
 use crate::registry::{Registry, RegistryError};
 use crate::session::{Halt, Shared, Slots};
 use crate::store::{self, Direction, StoreOptions};
+use crate::system;
 
 /// More threads than this serve nobody: the work is waiting, not computing.
 const WORKER_THREADS_MAX: usize = 4;
@@ -42,7 +43,8 @@ const PRIVATE_UMASK: Mode = Mode::RWXG.union(Mode::RWXO);
 /// `acpd serve`.
 pub fn serve(overrides: &Overrides, detached: bool) -> anyhow::Result<()> {
     // What the daemon was started with is not for its agents.
-    agent::keep_descriptors_from_children();
+    system::bound_kept_memory();
+    system::keep_descriptors_from_children();
     if detached {
         // Started by a client's command: its terminal and its job control are not ours.
         rustix::process::setsid().context("cannot leave the session of the terminal")?;

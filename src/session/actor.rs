@@ -257,9 +257,7 @@ impl SessionActor {
             Input::Link(LinkInput::Output(output)) => match output {
                 Output::Started(identity) => self.on_started(identity),
                 Output::Lines { lines, shares } => {
-                    for line in &lines {
-                        self.on_line(line);
-                    }
+                    self.on_lines(&lines);
                     drop(shares);
                 }
                 Output::NotReading { message } => self.fault(TurnError::new(ErrorCode::Timeout, message)),

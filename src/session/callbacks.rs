@@ -4,8 +4,8 @@ use serde_json::value::RawValue;
 
 use super::actor::{After, SessionActor};
 use super::transcript::Aside;
-use crate::acp::update::UpdateParams;
-use crate::acp::{Envelope, Line, RpcError, incoming, outgoing};
+use crate::acp::update::{self, UpdateParams};
+use crate::acp::{Chunk, Envelope, Line, RpcError, incoming, outgoing};
 use crate::model::{EventBody, PermissionMode, TurnId};
 use crate::store::Op;
 
@@ -13,37 +13,69 @@ use crate::store::Op;
 const NOISE_SHOWN_CHARS: usize = 200;
 
 impl SessionActor {
-    pub(super) fn on_line(&mut self, line: &Line) {
+    /// What the agent wrote since the last time.
+    pub(super) fn on_lines(&mut self, lines: &[Line]) {
+        let mut is_alive = false;
+        for line in lines {
+            is_alive |= self.on_line(line);
+        }
+        if is_alive {
+            self.note_life();
+        }
+    }
+
+    /// Whether the agent says or asks something by it.
+    fn on_line(&mut self, line: &Line) -> bool {
         let text = match line {
-            Line::Text(bytes) => match std::str::from_utf8(bytes) {
-                Ok(text) => text,
-                Err(_) => return,
-            },
-            Line::TooLong { bytes } => {
-                return tracing::warn!(
-                    bytes,
-                    "the agent wrote a line that is too long (limits.line_max, limits.long_lines); skipped"
-                );
-            }
-            Line::NotUtf8 { bytes } => {
-                return tracing::warn!(bytes, "the agent wrote a line that is not UTF-8; skipped");
+            Line::Text(bytes) => std::str::from_utf8(bytes).map_err(|_| ("is not UTF-8", bytes.len())),
+            Line::TooLong { bytes } => Err(("is too long (limits.line_max, limits.long_lines)", *bytes)),
+        };
+        let text = match text {
+            Ok(text) => text,
+            Err((problem, bytes)) => {
+                tracing::warn!(bytes, "the agent wrote a line that {problem}; skipped");
+                return false;
             }
         };
+        if Chunk::read(text).is_some_and(|chunk| self.on_chunk(&chunk)) {
+            return true;
+        }
         match Envelope::parse(text) {
             Envelope::Notification { method, params } => {
                 self.on_notification(&method, params);
-                self.note_life();
+                true
             }
             Envelope::Request { id, method, params } => {
                 self.on_agent_request(id, &method, params);
-                self.note_life();
+                true
             }
-            Envelope::Answer { id, outcome } => self.on_answer(id, outcome),
+            Envelope::Answer { id, outcome } => {
+                self.on_answer(id, outcome);
+                false
+            }
             Envelope::Noise => {
                 let shown: String = text.chars().take(NOISE_SHOWN_CHARS).collect();
                 tracing::debug!(line = shown, "the agent wrote a line that is no message; skipped");
+                false
             }
         }
+    }
+
+    /// Takes a piece of text in, unless it is another session's.
+    fn on_chunk(&mut self, chunk: &Chunk<'_>) -> bool {
+        if self.is_foreign(&chunk.session_id) {
+            return false;
+        }
+        if !self.is_repeated(&chunk.session_id, || true) {
+            let (turn, outbox) = (self.running_turn(), &mut self.outbox);
+            self.transcript.chunk(turn, chunk, &mut |op| outbox.push(op));
+        }
+        true
+    }
+
+    /// Before the session is known its updates are kept all the same; another session's are kept as they are.
+    fn is_foreign(&self, agent_session: &str) -> bool {
+        self.link.agent_session().is_some_and(|own| own != agent_session)
     }
 
     fn on_notification(&mut self, method: &str, params: Option<&RawValue>) {
@@ -55,13 +87,11 @@ impl SessionActor {
         let Ok(update) = serde_json::from_str::<UpdateParams<'_>>(params.get()) else {
             return tracing::warn!("an update without a session id or content; skipped");
         };
-        if self.is_repeated(&update.session_id, update.update) {
+        if self.is_repeated(&update.session_id, || update::is_conversation(update.update)) {
             return;
         }
         self.end_replay(update.update);
-        // Before the session is known its updates are kept all the same; another session's are kept as they are.
-        let foreign = self.link.agent_session().is_some_and(|own| own != update.session_id);
-        if foreign {
+        if self.is_foreign(&update.session_id) {
             return self
                 .record(Op::Event { turn, body: EventBody::AgentUpdate { update: self.transcript.capped(params) } });
         }

@@ -242,7 +242,7 @@ impl SessionActor {
 
     /// Whether an update only repeats what is known: while the agent restores the conversation, on its way out of that,
     /// and under the name of a conversation that it has lost.
-    pub(super) fn is_repeated(&mut self, agent_session: &str, raw: &RawValue) -> bool {
+    pub(super) fn is_repeated(&mut self, agent_session: &str, is_conversation: impl FnOnce() -> bool) -> bool {
         let may_repeat = match self.link.phase() {
             Some(Phase::Starting(handshake)) if handshake.step.is_restoring() => true,
             Some(Phase::Starting(handshake)) => {
@@ -252,7 +252,7 @@ impl SessionActor {
             Some(Phase::Stopping { was_restoring, .. }) => *was_restoring,
             None => false,
         };
-        let is_repeated = may_repeat && update::is_conversation(raw);
+        let is_repeated = may_repeat && is_conversation();
         if let Some(handshake) = self.link.handshake_mut().filter(|_| is_repeated) {
             handshake.repeated += 1;
         }

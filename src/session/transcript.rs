@@ -8,10 +8,10 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::acp::Update;
 use crate::acp::content;
 use crate::acp::update::{self, ToolCall};
 use crate::acp::usage::Told;
+use crate::acp::{Chunk, Update};
 use crate::config;
 use crate::model::event::DeltaKind;
 use crate::model::message::PlanStep;
@@ -121,6 +121,12 @@ impl Transcript {
             Update::Other => record(Op::Event { turn, body: EventBody::AgentUpdate { update: self.capped(raw) } }),
         }
         None
+    }
+
+    /// Takes a piece of text in.
+    pub fn chunk(&mut self, turn: Option<TurnId>, chunk: &Chunk<'_>, record: &mut impl FnMut(Op)) {
+        let kind = if chunk.is_thought { DeltaKind::Thought } else { DeltaKind::Text };
+        self.text(turn, kind, &chunk.text, record);
     }
 
     /// Notes a tool call that was told of only by a permission request.

@@ -184,7 +184,10 @@ impl SessionActor {
         stop_reason: Option<String>,
         error: Option<TurnError>,
     ) {
-        tracing::info!(%turn, %status, stop_reason, error = error.as_ref().map(|error| error.code.as_str()), "a turn ended");
+        // What went well is not told of in the log: it would be on the way of every turn.
+        if let Some(error) = &error {
+            tracing::info!(%turn, %status, code = error.code.as_str(), "a turn ended badly");
+        }
         if let Some(error) = &error {
             self.notice(Some(turn), error.code.as_str(), error.message.clone());
         }

@@ -1,26 +1,35 @@
-//! Applies units in one transaction. What every prompt needs is gathered in a [`Script`], with the rows of the two large
-//! tables inserted many at a time; what is rare goes to the database at once, after what was gathered before it.
+//! Applies units in one transaction; what is done to the rows is in [`super::sessions`], [`super::turns`] and the other
+//! rooms of this layer, and here is what holds them together: the order, the numbers, the log.
+//!
+//! One transaction, one clock. What every prompt needs is gathered in a [`Batch`], which one statement writes and commits.
+//! What is large goes in a [`Script`], with many rows a statement; what is rare goes to the database at once, after what
+//! was gathered before it.
 
 use std::collections::HashMap;
 
 use serde_json::value::RawValue;
 use sqlx::SqliteConnection;
 
+use super::batch::Batch;
 use super::script::Script;
 use super::writer::Head;
-use super::{Catalogue, Committed, NewMessage, NewSession, Op, SessionChange, StoreError, StoredEvent, Unit};
-use super::{choices, context, idempotency, prompts, retention, row, usage};
+use super::{Committed, NewMessage, Op, StoreError, StoredEvent, Unit};
+use super::{choices, context, prompts, usage};
 use crate::model::message::Message;
-use crate::model::{EventBody, SessionId, SessionStatus, Timestamp, TurnId, TurnStatus};
+use crate::model::{EventBody, SessionId, Timestamp, TurnId};
 
 /// Sessions whose counters are kept at hand; a forgotten one is read again.
 const SEQUENCES_MAX: usize = 4096;
 /// Rows in one statement. SQLite takes 32,766 variables; ours have at most 9 a row.
 const ROWS_PER_STATEMENT: usize = 512;
 
+/// Texts of messages and events up to which all goes into one statement. Beyond that the way there and back counts less
+/// than writing and reading the texts once more.
+const BATCH_BYTES_MAX: usize = 16 << 10;
+
 /// The last numbers that a session's messages and events have.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counters {
+pub(super) struct Counters {
     message: i64,
     event: i64,
 }
@@ -70,39 +79,37 @@ pub struct Applied {
 /// One transaction's work.
 pub struct Apply<'a> {
     known: &'a Sequences,
-    now: Timestamp,
+    pub(super) now: Timestamp,
+    pub(super) batch: Batch,
     script: Script,
+    /// Whether the transaction has begun; else what was gathered can be written by one statement.
+    is_begun: bool,
     sequences: SequencesAfter,
     messages: Vec<Message>,
     events: Vec<StoredEvent>,
     /// How many of the events are in the script or in the database already.
     events_written: usize,
-    /// Sessions that somebody prompted or that said something, for `last_active_at`.
-    active: Vec<SessionId>,
 }
 
 impl<'a> Apply<'a> {
-    /// A transaction that begins with whatever is applied first.
     pub fn new(known: &'a Sequences) -> Self {
-        let mut script = Script::default();
-        script.step("to begin a transaction", |sql| {
-            sql.push("BEGIN IMMEDIATE");
-        });
+        let now = Timestamp::now();
         Self {
             known,
-            now: Timestamp::now(),
-            script,
+            now,
+            batch: Batch::new(now.as_millis()),
+            script: Script::default(),
+            is_begun: false,
             sequences: SequencesAfter { sessions: HashMap::new(), cursor: known.cursor },
             messages: Vec::new(),
             events: Vec::new(),
             events_written: 0,
-            active: Vec::new(),
         }
     }
 
     pub async fn unit(&mut self, connection: &mut SqliteConnection, unit: &Unit) -> Result<Committed, StoreError> {
         for change in &unit.catalogue {
-            self.script.run(connection).await?;
+            self.catch_up(connection).await?;
             self.catalogue(connection, change).await?;
         }
         let mut committed = Committed::default();
@@ -115,11 +122,18 @@ impl<'a> Apply<'a> {
 
     /// Writes what was gathered, and commits.
     pub async fn commit(mut self, connection: &mut SqliteConnection) -> Result<Applied, StoreError> {
-        self.add_rows();
-        self.script.step("to commit a transaction", |sql| {
-            sql.push("COMMIT");
-        });
-        self.script.run(connection).await?;
+        if self.is_small() {
+            self.messages.iter().for_each(|message| self.batch.add_message(message));
+            self.events.iter().for_each(|event| self.batch.add_event(event));
+            self.batch.commit(connection).await?;
+        } else {
+            self.add_batch()?;
+            self.add_rows();
+            self.script.step("to commit a transaction", |sql| {
+                sql.push("COMMIT");
+            });
+            self.script.run(connection).await?;
+        }
         let cursor = self.sequences.cursor;
         let head = |(session, counters): (&SessionId, &Option<Counters>)| Head {
             session: *session,
@@ -131,75 +145,10 @@ impl<'a> Apply<'a> {
         Ok(Applied { heads, events: self.events, sequences: self.sequences })
     }
 
-    async fn catalogue(&mut self, connection: &mut SqliteConnection, change: &Catalogue) -> Result<(), StoreError> {
-        let now = self.now.as_millis();
-        match change {
-            Catalogue::AddWorkspace { id, path } => {
-                // Two requests may register the same directory at once; the first one names it.
-                sqlx::query(
-                    "INSERT INTO workspaces (id, path, created_at) VALUES (?, ?, ?) ON CONFLICT (path) DO NOTHING",
-                )
-                .bind(id.to_string())
-                .bind(path)
-                .bind(now)
-                .execute(connection)
-                .await
-                .map_err(StoreError::database("to register a workspace"))?;
-            }
-            Catalogue::RemoveWorkspace { id } => {
-                sqlx::query("DELETE FROM workspaces WHERE id = ?")
-                    .bind(id.to_string())
-                    .execute(connection)
-                    .await
-                    .map_err(StoreError::database("to remove a workspace"))?;
-            }
-            Catalogue::SetStatusOfAll { from, to, reason } => {
-                self.set_status_of_all(connection, *from, *to, reason).await?;
-            }
-            Catalogue::ClearProcesses => {
-                sqlx::query("DELETE FROM processes")
-                    .execute(connection)
-                    .await
-                    .map_err(StoreError::database("to forget the processes of earlier daemons"))?;
-            }
-            Catalogue::MarkExpired { session, status_changed_at, seen_at } => {
-                retention::mark(connection, *session, *status_changed_at, *seen_at).await?;
-            }
-            Catalogue::Swept { at } => {
-                retention::swept(connection, *at).await?;
-                idempotency::forget_old(connection, *at).await?;
-            }
-            Catalogue::Heartbeat => {
-                sqlx::query("INSERT INTO heartbeat (id, at) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET at = ?1")
-                    .bind(now)
-                    .execute(connection)
-                    .await
-                    .map_err(StoreError::database("a trial write"))?;
-            }
-            Catalogue::SetAgents(profiles) => {
-                sqlx::query("UPDATE agents SET status = 'archived', updated_at = ? WHERE status = 'active'")
-                    .bind(now)
-                    .execute(&mut *connection)
-                    .await
-                    .map_err(StoreError::database("to archive the agents that are gone"))?;
-                for profile in profiles {
-                    sqlx::query(
-                        "INSERT INTO agents (slug, name, description, status, profile, created_at, updated_at) \
-                         VALUES (?1, ?2, ?3, 'active', ?4, ?5, ?5) ON CONFLICT (slug) DO UPDATE SET \
-                         name = ?2, description = ?3, status = 'active', profile = ?4, updated_at = ?5",
-                    )
-                    .bind(&profile.slug)
-                    .bind(&profile.name)
-                    .bind(&profile.description)
-                    .bind(to_json(&profile.freeze())?)
-                    .bind(now)
-                    .execute(&mut *connection)
-                    .await
-                    .map_err(StoreError::database("to record an agent"))?;
-                }
-            }
-        }
-        Ok(())
+    /// Has the database up to date for what goes to it by itself. Messages and events come last: nothing looks at them.
+    async fn catch_up(&mut self, connection: &mut SqliteConnection) -> Result<(), StoreError> {
+        self.add_batch()?;
+        self.script.run(connection).await
     }
 
     async fn op(&mut self, connection: &mut SqliteConnection, session: SessionId, op: &Op) -> Result<(), StoreError> {
@@ -209,7 +158,13 @@ impl<'a> Apply<'a> {
             }
             Op::Message(message) if message.blobs.is_empty() => return self.message(session, message),
             Op::Event { turn, body } => return self.event(session, *turn, body),
-            _ => self.script.run(connection).await?,
+            Op::Remember(remember) => {
+                let after = self.loaded(session)?.event;
+                let (claim, made) = &**remember;
+                self.batch.remember(session, claim, made, after);
+                return Ok(());
+            }
+            _ => self.catch_up(connection).await?,
         }
         match op {
             Op::CreateSession(new) => self.create_session(connection, session, new).await,
@@ -224,11 +179,6 @@ impl<'a> Apply<'a> {
             }
             Op::SetTurnContext { turn, context } => context::set_of_turn(connection, *turn, context).await,
             Op::OweLinks(owed) => context::owe_links(connection, session, *owed).await,
-            Op::Remember(remember) => {
-                let after = self.loaded(session)?.event;
-                let (claim, made) = &**remember;
-                idempotency::remember(connection, session, claim, made, after, self.now).await
-            }
             Op::Purge => self.purge(connection, session).await,
             Op::SetUsage(change) => usage::set(connection, session, change, self.now).await,
             Op::SetPaused(paused) => usage::set_paused(connection, session, *paused, self.now).await,
@@ -237,235 +187,6 @@ impl<'a> Apply<'a> {
                 None => Ok(()),
             },
             _ => self.process(connection, session, op).await,
-        }
-    }
-
-    /// What is kept of a session's process beside its events.
-    async fn process(
-        &mut self,
-        connection: &mut SqliteConnection,
-        session: SessionId,
-        op: &Op,
-    ) -> Result<(), StoreError> {
-        let now = self.now.as_millis();
-        let query = match op {
-            Op::SetAgentSession { agent_session_id, context_restored, supports_resume } => sqlx::query(
-                "UPDATE sessions SET agent_session_id = ?, context_restored = ?, supports_resume = ?, updated_at = ? \
-                 WHERE id = ?",
-            )
-            .bind(agent_session_id)
-            .bind(context_restored.as_str())
-            .bind(supports_resume)
-            .bind(now),
-            Op::SetContextRestored(context_restored) => {
-                sqlx::query("UPDATE sessions SET context_restored = ?, updated_at = ? WHERE id = ?")
-                    .bind(context_restored.as_str())
-                    .bind(now)
-            }
-            Op::SetLastError(error) => sqlx::query("UPDATE sessions SET last_error = ?, updated_at = ? WHERE id = ?")
-                .bind(to_json(error)?)
-                .bind(now),
-            Op::SetProcess(identity) => sqlx::query(
-                "INSERT OR REPLACE INTO processes (boot_id, daemon_pid, daemon_started, shim_pid, shim_started, agent_pid, agent_started, \
-                 process_group, cgroup, created_at, session_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            )
-            .bind(&identity.boot_id)
-            .bind(identity.daemon.pid)
-            .bind(identity.daemon.started.cast_signed())
-            .bind(identity.shim.pid)
-            .bind(identity.shim.started.cast_signed())
-            .bind(identity.agent.pid)
-            .bind(identity.agent.started.cast_signed())
-            .bind(identity.group)
-            .bind(&identity.cgroup)
-            .bind(now),
-            Op::ClearProcess => sqlx::query("DELETE FROM processes WHERE session_id = ?"),
-            _ => return Err(StoreError::Refused("an operation that is no process's")),
-        };
-        query
-            .bind(session.to_string())
-            .execute(connection)
-            .await
-            .map_err(StoreError::database("to keep what is known of a process"))?;
-        Ok(())
-    }
-
-    async fn set_status(
-        &mut self,
-        connection: &mut SqliteConnection,
-        session: SessionId,
-        from: SessionStatus,
-        to: SessionStatus,
-        reason: &'static str,
-    ) -> Result<(), StoreError> {
-        let changed = sqlx::query(
-            // A mark was for the status before: it must not shorten the stay in this one.
-            "UPDATE sessions SET status = ?, status_changed_at = ?, updated_at = ?, expired_seen_at = NULL \
-             WHERE id = ? AND status = ?",
-        )
-        .bind(to.as_str())
-        .bind(self.now.as_millis())
-        .bind(self.now.as_millis())
-        .bind(session.to_string())
-        .bind(from.as_str())
-        .execute(connection)
-        .await
-        .map_err(StoreError::database("to set a session's status"))?;
-        if changed.rows_affected() != 1 {
-            return Err(StoreError::Refused("a status that does not follow from the session's own"));
-        }
-        self.event(session, None, &EventBody::SessionStatus { from, to, reason })
-    }
-
-    /// Decided here, after everything that was appended before, so that nobody's change is overwritten or missed.
-    async fn set_status_of_all(
-        &mut self,
-        connection: &mut SqliteConnection,
-        from: SessionStatus,
-        to: SessionStatus,
-        reason: &'static str,
-    ) -> Result<(), StoreError> {
-        let rows = sqlx::query("SELECT id FROM sessions WHERE status = ?")
-            .bind(from.as_str())
-            .fetch_all(&mut *connection)
-            .await
-            .map_err(StoreError::database("to find the sessions of a status"))?;
-        tracing::info!(sessions = rows.len(), %from, %to, "changing the status of sessions");
-        for row in rows {
-            let session = row::parsed(&row, "id")?;
-            self.counters(connection, session).await?;
-            self.set_status(connection, session, from, to, reason).await?;
-        }
-        Ok(())
-    }
-
-    async fn create_session(
-        &mut self,
-        connection: &mut SqliteConnection,
-        session: SessionId,
-        new: &NewSession,
-    ) -> Result<(), StoreError> {
-        let now = self.now.as_millis();
-        sqlx::query(
-            "INSERT INTO sessions (id, workspace_id, agent, profile, permissions, title, tags, status, created_at, \
-             updated_at, last_active_at, status_changed_at, limits, owner_uid, chosen, mode, model, context) \
-             VALUES (?, ?, ?, ?, ?, ?, ?, 'active', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        )
-        .bind(session.to_string())
-        .bind(new.workspace_id.to_string())
-        .bind(&new.profile.slug)
-        .bind(to_json(&new.profile)?)
-        .bind(new.permissions.as_str())
-        .bind(&new.title)
-        .bind(to_json(&new.tags)?)
-        .bind(now)
-        .bind(now)
-        .bind(now)
-        .bind(now)
-        .bind(to_json(&new.limits)?)
-        .bind(new.owner_uid)
-        .bind(to_json(&new.chosen)?)
-        .bind(&new.chosen.mode)
-        .bind(&new.chosen.model)
-        .bind(to_json(&new.context)?)
-        .execute(connection)
-        .await
-        .map_err(StoreError::database("to create a session"))?;
-        let body = EventBody::SessionCreated {
-            workspace_id: new.workspace_id,
-            workspace: new.workspace.clone(),
-            agent: new.profile.slug.clone(),
-            title: new.title.clone(),
-        };
-        self.event(session, None, &body)
-    }
-
-    async fn change_session(
-        &mut self,
-        connection: &mut SqliteConnection,
-        session: SessionId,
-        change: &SessionChange,
-    ) -> Result<(), StoreError> {
-        let tags = change.tags.as_ref().map(to_json).transpose()?;
-        let limits = change.limits.as_ref().map(to_json).transpose()?;
-        let context = change.context.as_ref().map(to_json).transpose()?;
-        sqlx::query(
-            "UPDATE sessions SET title = coalesce(?, title), tags = coalesce(?, tags), limits = coalesce(?, limits), \
-             context = coalesce(?, context), updated_at = ? WHERE id = ?",
-        )
-        .bind(&change.title)
-        .bind(tags)
-        .bind(limits)
-        .bind(context)
-        .bind(self.now.as_millis())
-        .bind(session.to_string())
-        .execute(connection)
-        .await
-        .map_err(StoreError::database("to change a session"))?;
-        let body = EventBody::SessionUpdated {
-            title: change.title.clone(),
-            tags: change.tags.clone(),
-            limits: change.limits,
-            context: change.context.clone(),
-            mode: None,
-            model: None,
-            config_options: None,
-            commands: None,
-        };
-        self.event(session, None, &body)
-    }
-
-    /// Turns only go forward; the statements say so, and an update that meets nothing is a bug that fails the unit.
-    fn turn(&mut self, session: SessionId, op: &Op) -> Result<(), StoreError> {
-        const CHANGING: &str = "to change a turn";
-        const NOT_FORWARD: &str = "a turn's change that does not follow from its status";
-        let now = self.now.as_millis();
-        match op {
-            Op::QueueTurn { turn, position } => {
-                self.active.push(session);
-                self.script.step("to queue a turn", |sql| {
-                    sql.push("INSERT INTO turns (status, queued_at, session_id, id) VALUES ('queued', ").push_bind(now);
-                    sql.push(", ").push_bind(session.to_string()).push(", ").push_bind(turn.to_string()).push(")");
-                });
-                self.event(session, Some(*turn), &EventBody::TurnQueued { position: *position })
-            }
-            Op::StartTurn { turn } => {
-                self.script.change(CHANGING, NOT_FORWARD, |sql| {
-                    sql.push("UPDATE turns SET status = 'running', started_at = ").push_bind(now);
-                    sql.push(" WHERE status = 'queued' AND id = ").push_bind(turn.to_string());
-                });
-                self.event(session, Some(*turn), &EventBody::TurnStarted {})
-            }
-            Op::RequestCancel { turn } => {
-                self.script.change(CHANGING, NOT_FORWARD, |sql| {
-                    sql.push("UPDATE turns SET cancel_requested_at = coalesce(cancel_requested_at, ").push_bind(now);
-                    sql.push(") WHERE status IN ('queued', 'running') AND id = ").push_bind(turn.to_string());
-                });
-                Ok(())
-            }
-            Op::FinishTurn { turn, status, stop_reason, error, usage } => {
-                debug_assert!(status.is_final(), "a turn finishes with a final status");
-                let usage_json = usage.as_ref().map(to_json).transpose()?;
-                self.script.change(CHANGING, NOT_FORWARD, |sql| {
-                    sql.push("UPDATE turns SET status = ").push_bind(status.as_str());
-                    sql.push(", stop_reason = ").push_bind(stop_reason.as_deref());
-                    sql.push(", error_code = ").push_bind(error.as_ref().map(|error| error.code.as_str()));
-                    sql.push(", error_message = ").push_bind(error.as_ref().map(|error| error.message.as_str()));
-                    sql.push(", finished_at = ").push_bind(now);
-                    sql.push(", usage = coalesce(").push_bind(usage_json).push(", usage)");
-                    sql.push(" WHERE (status = 'running' OR (status = 'queued' AND ");
-                    sql.push_bind(TurnStatus::Queued.may_become(*status));
-                    sql.push(")) AND id = ").push_bind(turn.to_string());
-                });
-                let body = EventBody::TurnCompleted {
-                    status: *status,
-                    stop_reason: stop_reason.clone(),
-                    error: error.clone(),
-                    usage: usage.clone(),
-                };
-                self.event(session, Some(*turn), &body)
-            }
-            _ => Err(StoreError::Refused("an operation that is no turn's")),
         }
     }
 
@@ -486,11 +207,16 @@ impl<'a> Apply<'a> {
         };
         let body = EventBody::MessageCreated(to_raw(&message)?);
         self.messages.push(message);
-        self.active.push(session);
+        self.batch.note_activity(session);
         self.log(session, new.turn, &body, Some(sequence))
     }
 
-    fn event(&mut self, session: SessionId, turn: Option<TurnId>, body: &EventBody) -> Result<(), StoreError> {
+    pub(super) fn event(
+        &mut self,
+        session: SessionId,
+        turn: Option<TurnId>,
+        body: &EventBody,
+    ) -> Result<(), StoreError> {
         self.log(session, turn, body, None)
     }
 
@@ -511,24 +237,38 @@ impl<'a> Apply<'a> {
         Ok(())
     }
 
-    async fn purge(&mut self, connection: &mut SqliteConnection, session: SessionId) -> Result<(), StoreError> {
-        // What was gathered before must not come back after the deletion.
-        self.add_rows();
-        self.script.run(connection).await?;
-        prompts::release_blobs(connection, session).await?;
-        sqlx::query("DELETE FROM sessions WHERE id = ?")
-            .bind(session.to_string())
-            .execute(connection)
-            .await
-            .map_err(StoreError::database("to delete a session"))?;
-        // Nor is anybody to hear of it.
+    /// Forgets a session that is deleted in this transaction: nothing can be written to it, and nobody hears of it.
+    pub(super) fn forget(&mut self, session: SessionId) {
         self.events.retain(|event| event.session != session);
         self.events_written = self.events.len();
         self.sequences.sessions.insert(session, None);
-        Ok(())
     }
 
-    /// Adds the rows that were gathered to the script.
+    /// Writes what was gathered, in the transaction that was begun.
+    pub(super) async fn write(&mut self, connection: &mut SqliteConnection) -> Result<(), StoreError> {
+        self.add_batch()?;
+        self.add_rows();
+        self.script.run(connection).await
+    }
+
+    /// Adds what was gathered beside messages and events to the script.
+    fn add_batch(&mut self) -> Result<(), StoreError> {
+        if !self.is_begun {
+            self.is_begun = true;
+            self.script.step("to begin a transaction", |sql| {
+                sql.push("BEGIN IMMEDIATE");
+            });
+        }
+        let batch = std::mem::replace(&mut self.batch, Batch::new(self.now.as_millis()));
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let mut statement = Ok(());
+        self.script.step(Batch::OPERATION, |sql| statement = batch.statement(sql));
+        statement
+    }
+
+    /// Adds messages and events, many at a time, to the script.
     fn add_rows(&mut self) {
         let now = self.now.as_millis();
         for rows in self.messages.chunks(ROWS_PER_STATEMENT) {
@@ -560,27 +300,25 @@ impl<'a> Apply<'a> {
                         .push_bind(event.sequence)
                         .push_bind(event.turn.map(|turn| turn.to_string()))
                         .push_bind(event.kind.as_ref())
-                        // What a message says is in its own row already.
-                        .push_bind(if event.message.is_some() { "" } else { event.data.get() })
+                        .push_bind(event.stored_data())
                         .push_bind(now)
                         .push_bind(event.message);
                 });
-            });
-        }
-        self.active.sort_unstable();
-        self.active.dedup();
-        for session in self.active.drain(..) {
-            self.script.step("to note a session's activity", |sql| {
-                sql.push("UPDATE sessions SET last_active_at = ").push_bind(now);
-                sql.push(", updated_at = ").push_bind(now).push(" WHERE id = ").push_bind(session.to_string());
             });
         }
         self.messages.clear();
         self.events_written = self.events.len();
     }
 
+    /// Whether all that there is to write goes into one statement.
+    fn is_small(&self) -> bool {
+        let messages = self.messages.iter().map(|message| message.content.get().len());
+        let events = self.events.iter().map(|event| event.stored_data().len());
+        !self.is_begun && messages.chain(events).sum::<usize>() <= BATCH_BYTES_MAX
+    }
+
     /// The session's numbers, read from the tables when nobody has them at hand.
-    async fn counters(
+    pub(super) async fn counters(
         &mut self,
         connection: &mut SqliteConnection,
         session: SessionId,

@@ -70,37 +70,6 @@ impl Store {
     }
 }
 
-/// Replaces one that is too old and not deleted yet. Whoever claims has seen to it that there is no other, because a unit
-/// that fails would end its session's actor.
-pub(super) async fn remember(
-    connection: &mut SqliteConnection,
-    session: SessionId,
-    claim: &Claim,
-    made: &Made,
-    after: i64,
-    now: Timestamp,
-) -> Result<(), StoreError> {
-    sqlx::query(
-        "INSERT OR REPLACE INTO idempotency_keys (uid, route, scope, key, body_hash, session_id, turn_id, message_id, \
-         position, after, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    )
-    .bind(claim.uid)
-    .bind(claim.route)
-    .bind(scope_of(claim))
-    .bind(&claim.key)
-    .bind(claim.body_hash.as_slice())
-    .bind(session.to_string())
-    .bind(made.turn.map(|turn| turn.to_string()))
-    .bind(made.message.map(|message| message.to_string()))
-    .bind(i64::try_from(made.position).unwrap_or(i64::MAX))
-    .bind(after)
-    .bind(now.as_millis())
-    .execute(connection)
-    .await
-    .map_err(StoreError::database("to remember an idempotency key"))?;
-    Ok(())
-}
-
 pub(super) async fn forget_old(connection: &mut SqliteConnection, now: Timestamp) -> Result<(), StoreError> {
     sqlx::query("DELETE FROM idempotency_keys WHERE created_at <= ?")
         .bind(oldest(now))

@@ -18,8 +18,8 @@ use sqlx::{Executor, SqliteConnection};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-use super::space::Checkpoint;
-use super::{StoreError, compaction, search, space};
+use super::vacuum::Checkpoint;
+use super::{StoreError, compaction, search, vacuum};
 use crate::config;
 
 /// A writer that is always busy makes a step this often.
@@ -217,7 +217,7 @@ impl Maintenance {
             journal.clone()
         } else {
             compaction::begin(connection, self.replay_turns).await?;
-            self.journal.insert(space::files(connection).await?.1).clone()
+            self.journal.insert(vacuum::files(connection).await?.1).clone()
         };
         if let Some(batch) = search::next_batch(connection).await? {
             begin(connection).await?;
@@ -231,11 +231,11 @@ impl Maintenance {
             return Ok(Step::Compacted { deltas: end(connection, outcome).await? });
         }
         let wants_all = self.working_on.iter().any(|order| order.goal == Goal::Everything);
-        if space::give_back(connection, wants_all).await? {
+        if vacuum::give_back(connection, wants_all).await? {
             return Ok(Step::Freed);
         }
         let bytes_max = if wants_all { 0 } else { self.journal_bytes_max };
-        match space::checkpoint(connection, &journal, bytes_max, self.busy_timeout).await? {
+        match vacuum::checkpoint(connection, &journal, bytes_max, self.busy_timeout).await? {
             Checkpoint::Busy => Ok(Step::Later),
             Checkpoint::Done | Checkpoint::NotDue => Ok(Step::Nothing),
         }

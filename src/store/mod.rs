@@ -11,6 +11,8 @@
 
 mod apply;
 mod backup;
+mod batch;
+mod catalogue;
 mod choices;
 mod compaction;
 mod context;
@@ -28,11 +30,13 @@ mod row;
 mod script;
 mod search;
 mod search_query;
-mod space;
+mod sessions;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod unit;
 mod usage;
+mod vacuum;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -176,9 +180,14 @@ impl Store {
 }
 
 async fn connections(options: &StoreOptions) -> Result<Connections, sqlx::Error> {
-    let durable = connect_options(&options.database, &options.settings);
+    // What is temporary in them is a view and a trigger, which need no file.
+    let durable = connect_options(&options.database, &options.settings).pragma("temp_store", "MEMORY");
     let quick = durable.clone().synchronous(SqliteSynchronous::Normal);
-    Ok(Connections { durable: durable.connect().await?, quick: quick.connect().await? })
+    let mut connections = Connections { durable: durable.connect().await?, quick: quick.connect().await? };
+    for connection in [&mut connections.durable, &mut connections.quick] {
+        batch::prepare(connection).await?;
+    }
+    Ok(connections)
 }
 
 fn connect_options(path: &Path, settings: &config::Store) -> SqliteConnectOptions {

@@ -48,6 +48,13 @@ pub struct StoredEvent {
     pub created_at: Timestamp,
 }
 
+impl StoredEvent {
+    /// What its own row says. What a message says is in the message's row already.
+    pub(super) fn stored_data(&self) -> &str {
+        if self.message.is_some() { "" } else { self.data.get() }
+    }
+}
+
 /// A turn that was accepted and is not over.
 #[derive(Clone, Debug)]
 pub struct OpenTurn {

@@ -260,7 +260,10 @@ async fn a_full_disk_is_survived() {
     let small = connect_options(&options.database, &options.settings).pragma("max_page_count", "80");
     let space = Arc::new(reserve::Space::new(&options));
     space.start();
-    let connections = Connections { durable: small.connect().await.unwrap(), quick: small.connect().await.unwrap() };
+    let mut connections =
+        Connections { durable: small.connect().await.unwrap(), quick: small.connect().await.unwrap() };
+    batch::prepare(&mut connections.durable).await.unwrap();
+    batch::prepare(&mut connections.quick).await.unwrap();
     let writer = Writer::start(connections, 0, &options.settings, Arc::clone(&space), |_| {});
     let (filled, kept) = (session(&writer).await, session(&writer).await);
     let large = "x".repeat(50_000);
