@@ -23,7 +23,8 @@ pub use tail::Logged;
 
 /// Events handed out at a time.
 const PAGE_EVENTS: usize = 512;
-/// A page ends early when it is this large. It is what a reader that does not read costs.
+/// A page ends early when it would be larger than this. That, twice, is what a reader that does not read costs; or one event
+/// that is larger.
 const PAGE_BYTES: usize = 128 << 10;
 /// Watched sessions from which on those that nobody watches any more are forgotten.
 const WATCHED_MAX: usize = 1024;

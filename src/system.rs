@@ -15,7 +15,7 @@ const FIRST: libc::c_uint = 3;
 const ARENAS_MAX: libc::c_int = 2;
 /// What is larger than this goes back to the system when it is freed. By default the bound grows with what is freed.
 #[cfg(target_env = "gnu")]
-const KEPT_BYTES_MAX: libc::c_int = 256 << 10;
+const KEPT_BYTES_MAX: libc::c_int = 1 << 20;
 
 /// Marks every open descriptor but the standard ones to close in children.
 ///

@@ -131,3 +131,30 @@ async fn a_copy_without_room_for_it_is_507_and_leaves_nothing() {
     assert!(refused["hint"].as_str().unwrap().contains("another disk"), "{refused}");
     assert!(names(&directory).is_empty());
 }
+
+#[tokio::test]
+async fn a_migration_without_room_for_its_copy_is_refused_and_leaves_nothing() {
+    let builder = Daemon::builder().config("[store]\nfree_min = \"1MiB\"\nreserve = 0\n").agent("echo", echo());
+    let Some(disk) = Disk::mount(builder.state_dir(), "24m") else { return };
+    let mut daemon = builder.start().await;
+    let session = daemon.create_session("echo").await;
+    daemon.prompt_and_wait(&session, "hello").await;
+    daemon.sql("CREATE TABLE ballast AS SELECT randomblob(4 << 20) AS bytes".to_owned()).await;
+    daemon.terminate().await;
+    let (state, filler) = (daemon.state_dir().to_owned(), daemon.state_dir().join("others"));
+    // Enough for the copy, and not for as much again.
+    std::fs::write(&filler, vec![1; 13 << 20]).unwrap();
+    let migrate = ["migrate", "--down", "6", "--state-dir", state.to_str().unwrap()];
+    let refused = daemon.cli(&migrate).await;
+    assert_eq!(refused.code, 8, "{refused:?}");
+    assert!(refused.stderr.contains("the copy before it want") && refused.stderr.contains("hint: free some space"));
+    assert!(names(&state.join("backups")).is_empty(), "nothing of the copy is left");
+    std::fs::remove_file(&filler).unwrap();
+    daemon.cli(&migrate).await.success();
+    let copies = names(&state.join("backups"));
+    assert!(copies.len() == 1 && !copies[0].contains("partial"), "{copies:?}");
+    daemon.restart().await;
+    assert_eq!(daemon.messages(&session).await.len(), 2);
+    drop(daemon);
+    drop(disk);
+}

@@ -303,3 +303,19 @@ async fn a_wait_that_was_cancelled_takes_nobodys_process() {
     assert_eq!(daemon.session(&working).await["processState"], "ready");
     assert_eq!(daemon.session(&waiting).await["processState"], "stopped");
 }
+
+#[tokio::test]
+async fn deletions_at_once_are_one_deletion() {
+    let daemon = Daemon::builder().agent("polite", polite()).start().await;
+    for start in ["eager", "lazy"] {
+        let body = json!({"workspace": daemon.workspace(), "agent": "polite", "start": start});
+        let session = daemon.post("/v1/sessions", body).await.expect_status(201);
+        let path = format!("/v1/sessions/{}", session["id"].as_str().unwrap());
+        let purge = format!("{path}?purge=true");
+        let replies = futures_util::future::join_all((0..8).map(|_| daemon.delete(&purge))).await;
+        let statuses: Vec<u16> = replies.iter().map(|reply| reply.status).collect();
+        assert!(statuses.contains(&200), "{statuses:?}");
+        assert!(statuses.iter().all(|status| matches!(status, 200 | 404)), "{statuses:?}");
+        daemon.get(&path).await.expect_status(404);
+    }
+}

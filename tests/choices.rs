@@ -4,7 +4,7 @@
 
 mod harness;
 
-use harness::{Daemon, Event, Heard, pid_of};
+use harness::{Daemon, Event, Heard, Passage, pid_of};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -153,8 +153,9 @@ async fn without_a_process_a_choice_is_checked_against_what_was_announced() {
 #[tokio::test]
 async fn what_the_agent_refuses_is_told_and_changes_nothing() {
     let refusal = json!({"replyError": {"code": -32602, "message": "not with this account"}});
-    let script = json!([{"handshake": announced()}, {"repeat": [{"switch": {
-        "session/set_mode": [{"reply": {}}],
+    let told = |mode: &str| json!({"update": {"sessionUpdate": "current_mode_update", "currentModeId": mode}});
+    let script = json!([{"record": true}, {"handshake": announced()}, {"repeat": [{"switch": {
+        "session/set_mode": [told("plan"), {"reply": {}}],
         "session/set_model": [refusal],
         "session/prompt": [{"text": "yes"}, {"reply": {"stopReason": "end_turn"}}]}}]}]);
     let daemon = Daemon::builder().agent("strict", script).start().await;
@@ -168,6 +169,14 @@ async fn what_the_agent_refuses_is_told_and_changes_nothing() {
     assert!(refused["hint"].as_str().unwrap().contains("small, large"), "{refused}");
     let view = daemon.session(&session).await;
     assert_eq!((&view["mode"], &view["model"], &view["title"]), (&json!("default"), &json!("small"), &json!("")));
+    let heard = asked(&daemon, "strict", pid_of(&view));
+    assert_eq!(methods(&heard), ["session/set_mode", "session/set_model", "session/set_mode"]);
+    assert_eq!(heard[2].params["modeId"], "default", "it is asked to go back");
+
+    // What was not announced is not asked at all.
+    let unknown = daemon.patch(&path, json!({"mode": "plan", "model": "bad"})).await.expect_status(422);
+    assert_eq!((&unknown["error"], &unknown["details"]["field"]), (&json!("unknown_choice"), &json!("model")));
+    assert_eq!(asked(&daemon, "strict", pid_of(&view)).len(), heard.len());
 
     // What a new process refuses does not keep the session from going on.
     let body = json!({"workspace": daemon.workspace(), "agent": "strict", "start": "lazy", "model": "large"});
@@ -180,14 +189,8 @@ async fn what_the_agent_refuses_is_told_and_changes_nothing() {
     assert_eq!(daemon.session(&other).await["model"], "small", "what the agent says it is");
 }
 
-#[tokio::test]
-async fn an_agent_that_does_not_answer_a_choice_has_a_deadline() {
-    let script = json!([{"handshake": announced()}, {"expect": "session/set_mode"}, {"expect": "session/prompt"},
-        {"text": "still here"}, {"reply": {"stopReason": "end_turn"}}, {"expect": "session/prompt"}]);
-    let daemon = Daemon::builder().agent("silent", script).start().await;
-    let session = daemon.create_session("silent").await;
-    ready(&daemon, &session).await;
-    // Only now: the handshake may take longer on a busy machine.
+/// Shortens the deadline of choices. Only when the agent is ready: a handshake may take longer on a busy machine.
+async fn hurry(daemon: &Daemon) {
     let text = std::fs::read_to_string(daemon.config_file()).unwrap();
     std::fs::write(daemon.config_file(), format!("{text}\n[processes]\nsession_timeout = \"200ms\"\n")).unwrap();
     let loaded = daemon.get("/v1/info").await.expect_status(200)["config"]["loadedAt"].clone();
@@ -198,10 +201,21 @@ async fn an_agent_that_does_not_answer_a_choice_has_a_deadline() {
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn an_agent_that_does_not_answer_a_choice_has_a_deadline() {
+    let script = json!([{"handshake": announced()}, {"expect": "session/set_mode"}, {"expect": "session/prompt"},
+        {"text": "still here"}, {"reply": {"stopReason": "end_turn"}}, {"expect": "session/prompt"}]);
+    let daemon = Daemon::builder().agent("silent", script).start().await;
+    let session = daemon.create_session("silent").await;
+    ready(&daemon, &session).await;
+    hurry(&daemon).await;
     let path = format!("/v1/sessions/{session}");
     let refused = daemon.patch(&path, json!({"mode": "plan"})).await.expect_status(504);
     assert_eq!(refused["error"], "agent_timeout");
     assert!(refused["message"].as_str().unwrap().contains("session_timeout"), "{refused}");
+    assert!(refused["hint"].as_str().unwrap().contains("may still take it"), "{refused}");
     assert_eq!(daemon.session(&session).await["mode"], "default");
     assert_eq!(daemon.prompt_and_wait(&session, "go").await["status"], "completed", "the process stays");
 }
@@ -219,4 +233,100 @@ async fn a_choice_is_sent_while_a_turn_runs_and_an_agent_that_goes_is_told() {
     assert_eq!(daemon.session(&session).await["processState"], "busy", "the turn goes on");
     let refused = daemon.patch(&path, json!({"model": "large"})).await.expect_status(409);
     assert!(refused["message"].as_str().unwrap().contains("went away"), "{refused}");
+}
+
+#[tokio::test]
+async fn what_the_agent_does_not_take_back_is_recorded_and_told() {
+    let refusal = json!({"replyError": {"code": -32602, "message": "no"}});
+    let script = json!([{"handshake": announced()}, {"expect": "session/set_mode"}, {"reply": {}},
+        {"expect": "session/set_model"}, refusal, {"expect": "session/set_mode", "contains": "default"}, refusal,
+        {"expect": "session/prompt"}]);
+    let daemon = Daemon::builder().agent("stubborn", script).start().await;
+    let session = daemon.create_session("stubborn").await;
+    ready(&daemon, &session).await;
+    let body = json!({"title": "no", "mode": "plan", "model": "large"});
+    let refused = daemon.patch(&format!("/v1/sessions/{session}"), body).await.expect_status(409);
+    assert_eq!((&refused["error"], &refused["details"]["kept"]), (&json!("agent_refused"), &json!(["mode"])));
+    assert!(refused["message"].as_str().unwrap().contains("the mode \"plan\""), "{refused}");
+    assert!(!refused["hint"].as_str().unwrap().contains("nothing was changed"), "{refused}");
+    let view = daemon.session(&session).await;
+    assert_eq!((&view["mode"], &view["model"], &view["title"]), (&json!("plan"), &json!("small"), &json!("")));
+    let messages = daemon.messages(&session).await;
+    assert_eq!(messages.last().unwrap()["content"]["code"], "choice_kept");
+}
+
+#[tokio::test]
+async fn what_the_agent_takes_too_late_is_what_it_has() {
+    let script = json!([{"handshake": announced()}, {"expect": "session/set_mode"}, {"gate": "late"}, {"reply": {}},
+        {"expect": "session/prompt"}]);
+    let daemon = Daemon::builder().agent("late", script).start().await;
+    let session = daemon.create_session("late").await;
+    ready(&daemon, &session).await;
+    hurry(&daemon).await;
+    let path = format!("/v1/sessions/{session}");
+    daemon.patch(&path, json!({"mode": "plan"})).await.expect_status(504);
+    assert_eq!(daemon.session(&session).await["mode"], "default");
+    let mut events = daemon.events(&session, None).await;
+    daemon.gate("late").reached("late").await.open().await;
+    let is_told = |event: &Event| event.kind == "session.updated" && event.payload()["mode"] == "plan";
+    events.until_event("the late agreement", is_told).await;
+    assert_eq!(daemon.session(&session).await["mode"], "plan");
+}
+
+/// Opens the gate when the change has had every chance to come before: others that came after it are answered.
+async fn open_after(daemon: &Daemon, path: &str, passage: Passage) {
+    for title in ["a", "b", "c", "d"] {
+        daemon.patch(path, json!({"title": title})).await.expect_status(200);
+    }
+    passage.open().await;
+}
+
+#[tokio::test]
+async fn a_change_comes_after_what_a_new_process_is_asked_for() {
+    let script = json!([{"record": true}, {"handshake": announced()}, {"expect": "session/set_mode"},
+        {"gate": "starting"}, {"reply": {}}, {"repeat": [{"switch": {
+            "session/set_model": [{"reply": {}}],
+            "session/prompt": [{"text": "yes"}, {"reply": {"stopReason": "end_turn"}}]}}]}]);
+    let daemon = Daemon::builder().agent("slow", script).start().await;
+    let body =
+        json!({"workspace": daemon.workspace(), "agent": "slow", "start": "lazy", "mode": "plan", "model": "large"});
+    let session = daemon.post("/v1/sessions", body).await.expect_status(201)["id"].as_str().unwrap().to_owned();
+    let path = format!("/v1/sessions/{session}");
+    let turn = daemon.prompt(&session, "go").await["turnId"].as_str().unwrap().to_owned();
+    let passage = daemon.gate("slow").reached("starting").await;
+    let change = daemon.patch(&path, json!({"model": "small"}));
+    let (changed, ()) = tokio::join!(change, open_after(&daemon, &path, passage));
+    assert_eq!(changed.expect_status(200)["model"], "small");
+    daemon.wait_turn(&session, &turn).await;
+    let view = daemon.session(&session).await;
+    assert_eq!(view["model"], "small");
+    let heard = asked(&daemon, "slow", pid_of(&view));
+    let models: Vec<&Value> = heard.iter().map(|heard| &heard.params["modelId"]).filter(|id| !id.is_null()).collect();
+    assert_eq!(models, ["large", "small"]);
+}
+
+#[tokio::test]
+async fn of_two_changes_the_later_one_stays() {
+    // It would answer the second one first, if that were sent before the first is answered. The handshake takes two ids.
+    let second = "{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}\n";
+    let script = json!([{"record": true}, {"handshake": announced()}, {"expect": "session/set_model"},
+        {"gate": "first"}, {"stdout": second}, {"reply": {}}, {"expect": "session/set_model"}, {"reply": {}},
+        {"prompt": [{"text": "yes"}]}, {"expect": "session/prompt"}]);
+    let daemon = Daemon::builder().agent("reverse", script).start().await;
+    let session = daemon.create_session("reverse").await;
+    ready(&daemon, &session).await;
+    let path = format!("/v1/sessions/{session}");
+    let then = async {
+        let passage = daemon.gate("reverse").reached("first").await;
+        let change = daemon.patch(&path, json!({"model": "small"}));
+        tokio::join!(change, open_after(&daemon, &path, passage)).0
+    };
+    let (first, later) = tokio::join!(daemon.patch(&path, json!({"model": "large"})), then);
+    first.expect_status(200);
+    assert_eq!(later.expect_status(200)["model"], "small");
+    daemon.prompt_and_wait(&session, "go").await;
+    let view = daemon.session(&session).await;
+    assert_eq!(view["model"], "small");
+    let heard = asked(&daemon, "reverse", pid_of(&view));
+    assert_eq!((&heard[0].params["modelId"], &heard[1].params["modelId"]), (&json!("large"), &json!("small")));
 }

@@ -192,16 +192,18 @@ async fn media_that_waits_is_in_the_record_and_survives_the_daemon() {
 #[tokio::test]
 async fn what_an_agent_shows_is_a_message_that_names_its_data() {
     let chunk = |content: Value| json!({"update": {"sessionUpdate": "agent_message_chunk", "content": content}});
+    // More than an update may have, and not more than media may.
+    let shot = "a shot".repeat(500);
     let steps = json!([
         {"text": "here: "},
         chunk(image(PICTURE)),
         {"text": "and done"},
         {"update": {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "shot", "kind": "read",
-            "status": "completed", "content": [{"type": "content", "content": image("a shot")}]}},
-        chunk(image(&"x".repeat(3000))),
+            "status": "completed", "content": [{"type": "content", "content": image(&shot)}]}},
+        chunk(image(&"x".repeat(5000))),
     ]);
     let daemon = Daemon::builder()
-        .config("[limits]\nmedia_max = \"2KiB\"\npayload_max = \"2KiB\"")
+        .config("[limits]\nmedia_max = \"4KiB\"\npayload_max = \"2KiB\"")
         .agent("painter", script(&json!({}), &steps))
         .start()
         .await;
@@ -222,8 +224,8 @@ async fn what_an_agent_shows_is_a_message_that_names_its_data() {
     ];
     assert_eq!(shown, expected);
     let picture = &messages[2]["content"]["blocks"][0];
-    let shot = &messages[5]["content"]["result"][0]["content"];
-    for (block, text) in [(picture, PICTURE), (shot, "a shot")] {
+    let shown = &messages[5]["content"]["result"][0]["content"];
+    for (block, text) in [(picture, PICTURE), (shown, &shot)] {
         assert_eq!(block["data"], Value::Null);
         let blob = daemon.get(&format!("/v1/blobs/{}", block["sha256"].as_str().unwrap())).await;
         assert_eq!((blob.status, blob.text.as_str()), (200, text));

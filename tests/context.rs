@@ -249,6 +249,8 @@ async fn a_bad_context_is_refused_by_name_and_changes_nothing() {
         (json!({"variables": {"a": "x".repeat(20_000)}}), "context.variables"),
         (json!({"fsScope": "full"}), "context.fsScope"),
         (json!("text"), "context"),
+        (json!(["a.rs"]), "context"),
+        (json!({"selection": ["a.rs", 1, 2]}), "context.selection"),
     ] {
         let create = json!({"workspace": daemon.workspace(), "agent": "echo", "start": "lazy", "context": context});
         for (method, path, body) in [

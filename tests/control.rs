@@ -42,6 +42,15 @@ async fn bad_requests_get_the_documented_error_and_change_nothing() {
     let nested =
         daemon.post(sessions, json!({"workspace": workspace, "permissions": {"mode": "ask", "rules": []}})).await;
     assert_eq!(refused(nested, 400, "invalid_request")["details"]["field"], "permissions.rules");
+    for (field, list) in [("limits", json!([7])), ("permissions", json!(["deny"])), ("context", json!(["a.rs"]))] {
+        let listed = daemon.post(sessions, json!({"workspace": workspace, "agent": "echo", field: list})).await;
+        assert_eq!(refused(listed, 400, "invalid_request")["details"]["field"], field);
+    }
+    let tiny = json!({"workspace": workspace, "agent": "echo", "limits": {"costLimit": 1e-12}});
+    assert_eq!(
+        refused(daemon.post(sessions, tiny).await, 400, "invalid_request")["details"]["field"],
+        "limits.costLimit"
+    );
     refused(daemon.get("/v1/agents/%ff").await, 400, "invalid_request");
     refused(daemon.get("/v1/sessions?limit=1&limit=2").await, 400, "invalid_request");
     refused(daemon.post(sessions, json!({"workspace": "relative"})).await, 400, "invalid_request");
@@ -99,6 +108,12 @@ async fn bad_prompts_are_refused_before_anything_happens() {
         refused(daemon.post(&path, body).await, 400, "invalid_request");
     }
     refused(daemon.post(&path, json!({"text": "x".repeat(100_000)})).await, 413, "body_too_large");
+    let hollow =
+        |count: usize| json!({"content": [{"type": "text", "text": "x", "_meta": {"a": vec![json!([]); count]}}]});
+    let weighed = refused(daemon.post(&path, hollow(1000)).await, 400, "invalid_request");
+    assert_eq!(weighed["details"]["field"], "content", "what is empty weighs something too");
+    let counted = refused(daemon.post(&path, hollow(20_000)).await, 400, "invalid_request");
+    assert!(counted["message"].as_str().unwrap().contains("brackets and commas"), "{counted}");
     assert_eq!(daemon.session(&session).await["turns"], 0);
     let blocks = json!({"content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]});
     let accepted = daemon.post(&path, blocks).await.expect_status(202);
@@ -259,9 +274,12 @@ async fn an_agent_does_not_inherit_the_daemons_umask() {
 
 #[tokio::test]
 async fn a_configuration_with_mistakes_is_refused_with_all_of_them() {
-    let refused = Daemon::builder().config("[limits]\nprocesses = 0\n[sesions]\nx = 1").fail_to_start().await;
+    let refused = Daemon::builder()
+        .config("[limits]\nprocesses = 0\n[sesions]\nx = 1\n[sessions]\ncost_limit = 1e-12")
+        .fail_to_start()
+        .await;
     assert_eq!(refused.code, 1);
-    for text in ["limits.processes", "sesions", "hint:"] {
+    for text in ["limits.processes", "sesions", "sessions.cost_limit", "hint:"] {
         assert!(refused.stderr.contains(text), "{text} in {}", refused.stderr);
     }
 }

@@ -4,8 +4,9 @@
 
 mod harness;
 
-use harness::{Daemon, echo};
+use harness::{Daemon, echo, within};
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
 
 fn encoded(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect()
@@ -115,7 +116,7 @@ async fn everything_that_is_said_is_found_and_filters_narrow() {
 #[tokio::test]
 async fn what_makes_no_sense_is_refused_with_a_hint() {
     let daemon = Daemon::start().await;
-    for query in ["", "  ", "say \"hello", "foo OR", "NOT foo", "(foo", "NEAR(a)", "+++"] {
+    for query in ["", "  ", "say \"hello", "foo OR", "NOT foo", "(foo", "NEAR(a)", "+++", "w*"] {
         let refused = daemon.get(&format!("/v1/search?q={}", encoded(query))).await.expect_status(400);
         assert_eq!((&refused["error"], &refused["details"]["field"]), (&json!("invalid_request"), &json!("q")));
         assert!(!refused["hint"].as_str().unwrap().is_empty(), "{refused}");
@@ -161,6 +162,38 @@ async fn the_index_follows_deletions_restarts_and_copies() {
     daemon.restart().await;
     assert_eq!(search(&daemon, "common", "").await["total"], 4);
     check_index(&daemon).await;
+}
+
+#[tokio::test]
+async fn a_search_without_end_is_given_up_and_keeps_nobody_from_reading() {
+    let daemon = Daemon::builder().agent("echo", echo()).start().await;
+    let session = daemon.create_session("echo").await;
+    daemon.prompt_and_wait(&session, "pangolin").await;
+    assert_eq!(search(&daemon, "pang*", "").await["total"], 2);
+    // The text of what is found never comes.
+    let endless = "DROP VIEW message_texts; CREATE VIEW message_texts (row, text) AS
+        WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i), 'x' FROM n";
+    daemon.sql(endless.to_owned()).await;
+    for _ in 0..4 {
+        // A client that hangs up.
+        let mut client = daemon.connect().await;
+        client.write_all(b"GET /v1/search?q=pangolin HTTP/1.1\r\nHost: acpd\r\n\r\n").await.unwrap();
+        daemon.session(&session).await;
+    }
+    let path = "/v1/search?q=pangolin";
+    let mut searching = std::pin::pin!(within("an end of the search", daemon.get(path)));
+    let mut reads = 0;
+    let reply = loop {
+        tokio::select! {
+            biased;
+            reply = &mut searching => break reply,
+            _ = daemon.session(&session) => reads += 1,
+        }
+    };
+    let refused = reply.expect_status(400);
+    assert_eq!((&refused["error"], &refused["details"]["field"]), (&json!("invalid_request"), &json!("q")));
+    assert!(refused["hint"].as_str().unwrap().contains("narrow"), "{refused}");
+    assert!(reads > 20, "others read meanwhile: {reads}");
 }
 
 #[tokio::test]

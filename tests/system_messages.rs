@@ -116,3 +116,38 @@ async fn what_cannot_be_added_is_refused() {
     let nobody = "/v1/sessions/01a1e272-8a8e-762f-a984-29c55e0e6330/messages";
     daemon.post(nobody, json!({"role": "system", "text": "x"})).await.expect_status(404);
 }
+
+/// However a turn ends that did not take it in, the next one has it.
+#[tokio::test]
+async fn a_system_message_is_owed_until_a_turn_ends_well() {
+    let script = json!([{"record": true}, {"handshake": {"capabilities": {"loadSession": true},
+        "load": [{"update": {"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": "x"}}}]}},
+    {"repeat": [
+        {"expect": "session/prompt"},
+        {"gate": "prompted", "cases": {
+            "refuse": [{"replyError": {"code": -32000, "message": "sign in"}}],
+            "decline": [{"reply": {"stopReason": "refusal"}}],
+            "crash": [{"exit": 3}],
+            "answer": [{"text": "ok"}, {"reply": {"stopReason": "end_turn"}}],
+        }},
+    ]}]);
+    let daemon = Daemon::builder().agent("plain", script).start().await;
+    let session = daemon.create_session("plain").await;
+    let endings = ["refuse", "decline", "crash", "answer", "answer"];
+    add(&daemon, &session, "be brief").await.expect_status(201);
+    for (number, ending) in endings.iter().enumerate() {
+        let accepted = daemon.prompt(&session, &format!("prompt {number}")).await;
+        let gate = daemon.gate("plain").reached("prompted").await;
+        if *ending == "answer" && number == 3 {
+            // What comes while a turn is running is for the next one.
+            add(&daemon, &session, "be kind").await.expect_status(201);
+        }
+        gate.say(ending).await;
+        daemon.wait_turn(&session, accepted["turnId"].as_str().unwrap()).await;
+    }
+    let heard = prompts(&daemon.heard("plain"));
+    for (number, prompt) in heard.iter().enumerate().take(4) {
+        assert_eq!(prompt[prompt.len() - 2..], ["be brief".to_owned(), format!("prompt {number}")], "{heard:?}");
+    }
+    assert_eq!(heard[4], ["be kind", "prompt 4"]);
+}

@@ -88,6 +88,17 @@ async fn tokens_and_cost_are_kept_per_turn_and_per_session() {
 }
 
 #[tokio::test]
+async fn a_cost_that_is_corrected_is_not_counted_again() {
+    let script =
+        json!([{"handshake": {}}, {"prompt": [{"text": "done"}, cost(1.0), cost(0.9), cost(1.1)]}, turn(1.05)]);
+    let daemon = Daemon::builder().agent("corrected", script).start().await;
+    let session = daemon.create_session("corrected").await;
+    assert_eq!(daemon.prompt_and_wait(&session, "one").await["usage"]["cost"]["amount"], 1.1);
+    assert_eq!(daemon.prompt_and_wait(&session, "two").await["usage"]["cost"]["amount"], 0.0);
+    assert_eq!(daemon.session(&session).await["usage"]["cost"]["amount"], 1.1);
+}
+
+#[tokio::test]
 async fn the_cost_of_a_fresh_agent_session_is_added_and_a_restored_one_goes_on() {
     let plain = json!([{"handshake": {}}, turn(1.0), {"expect": "session/prompt"}, cost(1.5), {"exit": 7}]);
     let able = json!({"capabilities": {"sessionCapabilities": {"resume": {}}}});

@@ -13,6 +13,9 @@ use tokio_util::codec::Decoder;
 /// From here on a line is long, and takes of the budget in steps of this.
 const LONG_LINE_BYTES: usize = 1 << 20;
 
+/// What a buffer is made for: as much as is read at once.
+pub const BUFFER_BYTES: usize = 32 << 10;
+
 /// The memory that all long lines share, in bytes.
 pub type LongLines = Arc<Semaphore>;
 
@@ -90,6 +93,9 @@ impl Decoder for LineCodec {
             let line = buffer.split_to(self.searched + position).freeze();
             buffer.advance(1);
             self.searched = 0;
+            if line.len() > LONG_LINE_BYTES {
+                let_go(buffer);
+            }
             if let Some(item) = self.item(line) {
                 return Ok(Some(item));
             }
@@ -100,6 +106,7 @@ impl Decoder for LineCodec {
             self.share = None;
             self.searched = 0;
             buffer.clear();
+            let_go(buffer);
         }
         Ok(None)
     }
@@ -113,6 +120,13 @@ impl Decoder for LineCodec {
         self.searched = 0;
         if rest.is_empty() && self.discarded.is_none() { Ok(None) } else { Ok(self.item(rest)) }
     }
+}
+
+/// A buffer that held a long line would keep its memory for as long as the agent lives: what is left moves to a small one.
+fn let_go(buffer: &mut BytesMut) {
+    let mut small = BytesMut::with_capacity(buffer.len().max(BUFFER_BYTES));
+    small.extend_from_slice(buffer);
+    *buffer = small;
 }
 
 #[cfg(test)]
@@ -192,6 +206,9 @@ mod tests {
         drop(share);
         assert_eq!(budget.available_permits(), 3 * LONG_LINE_BYTES);
         assert_eq!(begin(&mut codecs[1], 2).len(), 2 * LONG_LINE_BYTES, "there is room again");
+        for buffer in [first, second] {
+            assert!(buffer.capacity() < LONG_LINE_BYTES, "the buffers are small again");
+        }
     }
 
     proptest! {

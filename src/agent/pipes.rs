@@ -13,14 +13,12 @@ use tokio_util::codec::FramedRead;
 use tokio_util::sync::CancellationToken;
 
 use super::process::{Output, Shares};
-use crate::acp::{Line, LineCodec};
+use crate::acp::{BUFFER_BYTES, Line, LineCodec};
 
 /// Bytes of lines that wait for the actor. One line may be larger; then it waits alone.
 const INBOUND_BYTES_MAX: usize = 256 << 10;
 /// Bytes of lines that are handed over together; a quarter of that, so that the actor and the reader work side by side.
 const BATCH_BYTES_MAX: usize = INBOUND_BYTES_MAX / 4;
-/// Bytes that are read from the pipe at once.
-const READ_BYTES: usize = 32 << 10;
 const STDERR_READ_BYTES: usize = 4096;
 
 /// What the tasks of one process tell each other.
@@ -51,7 +49,7 @@ pub async fn read_lines(
     signals: Signals,
 ) {
     let budget = Arc::new(Semaphore::new(INBOUND_BYTES_MAX));
-    let mut lines = FramedRead::with_capacity(stdout.take(u64::MAX), codec, READ_BYTES);
+    let mut lines = FramedRead::with_capacity(stdout.take(u64::MAX), codec, BUFFER_BYTES);
     // The owner hears who the agent is before it hears the agent.
     tokio::select! {
         () = signals.started.cancelled() => {}

@@ -234,6 +234,11 @@ impl Process {
         self.output.recv().await
     }
 
+    /// Whether [`Self::next`] has something at once.
+    pub fn has_output(&self) -> bool {
+        !self.output.is_empty()
+    }
+
     /// Starts down the ladder. Asking again changes nothing.
     pub fn stop(&self) {
         self.stop.raise(Stop::Ladder);

@@ -164,13 +164,13 @@ impl FromValue for Option<u32> {
 }
 
 impl FromValue for Option<Amount> {
-    const EXPECTED: &'static str = "write a number such as 2.5, or 0 for none";
+    const EXPECTED: &'static str = "write a number such as 2.5, of a billionth at least, or 0 for none";
 
     fn from_value(value: Value) -> Option<Self> {
         let number = value
             .as_float()
             .or_else(|| value.as_integer().and_then(|number| u32::try_from(number).ok()).map(f64::from));
-        Amount::new(number?).map(|amount| Some(amount).filter(|amount| !amount.is_zero()))
+        Amount::written(number?).map(|amount| Some(amount).filter(|amount| !amount.is_zero()))
     }
 }
 
@@ -262,6 +262,14 @@ mod tests {
         for bad in ["", "32", "MiB", "32 MiB", "32MB", "-1KiB", "99999999999999999999GiB"] {
             assert_eq!(ByteSize::parse(bad), None, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn an_amount_that_is_too_small_to_count_is_not_no_limit() {
+        let read = |number: f64| Option::<Amount>::from_value(Value::Float(number));
+        assert_eq!(read(1e-12), None);
+        assert_eq!(read(0.0), Some(None));
+        assert_eq!(read(1e-9), Some(Amount::new(1e-9)));
     }
 
     #[test]

@@ -13,6 +13,8 @@ const BLOCKS_MAX: usize = 64;
 const MIME_TYPE_BYTES_MAX: usize = 255;
 /// About what a number or a truth weighs in JSON.
 const SCALAR_BYTES: usize = 8;
+/// The quotes or brackets around a value, and the comma or colon after it: an empty value is not free.
+const FRAME_BYTES: usize = 3;
 
 /// A prompt's content, and the data that it names.
 #[derive(Debug)]
@@ -94,9 +96,12 @@ fn within_prompt_max(field: &str, bytes: usize, limits: &config::Limits) -> Resu
 fn weight(block: &Value) -> usize {
     fn all(value: &Value) -> usize {
         match value {
-            Value::String(text) => text.len(),
-            Value::Array(values) => values.iter().map(all).sum(),
-            Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + all(value)).sum(),
+            Value::String(text) => FRAME_BYTES + text.len(),
+            Value::Array(values) => FRAME_BYTES + values.iter().map(all).sum::<usize>(),
+            Value::Object(fields) => {
+                let weigh = |(name, value): (&String, &Value)| FRAME_BYTES + name.len() + all(value);
+                FRAME_BYTES + fields.iter().map(weigh).sum::<usize>()
+            }
             Value::Null | Value::Bool(_) | Value::Number(_) => SCALAR_BYTES,
         }
     }
@@ -104,7 +109,8 @@ fn weight(block: &Value) -> usize {
     let weigh = |(name, value): (&String, &Value)| match name.as_str() {
         "type" | "data" | "blob" => 0,
         "resource" => weight(value),
-        _ => all(value),
+        // A text of the block's own weighs what it would in a prompt that is nothing but text.
+        _ => value.as_str().map_or_else(|| all(value), str::len),
     };
     fields.map(weigh).sum()
 }
@@ -145,8 +151,9 @@ const RESOURCE: &[(&str, Field)] = &[
     ("_meta", Field::Object),
 ];
 
-fn check_block(path: &str, block: &Value) -> Result<BlockKind, ApiError> {
-    let object = block.as_object().ok_or_else(|| ApiError::invalid(path, "is no block: it is not a JSON object"))?;
+fn check_block(path: &str, block: &mut Value) -> Result<BlockKind, ApiError> {
+    let object =
+        block.as_object_mut().ok_or_else(|| ApiError::invalid(path, "is no block: it is not a JSON object"))?;
     let kind = object.get("type").ok_or_else(|| ApiError::invalid(format!("{path}.type"), "is missing"))?;
     let kind = kind.as_str().ok_or_else(|| ApiError::invalid(format!("{path}.type"), "is no text"))?;
     let kind: BlockKind = kind.parse().map_err(|problem: String| ApiError::invalid(format!("{path}.type"), problem))?;
@@ -156,14 +163,14 @@ fn check_block(path: &str, block: &Value) -> Result<BlockKind, ApiError> {
     match kind {
         BlockKind::Image => check_family(path, object, "image/")?,
         BlockKind::Audio => check_family(path, object, "audio/")?,
-        BlockKind::Resource => check_resource(&format!("{path}.resource"), object.get("resource"))?,
+        BlockKind::Resource => check_resource(&format!("{path}.resource"), object.get_mut("resource"))?,
         BlockKind::Text | BlockKind::ResourceLink => {}
     }
     Ok(kind)
 }
 
-fn check_resource(path: &str, resource: Option<&Value>) -> Result<(), ApiError> {
-    let object = resource.and_then(Value::as_object).ok_or_else(|| ApiError::invalid(path, "is missing"))?;
+fn check_resource(path: &str, resource: Option<&mut Value>) -> Result<(), ApiError> {
+    let object = resource.and_then(Value::as_object_mut).ok_or_else(|| ApiError::invalid(path, "is missing"))?;
     check_fields(path, object, RESOURCE)?;
     match (object.get("text"), object.get("blob")) {
         (Some(_), None) | (None, Some(_)) => Ok(()),
@@ -172,12 +179,14 @@ fn check_resource(path: &str, resource: Option<&Value>) -> Result<(), ApiError> 
     }
 }
 
-fn check_fields(path: &str, object: &Map<String, Value>, known: &[(&str, Field)]) -> Result<(), ApiError> {
+/// ACP lets what is optional be null, which says as much as its absence and is taken out.
+fn check_fields(path: &str, object: &mut Map<String, Value>, known: &[(&str, Field)]) -> Result<(), ApiError> {
     let wrong = |name: &str, problem: &str| Err(ApiError::invalid(format!("{path}.{name}"), problem));
     if let Some(name) = object.keys().find(|name| known.iter().all(|(known, _)| known != name)) {
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
         return wrong(name, &format!("is unknown; the fields are {}", names.join(", ")));
     }
+    object.retain(|_, value| !value.is_null());
     for (name, field) in known {
         match (object.get(*name), field) {
             (None, Field::Needed) => return wrong(name, "is missing"),
@@ -248,6 +257,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_optional_may_be_null_and_is_absent_then() {
+        let checked = check(json!([
+            {"type": "text", "text": "x", "annotations": null, "_meta": null},
+            {"type": "resource_link", "uri": "x:a", "name": "a", "mimeType": null, "title": null, "size": null},
+            {"type": "resource", "resource": {"uri": "x:b", "text": "y", "blob": null, "mimeType": null}},
+        ]))
+        .unwrap();
+        let expected = json!([
+            {"type": "text", "text": "x"},
+            {"type": "resource_link", "uri": "x:a", "name": "a"},
+            {"type": "resource", "resource": {"uri": "x:b", "text": "y"}},
+        ]);
+        assert_eq!(serde_json::to_value(&checked.content).unwrap()["blocks"], expected);
+    }
+
+    #[test]
     fn what_is_wrong_is_named_by_its_path() {
         let image = |data: &str, mime_type: &str| json!({"type": "image", "data": data, "mimeType": mime_type});
         let text = json!({"type": "text", "text": "x"});
@@ -284,7 +309,12 @@ mod tests {
             ),
             (json!([{"type": "text", "text": "x", "annotations": 1}]), "content[0].annotations: is no JSON object"),
             (json!([{"type": "text", "text": "x".repeat(151)}]), "content: is 151 bytes without its media"),
-            (json!([{"type": "text", "text": "x", "_meta": {"a": "x".repeat(150)}}]), "content: is 152 bytes"),
+            (json!([{"type": "text", "text": "x", "_meta": {"a": "x".repeat(150)}}]), "content: is 161 bytes"),
+            (json!([{"type": "text", "text": "x", "_meta": {"a": vec![json!([]); 50]}}]), "content: is 161 bytes"),
+            (json!([{"type": "text", "text": "x", "_meta": {"a": vec![json!({}); 50]}}]), "content: is 161 bytes"),
+            (json!([{"type": "text", "text": "x", "_meta": {"a": vec![json!(""); 50]}}]), "content: is 161 bytes"),
+            (json!([{"type": "text", "text": null}]), "content[0].text: is missing"),
+            (json!([{"type": "text", "text": "x", "size": null}]), "content[0].size: is unknown"),
         ] {
             let error = check(content).unwrap_err();
             assert!(error.starts_with(problem), "{error}\n{problem}");

@@ -16,7 +16,7 @@ use crate::model::status::Denied;
 use crate::model::{Choice, SessionStatus, TurnId};
 use crate::registry::RegistryError;
 use crate::session::Refusal;
-use crate::store::{BackupError, DAMAGED_HINT, Fault, SearchQueryError, StoreError};
+use crate::store::{BackupError, DAMAGED_HINT, Fault, SearchError, SearchQueryError, StoreError};
 
 /// Everything that a request can be answered with instead of what it asked for.
 #[derive(Debug)]
@@ -27,7 +27,8 @@ pub enum ApiError {
         problem: String,
     },
     /// What is looked for makes no sense.
-    Search(SearchQueryError),
+    SearchQuery(SearchQueryError),
+    Search(SearchError),
     UnsupportedMediaType {
         found: String,
     },
@@ -124,6 +125,9 @@ const TURNS_HINT: &str = "list the session's turns with `acpd turns` or GET /v1/
 const WORKSPACES_HINT: &str = "list the workspaces with `acpd workspaces` or GET /v1/workspaces";
 const AGENTS_HINT: &str = "list the agents with `acpd agents` or GET /v1/agents; add others as [agents.SLUG] in config.toml and have acpd \
      read it again (kill -HUP)";
+const LATE_CHOICE_HINT: &str =
+    "the agent may still take it: look at the session's mode, model and configOptions (GET /v1/sessions/{id})";
+const KEPT_CHOICE_HINT: &str = "nothing else was changed; GET /v1/sessions/{id} shows what the agent has and offers";
 const LOG_HINT: &str = "see the daemon's log in its state directory";
 
 impl ApiError {
@@ -135,7 +139,8 @@ impl ApiError {
         use StatusCode as S;
         match self {
             Self::Invalid { field, problem } => invalid_answer(&field, problem),
-            Self::Search(SearchQueryError { problem, hint }) => {
+            Self::Search(error) => search_answer(&error),
+            Self::SearchQuery(SearchQueryError { problem, hint }) => {
                 Answer::new(S::BAD_REQUEST, "invalid_request", format!("q: {problem}"), hint)
                     .details(json!({ "field": "q" }))
             }
@@ -289,6 +294,7 @@ fn refusal_answer(refusal: Refusal) -> Answer {
                 .details(json!({ "field": format!("content[{index}]"), "agent": agent, "takes": takes }))
         }
         Refusal::Context(problem) => invalid_answer(&problem.field, problem.problem),
+        Refusal::Purged => Answer::new(S::NOT_FOUND, "session_not_found", message, SESSIONS_HINT),
         Refusal::NotExpired => Answer::new(S::CONFLICT, "not_expired", message, "it is kept"),
         Refusal::NoTurn => Answer::new(S::CONFLICT, "no_turn", message, TURNS_HINT),
         Refusal::StaleTurn(turn) => stale_turn(message, turn),
@@ -298,7 +304,10 @@ fn refusal_answer(refusal: Refusal) -> Answer {
         Refusal::AgentRefused { choice, known, .. } => {
             choice_answer(S::CONFLICT, "agent_refused", message, &choice, &known)
         }
-        Refusal::AgentSilent { choice } => choice_answer(S::GATEWAY_TIMEOUT, "agent_timeout", message, &choice, &[]),
+        Refusal::AgentSilent { choice } => Answer::new(S::GATEWAY_TIMEOUT, "agent_timeout", message, LATE_CHOICE_HINT)
+            .details(json!({ "field": choice.field(), "known": [] })),
+        Refusal::AgentGone { choice } => choice_answer(S::CONFLICT, "agent_refused", message, &choice, &[]),
+        Refusal::Kept { refusal, kept } => kept_answer(*refusal, message, &kept),
         Refusal::NeedsSlot | Refusal::Overloaded => {
             Answer::new(S::SERVICE_UNAVAILABLE, "overloaded", message, "try again").retry_after(OVERLOAD_WAIT)
         }
@@ -319,6 +328,17 @@ fn choice_answer(status: StatusCode, code: &'static str, message: String, choice
     };
     let details = json!({ "field": choice.field(), "known": known });
     Answer::new(status, code, message, hint).details(details)
+}
+
+/// The agent stays with a part of what was asked of it.
+fn kept_answer(refusal: Refusal, message: String, kept: &[Choice]) -> Answer {
+    let may_be_late = matches!(refusal, Refusal::AgentSilent { .. });
+    let hint = if may_be_late { LATE_CHOICE_HINT } else { KEPT_CHOICE_HINT };
+    let mut answer = Answer { message, hint: hint.to_owned(), ..refusal_answer(refusal) };
+    if let Some(details) = answer.details.as_object_mut() {
+        details.insert("kept".to_owned(), kept.iter().map(Choice::field).collect());
+    }
+    answer
 }
 
 fn not_active(status: SessionStatus) -> Answer {
@@ -415,6 +435,20 @@ fn ailment_answer(ailment: Ailment) -> Answer {
             let message = format!("the database is damaged: {problem}");
             Answer::new(S::SERVICE_UNAVAILABLE, "store_damaged", message, DAMAGED_HINT)
         }
+    }
+}
+
+fn search_answer(error: &SearchError) -> Answer {
+    use StatusCode as S;
+    match error {
+        SearchError::TooBroad => {
+            let hint = "narrow it: longer or fewer prefixes, fewer alternatives, or rarer words";
+            Answer::new(S::BAD_REQUEST, "invalid_request", format!("q: {error}"), hint).details(json!({ "field": "q" }))
+        }
+        SearchError::Busy => {
+            Answer::new(S::SERVICE_UNAVAILABLE, "overloaded", error.to_string(), "try again").retry_after(OVERLOAD_WAIT)
+        }
+        SearchError::Store(error) => store_answer(error),
     }
 }
 

@@ -160,6 +160,10 @@ fn compacted_frame(Compacted { cursor, complete_from }: Compacted) -> Vec<u8> {
 }
 
 fn frames(text: &mut Vec<u8>, page: &[Arc<Logged>], scope: EventScope) {
+    /// About what the line with the id takes.
+    const ID_BYTES: usize = 24;
+    // A buffer that grows would be copied again and again, and every reader has one.
+    text.reserve(page.iter().map(|event| ID_BYTES + event.frame(frame).len()).sum());
     for event in page {
         text.extend_from_slice(format!("id: {}\n", event.cursor(scope)).as_bytes());
         text.extend_from_slice(event.frame(frame));

@@ -20,6 +20,10 @@ use crate::model::{SessionId, TurnId, WorkspaceId};
 /// How long a body may take to come.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// What a body may have of structure beside that of a prompt's text: the blocks' own fields, and a context with its
+/// variables.
+const STRUCTURE_ROOM: usize = 32 << 10;
+
 /// Rows in a list when the request does not say, and at the most.
 pub const LIMIT_DEFAULT: i64 = 20;
 pub const LIMIT_MAX: i64 = 1000;
@@ -64,7 +68,8 @@ impl<T: Serialize> IntoResponse for Json<T> {
 
 /// The whole body, which must say that it is JSON; nothing when it is empty.
 pub(super) async fn read_body(request: Request, api: &Arc<Api>) -> Result<Option<Bytes>, ApiError> {
-    let max = api.registry.shared().config().control.body_max.0;
+    let config = api.registry.shared().config();
+    let max = config.control.body_max.0;
     let (head, body) = request.into_parts();
     let body = match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, max).collect()).await {
         Err(_) => return Err(ApiError::BodyTimeout),
@@ -77,11 +82,23 @@ pub(super) async fn read_body(request: Request, api: &Arc<Api>) -> Result<Option
     }
     let found = head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
     let essence = found.split(';').next().unwrap_or("").trim();
-    if essence.eq_ignore_ascii_case("application/json") {
-        Ok(Some(body))
-    } else {
-        Err(ApiError::UnsupportedMediaType { found: found.to_owned() })
+    if !essence.eq_ignore_ascii_case("application/json") {
+        return Err(ApiError::UnsupportedMediaType { found: found.to_owned() });
     }
+    check_structure(&body, config.limits.prompt_max.0)?;
+    Ok(Some(body))
+}
+
+/// A value takes a hundred times its JSON in memory when it is read, so bodies of nothing but brackets are refused before
+/// that. Within a text these bytes are no structure, but there are no more of them than a prompt has.
+fn check_structure(body: &[u8], prompt_bytes_max: usize) -> Result<(), ApiError> {
+    let count = body.iter().filter(|byte| matches!(byte, b'[' | b'{' | b',')).count();
+    let count_max = prompt_bytes_max.saturating_add(STRUCTURE_ROOM);
+    if count <= count_max {
+        return Ok(());
+    }
+    let problem = format!("the body has {count} brackets and commas; the most is {count_max} (limits.prompt_max)");
+    Err(ApiError::invalid("", problem))
 }
 
 pub(super) fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
@@ -207,5 +224,19 @@ impl FromRequestParts<Arc<Api>> for TurnPath {
             session: session.parse().map_err(|_| ApiError::NoSuchSession(session))?,
             turn: turn.parse().map_err(|_| ApiError::NoSuchTurn(turn))?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_may_have_as_much_structure_as_a_prompt_has_bytes() {
+        let commas = format!(r#"{{"text":"{}"}}"#, ",".repeat(100));
+        assert!(check_structure(commas.as_bytes(), 100).is_ok(), "a prompt may be all commas");
+        let nothing = "[],".repeat(STRUCTURE_ROOM);
+        assert!(check_structure(nothing.as_bytes(), STRUCTURE_ROOM).is_ok());
+        assert!(check_structure(nothing.as_bytes(), STRUCTURE_ROOM - 1).is_err());
     }
 }

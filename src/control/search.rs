@@ -32,7 +32,7 @@ pub async fn search(
     Query(request): Query<SearchRequest>,
 ) -> Result<Json<SearchResults>, ApiError> {
     let (limit, offset) = page(request.limit, request.offset)?;
-    let query = SearchQuery::parse(&request.q).map_err(ApiError::Search)?;
+    let query = SearchQuery::parse(&request.q).map_err(ApiError::SearchQuery)?;
     let filter = SearchFilter {
         workspace: request.workspace_id,
         agent: request.agent,
@@ -44,7 +44,8 @@ pub async fn search(
     let hub = api.registry.hub();
     let pending = hub.index_messages().await?;
     let bound = |number| usize::try_from(number).unwrap_or(usize::MAX);
-    let (hits, total) = hub.store().search(&query, &filter, bound(limit), bound(offset)).await?;
+    let (hits, total) =
+        hub.store().search(&query, &filter, bound(limit), bound(offset)).await.map_err(ApiError::Search)?;
     let results = hits.into_iter().map(Into::into).collect();
     Ok(Json(SearchResults { results, total, limit, offset, pending }))
 }

@@ -14,6 +14,7 @@ use crate::model;
 use crate::model::agent::FrozenProfile;
 use crate::model::context::Change;
 use crate::model::message::Message;
+use crate::model::object;
 use crate::model::{
     AgentProfile, ContextChange, ContextRestored, LastError, MessageId, PermissionMode, ProcessState, PromptAbilities,
     SessionContext, SessionId, SessionLimits, SessionStatus, Timestamp, TurnError, TurnId, TurnStatus, Usage,
@@ -39,9 +40,9 @@ pub struct CreateSession {
     pub title: Option<String>,
     #[serde(default)]
     pub tags: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
     pub permissions: Option<PermissionPolicy>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object::plain")]
     pub limits: SessionLimits,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
@@ -49,7 +50,7 @@ pub struct CreateSession {
     pub model: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub config_options: BTreeMap<String, Value>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object::optional")]
     pub context: Option<ContextChange>,
     #[serde(default)]
     pub start: Start,
@@ -80,7 +81,7 @@ pub struct PatchSession {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<Vec<String>>,
     /// What is absent in it stays; 0 takes the session's own limit away.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
     pub limits: Option<SessionLimits>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
@@ -89,7 +90,7 @@ pub struct PatchSession {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub config_options: BTreeMap<String, Value>,
     /// What is absent in it stays, and null removes; null in its place removes all of it.
-    #[serde(default, skip_serializing_if = "Change::is_keep")]
+    #[serde(default, skip_serializing_if = "Change::is_keep", deserialize_with = "object::change")]
     pub context: Change<ContextChange>,
 }
 
@@ -102,7 +103,7 @@ pub struct Prompt {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<Vec<Value>>,
     /// For this prompt alone, in place of what the session's own says.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
     pub context: Option<ContextChange>,
 }
 

@@ -85,9 +85,9 @@ impl Tail {
             .range(start..)
             .take(events_max)
             .take_while(|event| {
-                let has_room = bytes < bytes_max;
+                let is_first = bytes == 0;
                 bytes += event.event.data.get().len();
-                has_room
+                is_first || bytes <= bytes_max
             })
             .cloned()
             .collect();
@@ -171,6 +171,7 @@ mod tests {
         assert_eq!(sequences(tail.after(3, 10, 1000)), None, "4 is not here");
         assert_eq!(sequences(tail.after(4, 10, 1000)), Some(vec![5, 6, 7]));
         assert_eq!(sequences(tail.after(4, 2, 1000)), Some(vec![5, 6]));
+        assert_eq!(sequences(tail.after(4, 10, 5)), Some(vec![5, 6]), "each has 2 bytes");
         assert_eq!(sequences(tail.after(4, 10, 1)), Some(vec![5]), "never nothing when there is something");
         assert_eq!(sequences(tail.after(7, 10, 1000)), None);
     }

@@ -110,7 +110,8 @@ impl Known {
     /// Whether it may be chosen, as far as is known.
     pub fn allows(&self, choice: &Choice) -> bool {
         let is_among = |names: &Option<Vec<String>>, name: &str| {
-            names.as_ref().is_none_or(|names| names.iter().any(|known| known == name))
+            // A list of none says nothing of which there are.
+            names.as_ref().is_none_or(|names| names.is_empty() || names.iter().any(|known| known == name))
         };
         match choice {
             Choice::Mode(id) => is_among(&self.modes, id),

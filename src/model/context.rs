@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use super::message::Content;
+use super::object;
 
 const PATH_BYTES_MAX: usize = 4096;
 const GIT_REF_BYTES_MAX: usize = 255;
@@ -57,7 +58,7 @@ pub enum Change<T> {
 pub struct ContextChange {
     #[serde(default, skip_serializing_if = "Change::is_keep")]
     pub active_file: Change<String>,
-    #[serde(default, skip_serializing_if = "Change::is_keep")]
+    #[serde(default, skip_serializing_if = "Change::is_keep", deserialize_with = "object::change")]
     pub selection: Change<Selection>,
     #[serde(default, skip_serializing_if = "Change::is_keep")]
     pub git_ref: Change<String>,

@@ -13,6 +13,7 @@ pub mod error;
 pub mod event;
 pub mod id;
 pub mod message;
+pub mod object;
 pub mod retention;
 pub mod session;
 pub mod status;

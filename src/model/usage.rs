@@ -2,7 +2,8 @@
 //! without an agent.
 //!
 //! An agent tells tokens per turn, and its cost as a sum over its own session. So the cost of a turn is by how much that
-//! sum grew; a sum that became smaller, or a new agent session, is a new start and takes nothing away.
+//! sum grew. A sum that becomes smaller is a correction: it takes nothing away, and counts again only above the highest that
+//! was told. A new agent session is a new start, and so is a smaller sum when it is the first that a new process tells.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,6 +28,12 @@ impl Amount {
     pub fn new(value: f64) -> Option<Self> {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked")]
         (0.0..=Self::MAX).contains(&value).then(|| Self((value * Self::PARTS).round() as u64))
+    }
+
+    /// An amount as somebody writes it. What is above nothing and too small to be told from it is none: nothing means that
+    /// there is no limit.
+    pub fn written(value: f64) -> Option<Self> {
+        Self::new(value).filter(|amount| !amount.is_zero() || value <= 0.0)
     }
 
     pub const fn is_zero(self) -> bool {
@@ -58,8 +65,8 @@ impl Serialize for Amount {
 impl<'de> Deserialize<'de> for Amount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = f64::deserialize(deserializer)?;
-        Self::new(value)
-            .ok_or_else(|| serde::de::Error::custom(format!("{value} is not an amount from 0 to {}", Self::MAX)))
+        let problem = || format!("{value} is not an amount from 0 to {}, in steps of a billionth", Self::MAX);
+        Self::written(value).ok_or_else(|| serde::de::Error::custom(problem()))
     }
 }
 
@@ -158,7 +165,7 @@ impl Usage {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Basis {
-    /// What the agent told last as the cost of its own session.
+    /// The most that the agent told as the cost of its own session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Amount>,
     /// A currency that is kept out of the sum, of which somebody was told.
@@ -190,8 +197,8 @@ impl Meter {
         self.basis.told.take().is_some()
     }
 
-    /// The agent tells what its session has cost until now.
-    pub fn tell_cost(&mut self, told: Cost) -> Growth {
+    /// The agent tells what its session has cost until now. `is_first`: its process has told nothing before.
+    pub fn tell_cost(&mut self, told: Cost, is_first: bool) -> Growth {
         if let Some(sum) = &self.usage.cost
             && sum.currency != told.currency
         {
@@ -200,11 +207,9 @@ impl Meter {
             self.basis.other_currency.get_or_insert(told.currency);
             return if is_known { Growth::Nothing } else { Growth::OtherCurrency { sum } };
         }
-        let before = self.basis.told.replace(told.amount).unwrap_or_default();
-        let growth = match told.amount.0.checked_sub(before.0) {
-            Some(growth) => Amount(growth),
-            None => told.amount,
-        };
+        let before = self.basis.told.filter(|before| !is_first || *before <= told.amount).unwrap_or_default();
+        self.basis.told = Some(before.max(told.amount));
+        let growth = Amount(told.amount.0.saturating_sub(before.0));
         let growth = Cost { amount: growth, currency: told.currency };
         self.usage.add_cost(growth.clone());
         Growth::By(growth)
@@ -247,7 +252,7 @@ mod tests {
     }
 
     fn grow(meter: &mut Meter, amount: f64) -> String {
-        match meter.tell_cost(dollars(amount)) {
+        match meter.tell_cost(dollars(amount), false) {
             Growth::By(cost) => cost.amount.to_string(),
             other => panic!("{other:?}"),
         }
@@ -259,22 +264,27 @@ mod tests {
         assert_eq!(grow(&mut meter, 0.1), "0.1");
         assert_eq!(grow(&mut meter, 0.3), "0.2");
         assert_eq!(grow(&mut meter, 0.3), "0");
-        assert_eq!(grow(&mut meter, 0.05), "0.05", "less than before is a new start");
+        assert_eq!(grow(&mut meter, 0.05), "0", "less than before is a correction");
+        assert_eq!(grow(&mut meter, 0.35), "0.05", "which is not counted twice");
         assert!(meter.start_anew() && !meter.start_anew());
-        assert_eq!(grow(&mut meter, 0.2), "0.2", "so is a new agent session");
+        assert_eq!(grow(&mut meter, 0.2), "0.2", "a new agent session is a new start");
         assert_eq!(meter.cost().to_string(), "0.55");
         let kept: Basis = serde_json::from_str(&serde_json::to_string(&meter.basis).unwrap()).unwrap();
         let mut restored = Meter { usage: meter.usage.clone(), basis: kept };
         assert_eq!(grow(&mut restored, 0.5), "0.3", "a restored one goes on");
+        let told = |amount: f64| Growth::By(dollars(amount));
+        assert_eq!(restored.tell_cost(dollars(0.75), true), told(0.25), "in a new process too");
+        assert_eq!(restored.tell_cost(dollars(0.1), true), told(0.1), "unless that counts from nothing");
+        assert_eq!(restored.tell_cost(dollars(0.05), false), told(0.0));
     }
 
     #[test]
     fn another_currency_stays_out_of_the_sum_and_is_told_once() {
         let mut meter = Meter::default();
-        meter.tell_cost(dollars(1.0));
+        meter.tell_cost(dollars(1.0), true);
         let euros = Cost::new(5.0, "EUR").unwrap();
-        assert_eq!(meter.tell_cost(euros.clone()), Growth::OtherCurrency { sum: "USD".to_owned() });
-        assert_eq!(meter.tell_cost(euros), Growth::Nothing);
+        assert_eq!(meter.tell_cost(euros.clone(), false), Growth::OtherCurrency { sum: "USD".to_owned() });
+        assert_eq!(meter.tell_cost(euros, false), Growth::Nothing);
         assert_eq!(grow(&mut meter, 1.5), "0.5");
     }
 
@@ -284,6 +294,8 @@ mod tests {
             assert_eq!(Amount::new(bad), None, "{bad}");
         }
         assert_eq!(Cost::new(1.0, ""), None);
+        assert!(serde_json::from_str::<Amount>("1e-12").is_err(), "it would be nothing, which is no limit");
+        assert!(serde_json::from_str::<Amount>("0").unwrap().is_zero() && Amount::new(1e-12).unwrap().is_zero());
         assert!(serde_json::from_str::<Amount>("-1").unwrap_err().to_string().contains("not an amount"));
         assert_eq!(serde_json::to_string(&Amount::new(0.1).unwrap().plus(Amount::new(0.2).unwrap())).unwrap(), "0.3");
     }

@@ -185,7 +185,11 @@ impl Registry {
     ) -> Result<T, RegistryError> {
         let (reply, answer) = oneshot::channel();
         self.send(session, request(reply)).await?;
-        Ok(answer.await.map_err(|_| RegistryError::ActorFailed)??)
+        match answer.await.map_err(|_| RegistryError::ActorFailed)? {
+            // The request came when the actor had only its end before it.
+            Err(Refusal::Purged) => Err(RegistryError::NotFound(session)),
+            answer => Ok(answer?),
+        }
     }
 
     /// Queues a request with the session's actor, making the actor when there is none.

@@ -81,6 +81,13 @@ pub(super) enum After {
     Settled,
     /// It is done: a change, a resume, the end of a closing.
     Answer(Vec<Reply<()>>),
+    /// The session is gone from the record; whoever waits for that is told.
+    Purged,
+    /// It is not done, and what there is to see of that is written.
+    Refuse {
+        reply: Reply<()>,
+        refusal: Box<Refusal>,
+    },
 }
 
 /// What our open requests to the agent are for.
@@ -90,13 +97,15 @@ pub(super) enum Purpose {
     Handshake,
     Prompt(TurnId),
     /// Something that somebody chose.
-    Choice(u64),
+    Choice,
 }
 
 /// The session is being archived or deleted: what is left to do when its process is gone.
 pub(super) struct Closing {
     pub replies: Vec<Reply<()>>,
     pub purge: bool,
+    /// The purge is on its way to the record. Whoever asks for it from now on waits for the same one.
+    pub is_purging: bool,
 }
 
 pub struct SessionActor {
@@ -139,6 +148,8 @@ pub struct SessionActor {
     pub(super) transcript: Transcript,
     pub(super) outbox: Outbox<After>,
     pub(super) closing: Option<Closing>,
+    /// The record has nothing of the session any more, so nothing can be added to it.
+    pub(super) is_purged: bool,
 }
 
 /// Makes the actor of a stored session, with the turns that are queued and the messages that wait for a prompt already,
@@ -194,6 +205,7 @@ pub fn actor(
         transcript,
         outbox: Outbox::new(session.id, shared.hub.clone()),
         closing: None,
+        is_purged: false,
         shared,
     };
     (actor, SessionHandle { mailbox: mailbox_sender, live: live_receiver })
@@ -287,7 +299,10 @@ impl SessionActor {
             }
         }
         self.finish_closing();
-        self.outbox.flush();
+        // What the agent has said by now goes into the same unit. Nothing is waited for: it is there, and handled next.
+        if !(self.outbox.has_room_for_output() && self.link.has_output()) {
+            self.outbox.flush();
+        }
         self.publish();
     }
 
@@ -366,10 +381,12 @@ impl SessionActor {
                 Ok(())
             }
             Err(error) => {
+                // What was to follow will not happen either, and nobody who waits for it is left without a word.
                 let error = Arc::new(error);
-                for (_, after) in then {
+                for after in then.into_iter().map(|(_, after)| after).chain(self.outbox.abandon()) {
                     after_failure(after, &error);
                 }
+                self.answer_closers(|| Err(Refusal::Store(Arc::clone(&error))));
                 Err(error)
             }
         }
@@ -396,6 +413,18 @@ impl SessionActor {
                     answer(reply, Ok(()));
                 }
             }
+            After::Refuse { reply, refusal } => answer(reply, Err(*refusal)),
+            After::Purged => {
+                self.is_purged = true;
+                self.answer_closers(|| Ok(()));
+            }
+        }
+    }
+
+    /// Ends the closing, and tells everybody who waits for it how.
+    fn answer_closers(&mut self, outcome: impl Fn() -> Result<(), Refusal>) {
+        for reply in self.closing.take().into_iter().flat_map(|closing| closing.replies) {
+            answer(reply, outcome());
         }
     }
 
@@ -462,7 +491,8 @@ fn after_failure(after: After, error: &Arc<StoreError>) {
                 answer(reply, Err(refusal()));
             }
         }
-        After::Begin(_) | After::Send(_) | After::ReadHistory | After::Settled => {}
+        After::Refuse { reply, refusal } => answer(reply, Err(*refusal)),
+        After::Begin(_) | After::Send(_) | After::ReadHistory | After::Settled | After::Purged => {}
     }
 }
 

@@ -1,35 +1,53 @@
 //! Modes, models and options: what the agent announces is recorded, and what somebody chooses is asked of it.
 //!
 //! A change goes to the agent first, one choice after the other, and is recorded when the agent has agreed to all of
-//! them. Without a process it is checked against what was announced last, and recorded. Every new process is asked for
-//! what was chosen before its first prompt; one that refuses is told of in a notice, and the session goes on.
+//! them. When it does not, it is asked for what it had before, so that agent and record stay together; what it keeps all
+//! the same is recorded and told. Without a process a change is checked against what was announced last, and recorded.
+//! Every new process is asked for what was chosen before its first prompt; one that refuses is told of in a notice, and
+//! the session goes on.
+//!
+//! Invariant: changes are asked in the order in which they came, and only the front of the queue has a request in flight,
+//! so that the change which came last is the one that the agent and the record end with.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
+use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::actor::{Purpose, SessionActor, answer};
-use super::{Edit, Refusal, Reply};
+use super::actor::{After, Purpose, SessionActor, answer};
+use super::{Edit, MAILBOX_MAX, Refusal, Reply, listed};
 use crate::acp::{RpcError, choices, outgoing};
 use crate::model::{Announced, Choice, Chosen, Known};
 use crate::store::{ChoicesChange, Op};
+
+/// Changes that wait for the agent. As many as the mailbox has room for, because they come from there.
+const QUEUE_MAX: usize = MAILBOX_MAX;
+
+/// Requests that were given up, and that the agent may still answer. The oldest are forgotten.
+const LATE_MAX: usize = 16;
 
 pub struct Choices {
     known: Known,
     mode: Option<String>,
     model: Option<String>,
+    /// The options' current values.
+    options: BTreeMap<String, Value>,
     chosen: Chosen,
-    /// What is being asked of the agent, each with the choice that it has to answer now.
-    open: Vec<Asking>,
-    next_ticket: u64,
+    queue: VecDeque<Asking>,
+    /// What was asked and not answered in time, by the id of the request.
+    late: BTreeMap<u64, Choice>,
 }
 
 /// Choices that belong together.
 struct Asking {
-    ticket: u64,
-    now: Choice,
-    later: VecDeque<Choice>,
     origin: Origin,
+    now: Option<InFlight>,
+    later: VecDeque<Choice>,
+    agreed: Vec<Agreed>,
+    /// Why it is not carried out. From then on the agent is asked for what it had before.
+    failure: Option<Refusal>,
+    /// What the agent did not take back.
+    kept: Vec<Choice>,
 }
 
 /// Who wants it.
@@ -42,35 +60,102 @@ enum Origin {
     },
 }
 
+/// What the agent has to answer now.
+struct InFlight {
+    request: u64,
+    choice: Choice,
+    /// What it has until it agrees, when that is known.
+    before: Option<Choice>,
+}
+
+struct Agreed {
+    choice: Choice,
+    before: Option<Choice>,
+}
+
+/// Why the agent has not agreed.
+enum No {
+    Refused(RpcError),
+    Silent,
+}
+
 impl Choices {
     pub fn new(mode: Option<String>, model: Option<String>, chosen: Chosen, announced: &Announced) -> Self {
-        Self { known: known(announced), mode, model, chosen, open: Vec::new(), next_ticket: 0 }
+        let (known, options) = remembered(announced);
+        Self { known, mode, model, options, chosen, queue: VecDeque::new(), late: BTreeMap::new() }
     }
 
     /// Whether nothing is being asked of the agent.
     pub fn is_quiet(&self) -> bool {
-        self.open.is_empty()
+        self.queue.is_empty()
     }
 
     /// Whether a new process has yet to take on what was chosen. No prompt goes out before.
     pub fn is_starting(&self) -> bool {
-        self.open.iter().any(|asking| matches!(asking.origin, Origin::Start))
+        self.queue.iter().any(|asking| matches!(asking.origin, Origin::Start))
     }
 
     pub fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
+
+    /// What the agent has in place of this one, as far as is known.
+    fn current(&self, choice: &Choice) -> Option<Choice> {
+        match choice {
+            Choice::Mode(_) => self.mode.clone().map(Choice::Mode),
+            Choice::Model(_) => self.model.clone().map(Choice::Model),
+            Choice::Option(id, _) => self.options.get(id).map(|value| Choice::Option(id.clone(), value.clone())),
+        }
+    }
+
+    /// The first of these that there is not. A new model may bring options of its own, so those that come with one are
+    /// left to the agent.
+    fn unknown(&self, chosen: &Chosen) -> Option<Choice> {
+        let is_open = |choice: &Choice| chosen.model.is_some() && matches!(choice, Choice::Option(..));
+        chosen.each().into_iter().find(|choice| !self.known.allows(choice) && !is_open(choice))
+    }
+
+    fn is_full(&self) -> bool {
+        self.queue.len() >= QUEUE_MAX
+    }
+
+    fn add(&mut self, choices: Vec<Choice>, origin: Origin) {
+        let (later, agreed, kept) = (choices.into(), Vec::new(), Vec::new());
+        self.queue.push_back(Asking { origin, now: None, later, agreed, failure: None, kept });
+    }
 }
 
-/// Which there are, from what the record kept of an announcement.
-fn known(announced: &Announced) -> Known {
+impl Asking {
+    /// What the agent is asked next, and what it has until it agrees: forward, or back after a failure.
+    fn next(&mut self, current: impl Fn(&Choice) -> Option<Choice>) -> Option<Agreed> {
+        if self.failure.is_none() {
+            let choice = self.later.pop_front()?;
+            let before = current(&choice);
+            return Some(Agreed { choice, before });
+        }
+        while let Some(Agreed { choice, before }) = self.agreed.pop() {
+            match before {
+                Some(before) if before == choice => {}
+                Some(before) => return Some(Agreed { choice: before, before: Some(choice) }),
+                None => self.kept.push(choice),
+            }
+        }
+        None
+    }
+}
+
+/// Which there are and the options' values, from what the record kept of an announcement.
+fn remembered(announced: &Announced) -> (Known, BTreeMap<String, Value>) {
     let Announced { modes, models, commands: _, config_options } = announced;
     let fields = [("modes", modes), ("models", models), ("configOptions", config_options)];
     let fields = fields.iter().filter_map(|(name, raw)| Some(((*name).to_owned(), raw.as_ref()?)));
-    let fields: std::collections::BTreeMap<_, _> = fields.collect();
+    let fields: BTreeMap<_, _> = fields.collect();
     match serde_json::value::to_raw_value(&fields) {
-        Ok(raw) => choices::news(&raw, usize::MAX).known,
-        Err(_) => Known::default(),
+        Ok(raw) => {
+            let news = choices::news(&raw, usize::MAX);
+            (news.known, news.config_options.unwrap_or_default())
+        }
+        Err(_) => (Known::default(), BTreeMap::new()),
     }
 }
 
@@ -83,6 +168,7 @@ impl SessionActor {
         choices.known.modes = modes.or(choices.known.modes.take());
         choices.known.models = models.or(choices.known.models.take());
         choices.known.config_options = config_options.or(choices.known.config_options.take());
+        choices.options = news.config_options.clone().unwrap_or_else(|| std::mem::take(&mut choices.options));
         let mode = news.mode.filter(|mode| choices.mode.as_ref() != Some(mode));
         let model = news.model.filter(|model| choices.model.as_ref() != Some(model));
         let change = ChoicesChange {
@@ -114,16 +200,18 @@ impl SessionActor {
 
     /// Somebody chooses: the agent is asked when there is one, and the record is changed when it has agreed.
     pub(super) fn on_choices(&mut self, edit: Edit, reply: Reply<()>) {
-        let choices = edit.choices.each();
-        if self.link.is_ready() {
-            return self.ask(choices.into(), Origin::Request { edit: Box::new(edit), reply });
-        }
-        let known = &self.choices.known;
-        if let Some(choice) = choices.into_iter().find(|choice| !known.allows(choice)) {
-            let known = known.instead_of(&choice).unwrap_or_default();
+        if let Some(choice) = self.choices.unknown(&edit.choices) {
+            let known = self.choices.known.instead_of(&choice).unwrap_or_default();
             return answer(reply, Err(Refusal::UnknownChoice { choice: Box::new(choice), known }));
         }
-        self.commit_edit(edit, reply);
+        if !self.link.is_ready() {
+            return self.commit_edit(edit, reply);
+        }
+        if self.choices.is_full() {
+            return answer(reply, Err(Refusal::Overloaded));
+        }
+        self.choices.add(edit.choices.each(), Origin::Request { edit: Box::new(edit), reply });
+        self.ask_on();
     }
 
     /// It is agreed.
@@ -131,6 +219,7 @@ impl SessionActor {
         if choices.is_empty() {
             return;
         }
+        self.choices.options.extend(choices.config_options.clone());
         let config_options = Some(choices.config_options.clone()).filter(|options| !options.is_empty());
         self.record_choices(ChoicesChange {
             mode: choices.mode.clone(),
@@ -141,104 +230,181 @@ impl SessionActor {
         });
     }
 
-    /// A new process is asked for what was chosen before.
+    /// A new process is asked for what was chosen before. It comes first: nothing is asked of a process that is not ready.
     pub(super) fn apply_choices(&mut self) {
-        self.ask(self.choices.chosen.each().into(), Origin::Start);
+        self.choices.add(self.choices.chosen.each(), Origin::Start);
+        self.ask_on();
     }
 
-    /// Asks the agent for the next of these. When there is none left, it has agreed to all.
-    fn ask(&mut self, mut choices: VecDeque<Choice>, origin: Origin) {
-        let Some(now) = choices.pop_front() else {
-            if let Origin::Request { edit, reply } = origin {
-                self.commit_edit(*edit, reply);
+    /// Asks the agent for what is next, unless it has something to answer already.
+    fn ask_on(&mut self) {
+        // A process that goes takes no more: what waits is refused when it is gone.
+        while let Some(agent_session) = self.link.agent_session().map(str::to_owned) {
+            let Some(mut asking) = self.choices.queue.pop_front() else { return };
+            if asking.now.is_some() {
+                return self.choices.queue.push_front(asking);
+            }
+            let Some(Agreed { choice, before }) = asking.next(|choice| self.choices.current(choice)) else {
+                self.end_asking(asking);
+                continue;
+            };
+            let timeout = self.shared.config().processes.session_timeout;
+            let request = self.requests.begin(Purpose::Choice, Some(timeout));
+            let line = outgoing::choose(request, &agent_session, &choice);
+            asking.now = Some(InFlight { request, choice, before });
+            self.choices.queue.push_front(asking);
+            return self.send(line);
+        }
+    }
+
+    /// The agent has answered everything: all is recorded, or nothing but what it keeps.
+    fn end_asking(&mut self, mut asking: Asking) {
+        let Origin::Request { edit, reply } = asking.origin else { return };
+        let Some(refusal) = asking.failure else {
+            match self.checked_context(edit.context.as_ref()) {
+                Ok(()) => self.commit_edit(*edit, reply),
+                // Another change came first while the agent was asked, so it has to go back.
+                Err(problem) => {
+                    asking.failure = Some(Refusal::Context(problem));
+                    asking.origin = Origin::Request { edit, reply };
+                    self.choices.queue.push_front(asking);
+                }
             }
             return;
         };
-        let Some(agent_session) = self.link.agent_session().map(str::to_owned) else {
-            return refuse(
-                origin,
-                Refusal::AgentRefused { choice: Box::new(now), message: GONE.to_owned(), known: Vec::new() },
-            );
+        let mark = self.outbox.mark();
+        let kept = asking.kept;
+        for choice in &kept {
+            self.note_current(choice);
+        }
+        let refusal = if kept.is_empty() {
+            refusal
+        } else {
+            let text =
+                format!("a change was not carried out, and the agent does not go back: it has {}", listed(&kept));
+            self.notice(None, "choice_kept", text);
+            Refusal::Kept { refusal: Box::new(refusal), kept }
         };
-        let ticket = self.choices.next_ticket;
-        self.choices.next_ticket += 1;
-        let timeout = self.shared.config().processes.session_timeout;
-        let id = self.requests.begin(Purpose::Choice(ticket), Some(timeout));
-        let line = outgoing::choose(id, &agent_session, &now);
-        self.choices.open.push(Asking { ticket, now, later: choices, origin });
-        self.send(line);
+        self.outbox.then(mark, After::Refuse { reply, refusal: Box::new(refusal) });
     }
 
     /// The agent's answer to a choice.
-    pub(super) fn on_choice_answer(&mut self, ticket: u64, outcome: Result<&RawValue, RpcError>) {
-        let Some(Asking { now, later, origin, .. }) = self.take_asking(ticket) else { return };
+    pub(super) fn on_choice_answer(&mut self, outcome: Result<&RawValue, RpcError>) {
+        let Some((mut asking, now)) = self.take_asking() else { return };
         match outcome {
             Ok(result) => {
                 // The answer to an option has all options as they are then.
                 self.on_announced(result);
-                if matches!(origin, Origin::Start) {
-                    self.note_applied(&now);
+                // An older request for the same has no say any more.
+                self.choices.late.retain(|_, late| late.field() != now.choice.field());
+                match (&asking.origin, &asking.failure) {
+                    (Origin::Request { .. }, None) => {
+                        asking.agreed.push(Agreed { choice: now.choice, before: now.before });
+                    }
+                    (Origin::Request { .. }, Some(_)) | (Origin::Start, _) => self.note_current(&now.choice),
                 }
-                self.ask(later, origin);
             }
-            Err(error) => {
-                let message = format!("{} (code {})", error.message, error.code);
-                let known = self.choices.known.instead_of(&now).unwrap_or_default();
-                self.on_choice_failed(later, origin, Refusal::AgentRefused { choice: Box::new(now), message, known });
-            }
+            Err(error) => self.on_choice_failed(&mut asking, now, No::Refused(error)),
         }
+        self.choices.queue.push_front(asking);
+        self.ask_on();
     }
 
     /// The agent did not answer a choice in time. It may be busy with something else, so it stays.
-    pub(super) fn on_choice_overdue(&mut self, ticket: u64) {
-        let Some(Asking { now, later, origin, .. }) = self.take_asking(ticket) else { return };
-        self.on_choice_failed(later, origin, Refusal::AgentSilent { choice: Box::new(now) });
+    pub(super) fn on_choice_overdue(&mut self) {
+        let Some((mut asking, now)) = self.take_asking() else { return };
+        self.choices.late.insert(now.request, now.choice.clone());
+        if self.choices.late.len() > LATE_MAX {
+            self.choices.late.pop_first();
+        }
+        self.on_choice_failed(&mut asking, now, No::Silent);
+        self.choices.queue.push_front(asking);
+        self.ask_on();
     }
 
-    /// The process is gone, and will not answer any more.
-    pub(super) fn end_choices(&mut self) {
-        for Asking { now, origin, .. } in std::mem::take(&mut self.choices.open) {
-            refuse(
-                origin,
-                Refusal::AgentRefused { choice: Box::new(now), message: GONE.to_owned(), known: Vec::new() },
+    /// An answer to a request that is not open: a choice that was given up may have been taken after all.
+    pub(super) fn on_late_answer(&mut self, id: u64, result: Option<&RawValue>) {
+        let Some(choice) = self.choices.late.remove(&id) else {
+            return tracing::debug!(id, "the agent answered a request that nobody made, or too late");
+        };
+        if let Some(result) = result {
+            self.on_announced(result);
+            self.note_current(&choice);
+            self.notice(
+                None,
+                "choice_late",
+                format!("the agent has taken {choice} after all, later than it was given"),
             );
         }
     }
 
-    fn on_choice_failed(&mut self, later: VecDeque<Choice>, origin: Origin, refusal: Refusal) {
-        match origin {
-            Origin::Start => {
-                let text = format!("{refusal}; the session goes on without it");
-                self.notice(None, "choice_refused", text);
-                self.ask(later, Origin::Start);
+    /// The process is gone, and will not answer any more. The next one is asked for what is in the record.
+    pub(super) fn end_choices(&mut self) {
+        self.choices.late.clear();
+        for mut asking in std::mem::take(&mut self.choices.queue) {
+            let mark = self.outbox.mark();
+            // The agent may have told of what it had agreed to, and that went with it.
+            for before in asking.agreed.into_iter().rev().filter_map(|agreed| agreed.before) {
+                self.note_current(&before);
             }
-            request @ Origin::Request { .. } => refuse(request, refusal),
+            let Origin::Request { reply, .. } = asking.origin else { continue };
+            let next = asking.now.map(|now| now.choice).or_else(|| asking.later.pop_front());
+            let gone = |choice| Refusal::AgentGone { choice };
+            let refusal = match asking.failure {
+                Some(Refusal::AgentSilent { choice }) => Some(gone(choice)),
+                Some(failure) => Some(failure),
+                None => next.map(|choice| gone(Box::new(choice))),
+            };
+            if let Some(refusal) = refusal {
+                self.outbox.then(mark, After::Refuse { reply, refusal: Box::new(refusal) });
+            }
         }
     }
 
-    /// What a new process agreed to is what is current.
-    fn note_applied(&mut self, choice: &Choice) {
+    fn on_choice_failed(&mut self, asking: &mut Asking, now: InFlight, no: No) {
+        let InFlight { choice, before, .. } = now;
+        if asking.failure.is_some() {
+            asking.kept.extend(before);
+            // One that is silent is not asked for the rest, each with a deadline of its own.
+            if matches!(no, No::Silent) {
+                asking.kept.extend(asking.agreed.drain(..).rev().map(|agreed| agreed.choice));
+            }
+            return;
+        }
+        let known = self.choices.known.instead_of(&choice).unwrap_or_default();
+        let choice = Box::new(choice);
+        let refusal = match no {
+            No::Refused(error) => {
+                let message = format!("{} (code {})", error.message, error.code);
+                Refusal::AgentRefused { choice, message, known }
+            }
+            No::Silent => Refusal::AgentSilent { choice },
+        };
+        match asking.origin {
+            Origin::Start => self.notice(None, "choice_refused", format!("{refusal}; the session goes on without it")),
+            Origin::Request { .. } => asking.failure = Some(refusal),
+        }
+    }
+
+    /// What the agent has agreed to, or keeps, is what is current.
+    fn note_current(&mut self, choice: &Choice) {
         let (mode, model) = match choice {
             Choice::Mode(mode) => (Some(mode.clone()), None),
             Choice::Model(model) => (None, Some(model.clone())),
-            Choice::Option(..) => (None, None),
+            Choice::Option(id, value) => {
+                self.choices.options.insert(id.clone(), value.clone());
+                (None, None)
+            }
         };
         let mode = mode.filter(|mode| self.choices.mode.as_ref() != Some(mode));
         let model = model.filter(|model| self.choices.model.as_ref() != Some(model));
         self.record_choices(ChoicesChange { mode, model, ..ChoicesChange::default() });
     }
 
-    fn take_asking(&mut self, ticket: u64) -> Option<Asking> {
-        let index = self.choices.open.iter().position(|asking| asking.ticket == ticket)?;
-        Some(self.choices.open.swap_remove(index))
-    }
-}
-
-const GONE: &str = "it went away before it answered";
-
-fn refuse(origin: Origin, refusal: Refusal) {
-    match origin {
-        Origin::Start => {}
-        Origin::Request { reply, .. } => answer(reply, Err(refusal)),
+    /// The front of the queue, with what the agent has answered or left unanswered.
+    fn take_asking(&mut self) -> Option<(Asking, InFlight)> {
+        let mut asking = self.choices.queue.pop_front_if(|asking| asking.now.is_some())?;
+        let now = asking.now.take()?;
+        Some((asking, now))
     }
 }

@@ -209,7 +209,9 @@ impl SessionActor {
         let pid = pid.unwrap_or(0);
         *phase = Phase::Ready { agent_session: agent_session.clone(), abilities };
 
-        let is_owed = context_restored == ContextRestored::Fresh && self.context.has_history;
+        // What an earlier process was owed and did not take in is not in the conversation that this one restored.
+        let is_fresh = context_restored == ContextRestored::Fresh;
+        let is_owed = (is_fresh && self.context.has_history) || !matches!(self.context.owed, Owed::Nothing);
         self.context.owed = if is_owed { Owed::NotRead } else { Owed::Nothing };
         if context_restored == ContextRestored::Fresh
             && let Some(op) = self.links.owe()

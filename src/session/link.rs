@@ -77,6 +77,11 @@ impl Link {
         }
     }
 
+    /// Whether the process has said something that nobody has taken yet.
+    pub fn has_output(&self) -> bool {
+        self.process().is_some_and(Process::has_output)
+    }
+
     pub fn connected(&self) -> Option<&Connected> {
         match self {
             Self::Up(connected) => Some(connected),

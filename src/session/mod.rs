@@ -202,14 +202,26 @@ pub enum Refusal {
     AgentRefused { choice: Box<Choice>, message: String, known: Vec<String> },
     #[error("the agent did not say in time (processes.session_timeout) whether it takes {choice}")]
     AgentSilent { choice: Box<Choice> },
+    #[error("the agent does not take {choice}: it went away before it answered")]
+    AgentGone { choice: Box<Choice> },
+    /// The agent had agreed to a part of a change already, and does not go back.
+    #[error("{refusal}; and the agent does not go back: it has {} now", listed(.kept))]
+    Kept { refusal: Box<Refusal>, kept: Vec<Choice> },
     #[error(transparent)]
     Context(ContextProblem),
+    #[error("the session was deleted")]
+    Purged,
     #[error("too many requests wait for this session")]
     Overloaded,
     #[error("the daemon is stopping")]
     ShuttingDown,
     #[error("the record could not be written")]
     Store(#[source] Arc<StoreError>),
+}
+
+fn listed(choices: &[Choice]) -> String {
+    let choices: Vec<String> = choices.iter().map(Choice::to_string).collect();
+    choices.join(", ")
 }
 
 /// What can be seen of a session from outside without asking.

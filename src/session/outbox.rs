@@ -120,8 +120,18 @@ impl<A> Outbox<A> {
         self.gathered_bytes >= GATHERED_BYTES_MAX
     }
 
+    /// Whether mere output has gathered, which nobody waits for, and less than goes into one unit.
+    pub fn has_room_for_output(&self) -> bool {
+        self.then.is_empty() && self.gathered_bytes < UNIT_BYTES_MAX && self.gathered.iter().all(Op::is_output)
+    }
+
     pub fn is_idle(&self) -> bool {
         self.under_way.is_none() && self.gathered.is_empty() && self.then.is_empty()
+    }
+
+    /// What was to be done after operations that will not be committed any more.
+    pub fn abandon(&mut self) -> Vec<A> {
+        std::mem::take(&mut self.then).into_iter().map(|then| then.action).collect()
     }
 
     /// Sends what has gathered on its way, when nothing else is.

@@ -70,6 +70,7 @@ impl SessionActor {
         match spawned {
             Ok(process) => {
                 self.requests = Requests::default();
+                self.spending.begin_process();
                 self.transcript.set_bounds(&self.shared.config().limits);
                 let phase = Phase::Starting(Handshake::new());
                 self.link = Link::Up(Connected { process, slot, pid: None, phase });
@@ -121,9 +122,9 @@ impl SessionActor {
     /// An answer to one of our requests.
     pub(super) fn on_answer(&mut self, id: u64, outcome: Result<&RawValue, RpcError>) {
         match self.requests.answered(id) {
-            None => tracing::debug!(id, "the agent answered a request that nobody made, or too late"),
+            None => self.on_late_answer(id, outcome.ok()),
             Some(Purpose::Handshake) => self.on_handshake_answer(outcome),
-            Some(Purpose::Choice(ticket)) => self.on_choice_answer(ticket, outcome),
+            Some(Purpose::Choice) => self.on_choice_answer(outcome),
             Some(Purpose::Prompt(turn)) => {
                 if let Some(tokens) = outcome.as_ref().ok().and_then(|result| usage::of_answer(result)) {
                     self.on_tokens(turn, tokens);
@@ -148,7 +149,7 @@ impl SessionActor {
     /// A request was not answered in time. Prompts have no deadline, so it is a choice or the handshake's.
     pub(super) fn on_overdue(&mut self, now: Instant) {
         match self.requests.overdue(now.into_std()) {
-            Some(Purpose::Choice(ticket)) => return self.on_choice_overdue(ticket),
+            Some(Purpose::Choice) => return self.on_choice_overdue(),
             Some(Purpose::Handshake | Purpose::Prompt(_)) => {}
             None => return,
         }

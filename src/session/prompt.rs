@@ -20,8 +20,8 @@ use super::{Refusal, Reply, SystemMessage, history};
 use crate::acp::{content, outgoing};
 use crate::hub::Hub;
 use crate::model::{
-    BlobHash, BlockKind, Content, ErrorCode, PromptAbilities, Role, SessionContext, SessionId, SessionStatus,
-    TurnError, TurnId, TurnStatus,
+    BlobHash, BlockKind, Content, ErrorCode, MessageId, PromptAbilities, Role, SessionContext, SessionId,
+    SessionStatus, TurnError, TurnId, TurnStatus,
 };
 use crate::store::{Made, NewMessage, Op, StoreError, WaitingMessage};
 
@@ -53,7 +53,12 @@ impl Parts {
         }
     }
 
-    /// The blocks as the agent gets them. What went into them is not kept.
+    /// The system messages that it shows.
+    pub fn system_ids(&self) -> Vec<MessageId> {
+        self.system.iter().map(|message| message.id).collect()
+    }
+
+    /// The blocks as the agent gets them. The transcript is not kept.
     fn take_blocks(
         &mut self,
         session: SessionId,
@@ -62,7 +67,7 @@ impl Parts {
         media: &Media,
     ) -> Vec<Value> {
         let transcript = self.transcript.take().map(|text| history::block(session, &text, abilities));
-        let system = std::mem::take(&mut self.system).into_iter().map(|message| text_block(&message.text));
+        let system = self.system.iter().map(|message| text_block(&message.text));
         transcript.into_iter().chain(system).chain(links).chain(prompt_blocks(&self.prompt, media)).collect()
     }
 }
@@ -213,21 +218,12 @@ impl SessionActor {
         self.outbox.then(mark, After::Answer(vec![reply]));
     }
 
-    /// The turn that starts takes what waited for it.
-    pub(super) fn take_waiting(&mut self) -> Vec<WaitingMessage> {
-        if !self.waiting.is_empty() {
-            self.record(Op::TakeForPrompt);
+    /// The agent has these; what came meanwhile waits on.
+    pub(super) fn forget_waiting(&mut self, shown: Vec<MessageId>) {
+        if !shown.is_empty() {
+            self.waiting.retain(|message| !shown.contains(&message.id));
+            self.record(Op::ForgetWaiting(shown));
         }
-        std::mem::take(&mut self.waiting)
-    }
-
-    /// The turn ended before the agent heard of it: what it took waits for the next one.
-    pub(super) fn give_back(&mut self, mut system: Vec<WaitingMessage>) {
-        for message in &system {
-            self.record(Op::KeepForPrompt(message.id));
-        }
-        system.append(&mut self.waiting);
-        self.waiting = system;
     }
 }
 
@@ -236,7 +232,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::model::{BlobHash, MessageId};
+    use crate::model::BlobHash;
 
     #[test]
     fn the_blocks_come_in_their_order_and_with_their_data() {

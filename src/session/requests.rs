@@ -17,6 +17,9 @@ impl SessionActor {
         if self.halted != Halt::No {
             return refuse(request, || Refusal::ShuttingDown);
         }
+        if self.is_purged {
+            return refuse(request, || Refusal::Purged);
+        }
         match request {
             Request::Prompt { prompt, admission, reply } => self.on_prompt(*prompt, admission, reply),
             Request::SystemMessage { message, reply } => self.on_system_message(message, reply),
@@ -205,6 +208,10 @@ impl SessionActor {
 
     /// One transaction: partial text kept, open turns cancelled, status set. The answer comes after the process is gone.
     fn on_close(&mut self, reason: Option<String>, purge: bool, reply: Reply<()>) {
+        // A second purge would find nothing to delete, and nothing can be recorded after the first.
+        if let Some(closing) = self.closing.as_mut().filter(|closing| closing.is_purging) {
+            return closing.replies.push(reply);
+        }
         // What is in error cannot be archived, but it can be deleted.
         if let Err(denied) = self.status.on(Trigger::Archive)
             && !purge
@@ -218,7 +225,7 @@ impl SessionActor {
             self.notice(None, "deleted", reason);
         }
         self.stop_process(ExitReason::Archive);
-        let closing = self.closing.get_or_insert_with(|| Closing { replies: Vec::new(), purge });
+        let closing = self.closing.get_or_insert_with(|| Closing { replies: Vec::new(), purge, is_purging: false });
         closing.purge |= purge;
         closing.replies.push(reply);
     }
@@ -238,12 +245,21 @@ impl SessionActor {
         if !matches!(self.link, Link::Stopped) {
             return;
         }
-        let Some(Closing { replies, purge }) = self.closing.take() else { return };
         let mark = self.outbox.mark();
-        if purge {
-            self.record(Op::Purge);
+        match &mut self.closing {
+            None | Some(Closing { is_purging: true, .. }) => {}
+            Some(closing) if closing.purge => {
+                // It stays until the commit, so that later ones can join.
+                closing.is_purging = true;
+                self.record(Op::Purge);
+                self.outbox.then(mark, After::Purged);
+            }
+            Some(closing) => {
+                let replies = std::mem::take(&mut closing.replies);
+                self.closing = None;
+                self.outbox.then(mark, After::Answer(replies));
+            }
         }
-        self.outbox.then(mark, After::Answer(replies));
     }
 
     pub(super) fn cancel_everything(&mut self) {

@@ -13,6 +13,8 @@ use crate::store::{Op, UsageChange};
 
 pub struct Spending {
     meter: Meter,
+    /// The process has told nothing of its cost yet.
+    is_untold: bool,
     /// Of the turn that runs.
     turn: Option<(TurnId, Usage)>,
     /// Turns are held back, and the record says so.
@@ -21,7 +23,12 @@ pub struct Spending {
 
 impl Spending {
     pub fn new(meter: Meter, is_paused: bool) -> Self {
-        Self { meter, turn: None, is_paused }
+        Self { meter, is_untold: true, turn: None, is_paused }
+    }
+
+    /// Another process starts.
+    pub fn begin_process(&mut self) {
+        self.is_untold = true;
     }
 
     pub fn is_paused(&self) -> bool {
@@ -52,7 +59,8 @@ impl SessionActor {
         self.spending.meter.usage.context = context.or(self.spending.meter.usage.context);
         if let Some(cost) = cost.filter(|_| self.link.handshake().is_none()) {
             let currency = cost.currency.clone();
-            match self.spending.meter.tell_cost(cost) {
+            let is_first = std::mem::take(&mut self.spending.is_untold);
+            match self.spending.meter.tell_cost(cost, is_first) {
                 Growth::By(growth) => {
                     if let Some(turn) = turn {
                         self.spending.of_turn(turn).add_cost(growth);

@@ -60,6 +60,8 @@ struct OpenTool {
     turn: Option<TurnId>,
     /// All that was said of it so far, put together.
     call: ToolCall,
+    /// The data that its content names.
+    blobs: Vec<Blob>,
 }
 
 impl Transcript {
@@ -132,8 +134,8 @@ impl Transcript {
     /// Notes a tool call that was told of only by a permission request.
     pub fn permission_asked(&mut self, turn: Option<TurnId>, call: ToolCall, record: &mut impl FnMut(Op)) {
         self.close_text(false, record);
-        let call = self.capped_call(call);
-        self.open_tool(turn, call, record);
+        let (call, blobs) = self.capped_call(call);
+        self.open_tool(turn, call, blobs, record);
     }
 
     /// A tool call that was rejected: agents say nothing more of it.
@@ -213,7 +215,7 @@ impl Transcript {
     }
 
     fn tool(&mut self, turn: Option<TurnId>, call: ToolCall, raw: &RawValue, record: &mut impl FnMut(Op)) {
-        let call = self.capped_call(call);
+        let (call, blobs) = self.capped_call(call);
         let is_new = !self.tools.contains_key(&call.id) && !self.ended.contains(&call.id);
         let (id, is_final) = (call.id.clone(), call.is_final());
         let update = self.capped(raw);
@@ -224,9 +226,9 @@ impl Transcript {
         };
         let status = is_final.then(|| call.status.clone().unwrap_or_default());
         if is_new {
-            self.open_tool(turn, call, record);
+            self.open_tool(turn, call, blobs, record);
         } else if let Some(tool) = self.tools.get_mut(&id) {
-            tool.merge(call);
+            tool.merge(call, blobs);
         }
         record(Op::Event { turn, body: event(id.clone(), update, status.clone()) });
         if let Some(status) = status {
@@ -242,15 +244,38 @@ impl Transcript {
         record(tool.result(status, error));
     }
 
-    /// What is kept of a call until it ends is bounded like what is recorded of it.
-    fn capped_call(&self, mut call: ToolCall) -> ToolCall {
+    /// What is kept of a call until it ends is bounded like what is recorded of it. Its media, which has a bound of its
+    /// own, is taken out first.
+    fn capped_call(&self, mut call: ToolCall) -> (ToolCall, Vec<Blob>) {
+        // Calls that stay open hold their media in memory, so together they have the room of one.
+        let held = |tool: &OpenTool| tool.blobs.iter().map(|blob| blob.data.len()).sum::<usize>();
+        let others = self.tools.iter().filter(|(id, _)| **id != call.id).map(|(_, tool)| held(tool));
+        let room = if call.is_final() { usize::MAX } else { self.media_bytes_max.saturating_sub(others.sum()) };
+        let mut blobs = call.content.as_mut().map(|value| self.detach_all(value, room)).unwrap_or_default();
         for value in [&mut call.raw_input, &mut call.raw_output, &mut call.content] {
             *value = value.take().map(|value| self.capped_value(value));
         }
-        call
+        // A marker in the place of the content names no data.
+        if !call.content.as_ref().is_some_and(Value::is_array) {
+            blobs.clear();
+        }
+        (call, blobs)
     }
 
-    fn open_tool(&mut self, turn: Option<TurnId>, call: ToolCall, record: &mut impl FnMut(Op)) {
+    /// The media of a tool's result, each within its bound and all within the room. What is no data stays as it is.
+    fn detach_all(&self, result: &mut Value, mut room: usize) -> Vec<Blob> {
+        let mut blobs = Vec::new();
+        let items = result.as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
+        for block in items.iter_mut().filter_map(|item| item.get_mut("content")) {
+            if let Ok(Some(blob)) = content::detach(block, self.media_bytes_max.min(room)) {
+                room -= blob.data.len();
+                blobs.push(blob);
+            }
+        }
+        blobs
+    }
+
+    fn open_tool(&mut self, turn: Option<TurnId>, call: ToolCall, blobs: Vec<Blob>, record: &mut impl FnMut(Op)) {
         if self.tools.contains_key(&call.id) || self.ended.contains(&call.id) {
             return;
         }
@@ -269,7 +294,7 @@ impl Transcript {
         };
         record(tool_message(turn, Role::ToolCall, &content, id.clone()));
         self.tools_begun += 1;
-        self.tools.insert(id, OpenTool { order: self.tools_begun, turn, call });
+        self.tools.insert(id, OpenTool { order: self.tools_begun, turn, call, blobs });
     }
 
     /// The agent's own JSON, unless it is too large to keep; then a marker of its kind in its place.
@@ -290,7 +315,7 @@ impl Transcript {
 
 impl OpenTool {
     /// What is absent in a change is as before; collections are replaced.
-    fn merge(&mut self, change: ToolCall) {
+    fn merge(&mut self, change: ToolCall, blobs: Vec<Blob>) {
         let ToolCall { id: _, name, title, kind, status, raw_input, raw_output, content } = change;
         let call = &mut self.call;
         call.name = name.or(call.name.take());
@@ -299,23 +324,17 @@ impl OpenTool {
         call.status = status.or(call.status.take());
         call.raw_input = raw_input.or(call.raw_input.take());
         call.raw_output = raw_output.or(call.raw_output.take());
-        call.content = content.or(call.content.take());
+        if content.is_some() {
+            (call.content, self.blobs) = (content, blobs);
+        }
     }
 
     fn result(self, status: &str, error: Option<String>) -> Op {
-        let mut result = self.call.content.or(self.call.raw_output).unwrap_or(Value::Null);
-        let blobs = detach_all(&mut result);
+        let result = self.call.content.or(self.call.raw_output).unwrap_or(Value::Null);
         let content = Content::ToolResult { status: status.to_owned(), result, error };
         let message = NewMessage::new(MessageId::new(), self.turn, Role::ToolResult, &content);
-        Op::Message(message.of_tool_call(self.call.id).with_blobs(blobs))
+        Op::Message(message.of_tool_call(self.call.id).with_blobs(self.blobs))
     }
-}
-
-/// The media of a tool's result, which is bounded already. What is no data stays as it is.
-fn detach_all(result: &mut Value) -> Vec<Blob> {
-    let items = result.as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
-    let blocks = items.iter_mut().filter_map(|item| item.get_mut("content"));
-    blocks.filter_map(|block| content::detach(block, usize::MAX).ok().flatten()).collect()
 }
 
 fn tool_message(turn: Option<TurnId>, role: Role, content: &Content, tool_call_id: String) -> Op {
@@ -407,6 +426,23 @@ mod tests {
                 "status": "completed", "content": [{"type": "content", "content": image(3)}]}),
         ];
         insta::assert_snapshot!(record(&updates, false));
+    }
+
+    #[test]
+    fn a_tools_media_has_the_bound_of_media_and_open_calls_share_it() {
+        let call = |id: &str, status: &str, bytes: usize| {
+            serde_json::json!({"sessionUpdate": "tool_call", "toolCallId": id, "title": "shot", "status": status,
+                "content": [{"type": "content", "content": image(bytes)}]})
+        };
+        let results = |updates: &[Value]| -> Vec<bool> {
+            let recorded = record(updates, false);
+            let results = recorded.lines().filter(|line| line.starts_with("message tool_result"));
+            results.map(|line| line.contains("sha256") && !line.contains("truncated")).collect()
+        };
+        assert_eq!(results(&[call("a", "completed", MEDIA_MAX), call("b", "completed", MEDIA_MAX + 1)]), [true, false]);
+        let open = |id: &str| call(id, "in_progress", MEDIA_MAX - 1);
+        assert_eq!(results(&[open("a"), open("a"), open("b")]), [true, false], "the first leaves no room");
+        assert_eq!(results(&[open("a"), call("b", "completed", MEDIA_MAX)]), [true, true], "in their order");
     }
 
     #[test]

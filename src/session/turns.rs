@@ -9,7 +9,7 @@ use super::context::{Due, Owed};
 use super::prompt::Parts;
 use crate::acp::outgoing;
 use crate::model::event::ExitReason;
-use crate::model::{Content, ContextRestored, ErrorCode, SessionContext, TurnError, TurnId, TurnStatus};
+use crate::model::{Content, ContextRestored, ErrorCode, MessageId, SessionContext, TurnError, TurnId, TurnStatus};
 use crate::store::Op;
 
 /// A turn that was accepted and waits.
@@ -94,13 +94,12 @@ impl SessionActor {
         if transcript.is_some() {
             self.record(Op::SetContextRestored(ContextRestored::Replayed));
         }
-        let system = self.take_waiting();
         self.record(Op::StartTurn { turn });
         self.outbox.then(mark, After::Begin(turn));
         self.context.has_history = true;
         self.running = Some(Running {
             turn,
-            parts: Parts { transcript, system, context, prompt },
+            parts: Parts { transcript, system: self.waiting.clone(), context, prompt },
             stage: Stage::Committing,
             verdict: None,
             heard_at: Instant::now(),
@@ -113,19 +112,26 @@ impl SessionActor {
         let Some(running) = self.running.as_mut().filter(|running| running.turn == turn) else {
             return;
         };
-        // An agent may drop a cancelled turn, and what came with it, from its memory.
-        if outcome.as_ref().is_ok_and(|reason| reason != "cancelled") {
-            self.context.owed = Owed::Nothing;
-            if let Some(op) = self.links.were_shown() {
-                self.outbox.push(op);
-            }
-            self.crashes.forgive();
+        let (verdict, shown) = (running.verdict.take(), running.parts.system_ids());
+        // An agent may drop a turn that was cancelled or refused, and what came with it, from its memory.
+        if outcome.as_ref().is_ok_and(|reason| !matches!(reason.as_str(), "cancelled" | "refusal")) {
+            self.settle_debts(shown);
         }
-        match (running.verdict.take(), outcome) {
+        match (verdict, outcome) {
             (Some(verdict), outcome) => self.execute(verdict.ending, outcome.ok()),
             (None, Ok(reason)) => self.finish_running(TurnStatus::Completed, Some(reason), None),
             (None, Err(error)) => self.finish_running(TurnStatus::Failed, None, Some(error)),
         }
+    }
+
+    /// The agent has what was owed to it: the transcript, the links of the context, the system messages that waited.
+    fn settle_debts(&mut self, shown: Vec<MessageId>) {
+        self.context.owed = Owed::Nothing;
+        if let Some(op) = self.links.were_shown() {
+            self.record(op);
+        }
+        self.forget_waiting(shown);
+        self.crashes.forgive();
     }
 
     /// Ends the running turn as it was decided. The agent's own word is kept beside it.
@@ -138,12 +144,9 @@ impl SessionActor {
 
     /// Ends the running turn. What it said so far is kept; a failure says so in a message.
     pub(super) fn finish_running(&mut self, status: TurnStatus, stop_reason: Option<String>, error: Option<TurnError>) {
-        let Some(Running { turn, parts, stage, .. }) = self.running.take() else {
+        let Some(Running { turn, .. }) = self.running.take() else {
             return;
         };
-        if stage == Stage::Committing {
-            self.give_back(parts.system);
-        }
         self.touch();
         self.close_transcript(status != TurnStatus::Completed);
         self.finish(turn, status, stop_reason, error);

@@ -174,7 +174,7 @@ impl<'a> Apply<'a> {
                 prompts::keep_blobs(connection, session, message).await?;
                 self.message(session, message)
             }
-            Op::SetPromptAbilities(_) | Op::KeepForPrompt(_) | Op::TakeForPrompt => {
+            Op::SetPromptAbilities(_) | Op::KeepForPrompt(_) | Op::ForgetWaiting(_) => {
                 prompts::apply(connection, session, op).await
             }
             Op::SetTurnContext { turn, context } => context::set_of_turn(connection, *turn, context).await,

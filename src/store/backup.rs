@@ -25,6 +25,9 @@ use super::reserve::free_bytes;
 use super::{Store, StoreError, health, migrate};
 use crate::private;
 
+/// What the name of a copy ends with while it is being made.
+pub(super) const PARTIAL: &str = ".partial";
+
 /// A copy that was made.
 #[derive(Clone, Debug)]
 pub struct BackedUp {
@@ -92,21 +95,8 @@ impl Store {
         directory: &Path,
         partial: &Partial,
     ) -> Result<(), BackupError> {
-        let bytes: i64 = sqlx::query_scalar(
-            "SELECT (page_count - freelist_count) * page_size \
-             FROM pragma_page_count, pragma_freelist_count, pragma_page_size",
-        )
-        .fetch_one(&mut *connection)
-        .await
-        .map_err(StoreError::database("telling its size"))?;
-        self.check_room(directory, u64::try_from(bytes).unwrap_or(0))?;
-        let copied =
-            sqlx::query("VACUUM INTO ?").bind(partial.path.display().to_string()).execute(&mut *connection).await;
-        match copied.map_err(StoreError::database("to be copied")) {
-            Ok(_) => Ok(()),
-            Err(error) if error.fault() == Fault::Full => Err(no_space(directory, u64::try_from(bytes).unwrap_or(0))),
-            Err(error) => Err(error.into()),
-        }
+        self.check_room(directory, used_bytes(connection).await?)?;
+        partial.fill(connection, directory).await
     }
 
     /// A copy on the store's own disk must leave the store what it needs.
@@ -116,6 +106,18 @@ impl Store {
         let needed = if is_own_disk { bytes.saturating_add(self.space().low()) } else { bytes };
         if free_bytes(directory) < needed { Err(no_space(directory, needed)) } else { Ok(()) }
     }
+}
+
+/// How large a copy of the database becomes.
+pub(super) async fn used_bytes(connection: &mut SqliteConnection) -> Result<u64, StoreError> {
+    let bytes: i64 = sqlx::query_scalar(
+        "SELECT (page_count - freelist_count) * page_size \
+         FROM pragma_page_count, pragma_freelist_count, pragma_page_size",
+    )
+    .fetch_one(connection)
+    .await
+    .map_err(StoreError::database("telling its size"))?;
+    Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
 /// The directory of a target that can be written: absolute, and not there yet.
@@ -135,24 +137,35 @@ fn no_space(directory: &Path, needed: u64) -> BackupError {
 }
 
 /// The copy while it is being made. It goes, unless it is kept.
-struct Partial {
+pub(super) struct Partial {
     path: PathBuf,
     is_kept: bool,
 }
 
 impl Partial {
     /// An empty private file: SQLite takes it for a new database and leaves its mode alone.
-    fn create(target: &Path, directory: &Path) -> Result<Self, BackupError> {
+    pub(super) fn create(target: &Path, directory: &Path) -> Result<Self, BackupError> {
         let mut name = std::ffi::OsString::from(".");
         name.push(target.file_name().unwrap_or_default());
-        name.push(format!(".{}.partial", Uuid::now_v7()));
+        name.push(format!(".{}{PARTIAL}", Uuid::now_v7()));
         let path = directory.join(name);
         private::new_file(&path).map_err(|source| file_error(directory, source))?;
         Ok(Self { path, is_kept: false })
     }
 
+    /// Writes the database into it.
+    pub(super) async fn fill(&self, connection: &mut SqliteConnection, directory: &Path) -> Result<(), BackupError> {
+        let bytes = used_bytes(connection).await?;
+        let copied = sqlx::query("VACUUM INTO ?").bind(self.path.display().to_string()).execute(connection).await;
+        match copied.map_err(StoreError::database("to be copied")) {
+            Ok(_) => Ok(()),
+            Err(error) if error.fault() == Fault::Full => Err(no_space(directory, bytes)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// How large it is and which schema it has, when it is sound.
-    async fn verify(&self, end: CancellationToken) -> Result<(u64, i64), BackupError> {
+    pub(super) async fn verify(&self, end: CancellationToken) -> Result<(u64, i64), BackupError> {
         let failed = |source| StoreError::Open { path: self.path.clone(), source };
         let options = SqliteConnectOptions::new().filename(&self.path).read_only(true).immutable(true);
         let mut copy = options.connect().await.map_err(failed)?;
@@ -168,7 +181,7 @@ impl Partial {
     }
 
     /// Gives the copy its name, when all of it is on the disk.
-    async fn keep(mut self, target: &Path, directory: &Path) -> Result<(), BackupError> {
+    pub(super) async fn keep(mut self, target: &Path, directory: &Path) -> Result<(), BackupError> {
         let failed = |source| file_error(directory, source);
         tokio::fs::File::open(&self.path).await.map_err(failed)?.sync_all().await.map_err(failed)?;
         match rename(&self.path, target) {

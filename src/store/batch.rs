@@ -18,50 +18,61 @@ use crate::model::{SessionId, TurnId, TurnStatus};
 /// How SQLite numbers the refusal of a trigger.
 const REFUSED_BY_TRIGGER: &str = "1811";
 
-const VIEW: &str = "CREATE TEMP VIEW batch (rows) AS SELECT NULL";
+const VIEW: &str = "CREATE TEMP VIEW batch (now, rows) AS SELECT NULL, NULL";
 
-/// Turns only go forward: as many rows must change as are named.
+/// Turns only go forward: as many rows must change as are named. What is usual, one turn and one session, is named without a
+/// subquery, because SQLite makes a table for each; and one that has nothing to do is not begun.
 const TRIGGER: &str = "
 CREATE TEMP TRIGGER batch_is_written INSTEAD OF INSERT ON batch
 BEGIN
     INSERT INTO turns (id, session_id, status, queued_at, started_at)
-        SELECT value ->> 0, value ->> 1, iif(value ->> 2, 'running', 'queued'), new.rows ->> 'now',
-            iif(value ->> 2, new.rows ->> 'now', NULL)
+        SELECT value ->> 0, value ->> 1, iif(value ->> 2, 'running', 'queued'), new.now, iif(value ->> 2, new.now, NULL)
         FROM json_each(new.rows, '$.turns');
 
-    UPDATE turns SET status = 'running', started_at = new.rows ->> 'now'
-        WHERE status = 'queued' AND id IN (SELECT value FROM json_each(new.rows, '$.starts'));
+    UPDATE turns SET status = 'running', started_at = new.now
+        WHERE new.rows ->> '$.starts[0]' IS NOT NULL AND status = 'queued'
+            AND id IN (SELECT value FROM json_each(new.rows, '$.starts'));
     SELECT RAISE(ABORT, 'starts') WHERE changes() <> json_array_length(new.rows, '$.starts');
 
-    UPDATE turns SET cancel_requested_at = coalesce(cancel_requested_at, new.rows ->> 'now')
-        WHERE status IN ('queued', 'running') AND id IN (SELECT value FROM json_each(new.rows, '$.cancels'));
+    UPDATE turns SET cancel_requested_at = coalesce(cancel_requested_at, new.now)
+        WHERE new.rows ->> '$.cancels[0]' IS NOT NULL AND status IN ('queued', 'running')
+            AND id IN (SELECT value FROM json_each(new.rows, '$.cancels'));
     SELECT RAISE(ABORT, 'cancels') WHERE changes() <> json_array_length(new.rows, '$.cancels');
 
+    UPDATE turns SET status = new.rows ->> '$.end[1]', stop_reason = new.rows ->> '$.end[2]',
+            error_code = new.rows ->> '$.end[3]', error_message = new.rows ->> '$.end[4]',
+            usage = coalesce(new.rows ->> '$.end[5]', usage), finished_at = new.now
+        WHERE id = new.rows ->> '$.end[0]'
+            AND (status = 'running' OR (status = 'queued' AND new.rows ->> '$.end[6]'));
+    SELECT RAISE(ABORT, 'end') WHERE changes() <> (new.rows ->> '$.end[0]' IS NOT NULL);
+
     UPDATE turns SET status = ended.value ->> 1, stop_reason = ended.value ->> 2, error_code = ended.value ->> 3,
-            error_message = ended.value ->> 4, usage = coalesce(ended.value ->> 5, usage), finished_at = new.rows ->> 'now'
+            error_message = ended.value ->> 4, usage = coalesce(ended.value ->> 5, usage), finished_at = new.now
         FROM json_each(new.rows, '$.ends') AS ended
-        WHERE turns.id = ended.value ->> 0 AND (status = 'running' OR (status = 'queued' AND ended.value ->> 6));
+        WHERE new.rows ->> '$.ends[0]' IS NOT NULL AND turns.id = ended.value ->> 0
+            AND (status = 'running' OR (status = 'queued' AND ended.value ->> 6));
     SELECT RAISE(ABORT, 'ends') WHERE changes() <> json_array_length(new.rows, '$.ends');
 
     INSERT INTO messages (id, session_id, sequence, turn_id, role, content, tool_call_id, model, created_at)
         SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
-            new.rows ->> 'now'
+            new.now
         FROM json_each(new.rows, '$.messages');
 
     INSERT INTO events (id, session_id, sequence, turn_id, type, data, message_sequence, created_at)
-        SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6,
-            new.rows ->> 'now'
+        SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, new.now
         FROM json_each(new.rows, '$.events');
 
     -- Replaces one that is too old and not deleted yet. Whoever claims has seen to it that there is no other.
     INSERT OR REPLACE INTO idempotency_keys (uid, route, scope, key, body_hash, session_id, turn_id, message_id,
             position, after, created_at)
         SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, unhex(value ->> 4), value ->> 5, value ->> 6,
-            value ->> 7, value ->> 8, value ->> 9, new.rows ->> 'now'
+            value ->> 7, value ->> 8, value ->> 9, new.now
         FROM json_each(new.rows, '$.keys');
 
-    UPDATE sessions SET last_active_at = new.rows ->> 'now', updated_at = new.rows ->> 'now'
-        WHERE id IN (SELECT value FROM json_each(new.rows, '$.active'));
+    UPDATE sessions SET last_active_at = new.now, updated_at = new.now WHERE id = new.rows ->> '$.active[0]';
+    UPDATE sessions SET last_active_at = new.now, updated_at = new.now
+        WHERE new.rows ->> '$.active[1]' IS NOT NULL
+            AND id IN (SELECT value FROM json_each(new.rows, '$.active') WHERE key > 0);
 END";
 
 /// Makes a connection able to take batches.
@@ -75,10 +86,13 @@ pub async fn prepare(connection: &mut SqliteConnection) -> Result<(), sqlx::Erro
 /// Rows by their tables, as the trigger reads them.
 #[derive(Default, Serialize)]
 pub struct Batch {
+    #[serde(skip)]
     now: i64,
     turns: Vec<NewTurn>,
     starts: Vec<TurnId>,
     cancels: Vec<TurnId>,
+    /// The first turn that ends, and the others.
+    end: Option<EndedTurn>,
     ends: Vec<EndedTurn>,
     messages: Vec<MessageRow>,
     events: Vec<EventRow>,
@@ -135,7 +149,10 @@ impl Batch {
     }
 
     pub fn end(&mut self, turn: EndedTurn) {
-        self.ends.push(turn);
+        match self.end {
+            None => self.end = Some(turn),
+            Some(_) => self.ends.push(turn),
+        }
     }
 
     /// A request's key, with what it brings about and how far the session's log reached before that.
@@ -185,10 +202,11 @@ impl Batch {
     }
 
     pub fn is_empty(&self) -> bool {
-        let Self { now: _, turns, starts, cancels, ends, messages, events, keys, active } = self;
+        let Self { now: _, turns, starts, cancels, end, ends, messages, events, keys, active } = self;
         turns.is_empty()
             && starts.is_empty()
             && cancels.is_empty()
+            && end.is_none()
             && ends.is_empty()
             && messages.is_empty()
             && events.is_empty()
@@ -198,7 +216,8 @@ impl Batch {
 
     /// The statement that writes it.
     pub fn statement(&self, sql: &mut QueryBuilder<Sqlite>) -> Result<(), StoreError> {
-        sql.push("INSERT INTO batch (rows) VALUES (").push_bind(super::apply::to_json(self)?).push(")");
+        sql.push("INSERT INTO batch (now, rows) VALUES (").push_bind(self.now);
+        sql.push(", ").push_bind(super::apply::to_json(self)?).push(")");
         Ok(())
     }
 

@@ -52,10 +52,11 @@ impl Store {
     /// How many deltas compaction would remove now.
     pub async fn removable_deltas(&self, replay_turns: Option<u32>) -> Result<i64, StoreError> {
         let counting = "counting what can be compacted";
-        let mut connection = self.pool.acquire().await.map_err(StoreError::database(counting))?;
         let mut total = 0;
         let mut last = String::new();
         loop {
+            // Given back after each page: the other readers have few connections, and many sessions may be due.
+            let mut connection = self.pool.acquire().await.map_err(StoreError::database(counting))?;
             let sessions: Vec<(String, i64)> = sqlx::query_as(
                 "SELECT session_id, seen_through FROM compaction WHERE due = 1 AND session_id > ? \
                  ORDER BY session_id LIMIT ?",

@@ -4,7 +4,7 @@ use std::io;
 
 use sqlx::migrate::MigrateError;
 
-use super::StoreError;
+use super::{BackupError, StoreError};
 
 /// A kind of trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,8 @@ mod code {
 impl StoreError {
     pub fn fault(&self) -> Fault {
         match self {
-            Self::ShortOfSpace { .. } => Fault::Full,
+            Self::ShortOfSpace { .. } | Self::NoRoomToMigrate { .. } => Fault::Full,
+            Self::Copy(error) => of_copy(error),
             Self::Files { source, .. } => of_file(source),
             Self::Open { source, .. } | Self::Database { source, .. } => of_database(source),
             Self::Migrate { source, .. } => match source {
@@ -75,6 +76,16 @@ pub fn of_file(error: &io::Error) -> Fault {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Fault::Full,
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Fault::Forbidden,
         _ => Fault::Other,
+    }
+}
+
+fn of_copy(error: &BackupError) -> Fault {
+    match error {
+        BackupError::NoSpace { .. } => Fault::Full,
+        BackupError::Directory { source, .. } => of_file(source),
+        BackupError::Unsound(_) => Fault::Damaged,
+        BackupError::Store(error) => error.fault(),
+        BackupError::NotAFile(_) | BackupError::Exists(_) | BackupError::Busy | BackupError::Abandoned => Fault::Other,
     }
 }
 

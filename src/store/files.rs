@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::StoreError;
+use super::backup::PARTIAL;
 use crate::private;
 
 pub fn private_directory(path: &Path) -> Result<(), StoreError> {
@@ -13,6 +14,40 @@ pub fn private_directory(path: &Path) -> Result<(), StoreError> {
 /// SQLite takes an empty file for a new database, and gives the write-ahead log the same mode.
 pub fn private_file(path: &Path) -> Result<(), StoreError> {
     private::file(path).map(drop).map_err(|source| StoreError::Files { path: path.to_owned(), source })
+}
+
+/// Deletes what is left of copies that were not finished: those without their name yet, and, with its journal, one that
+/// an earlier version of this program gave its name first.
+pub fn remove_unfinished_backups(directory: &Path) -> Result<(), StoreError> {
+    let remove = || -> io::Result<()> {
+        for entry in std::fs::read_dir(directory)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let copy = name.strip_suffix("-journal").unwrap_or(&name);
+            let is_partial = copy.starts_with('.') && copy.ends_with(PARTIAL);
+            let is_ours =
+                copy.contains("-schema-") && Path::new(copy).extension().is_some_and(|extension| extension == "db");
+            let is_journal = copy.len() < name.len();
+            if is_partial || (is_ours && (is_journal || entry.metadata()?.len() == 0)) {
+                // The journal goes last, because it is what tells that the copy is not whole.
+                for path in [directory.join(copy), entry.path()] {
+                    match std::fs::remove_file(path) {
+                        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                        Ok(()) | Err(_) => {}
+                    }
+                }
+                tracing::warn!(file = %name, "removed what was left of a copy that was not finished");
+            }
+        }
+        Ok(())
+    };
+    match remove() {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(StoreError::Files { path: directory.to_owned(), source: error })
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 /// Deletes all but the newest `keep` backups. Their names begin with the time, so that they sort by age.

@@ -93,8 +93,21 @@ impl Guard {
 
 /// Has the connection end what it does when the token is cancelled.
 pub(super) async fn end_with(connection: &mut SqliteConnection, end: CancellationToken) -> Result<(), sqlx::Error> {
+    end_with_and_hold(connection, end, ()).await
+}
+
+/// Has the connection end what it does when the token is cancelled, and hold something for as long as it is open. A
+/// connection that is dropped is open until the statement that it runs has ended, in a thread of its own.
+pub(super) async fn end_with_and_hold(
+    connection: &mut SqliteConnection,
+    end: CancellationToken,
+    held: impl Send + 'static,
+) -> Result<(), sqlx::Error> {
     let mut handle = connection.lock_handle().await?;
-    handle.set_progress_handler(STEPS_BETWEEN_LOOKS, move || !end.is_cancelled());
+    handle.set_progress_handler(STEPS_BETWEEN_LOOKS, move || {
+        let _held = &held;
+        !end.is_cancelled()
+    });
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! commit ──▶ due ──(no unit for `store.maintenance_delay`)──▶ step ──▶ step ──▶ … ──▶ nothing is due: no timer at all
-//!                    a unit that waits always goes before the next step
+//!                    a unit that waits goes before the next step, but for 2 and 3
 //! ```
 //!
 //! 1. A step is small (some milliseconds) and one transaction of its own.

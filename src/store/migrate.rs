@@ -1,11 +1,15 @@
 //! Schema versions: up at every start, down on request, a copy before either, a refusal for what is not known.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use sqlx::migrate::Migrator;
 use sqlx::sqlite::{SqliteAutoVacuum, SqliteConnection};
 use sqlx::{ConnectOptions, Connection, Row};
+use tokio_util::sync::CancellationToken;
 
+use super::backup::{self, BackupError, Partial};
+use super::reserve::free_bytes;
 use super::{StoreError, StoreOptions, connect_options, files};
 use crate::model::Timestamp;
 
@@ -32,6 +36,7 @@ pub async fn migrate(options: &StoreOptions, direction: Direction) -> Result<Mig
     if let Some(directory) = path.parent() {
         files::private_directory(directory)?;
     }
+    files::remove_unfinished_backups(&options.backups)?;
     files::private_file(path)?;
     let mut connect = connect_options(path, &options.settings);
     if std::fs::metadata(path).is_ok_and(|file| file.len() == 0) {
@@ -65,7 +70,7 @@ async fn run(
         return Ok(migrated);
     }
     if from > 0 {
-        back_up(connection, &options.backups, from, options.settings.backups).await?;
+        back_up(connection, options, from).await?;
     }
     let outcome = match direction {
         Direction::Up => MIGRATIONS.run(&mut *connection).await,
@@ -96,22 +101,41 @@ pub(super) async fn version(connection: &mut SqliteConnection) -> Result<i64, St
         .map_err(StoreError::database(reading))
 }
 
-/// A whole copy before anything is changed. `VACUUM INTO` takes an empty file, so the mode is right from the start.
-async fn back_up(
-    connection: &mut SqliteConnection,
-    directory: &Path,
-    version: i64,
-    keep: usize,
-) -> Result<(), StoreError> {
+/// A whole copy before anything is changed, which has its name only when it is sound and on the disk.
+async fn back_up(connection: &mut SqliteConnection, options: &StoreOptions, version: i64) -> Result<(), StoreError> {
+    let directory = &options.backups;
     files::private_directory(directory)?;
+    check_room(options, backup::used_bytes(connection).await?)?;
     let stamp = Timestamp::now().to_string().replace(':', "");
     let path = directory.join(format!("{stamp}-schema-{version}.db"));
-    files::private_file(&path)?;
-    sqlx::query("VACUUM INTO ?")
-        .bind(path.display().to_string())
-        .execute(connection)
-        .await
-        .map_err(StoreError::database("the copy before the migration"))?;
+    copy(connection, &path, directory).await.map_err(|error| StoreError::Copy(Box::new(error)))?;
     tracing::info!(backup = %path.display(), schema_version = version, "copied the database before migrating");
-    files::prune_backups(directory, keep)
+    files::prune_backups(directory, options.settings.backups)
+}
+
+async fn copy(connection: &mut SqliteConnection, path: &Path, directory: &Path) -> Result<(), BackupError> {
+    let partial = Partial::create(path, directory)?;
+    partial.fill(connection, directory).await?;
+    // Nobody is there yet who could have it end early.
+    partial.verify(CancellationToken::new()).await?;
+    partial.keep(path, directory).await
+}
+
+/// The copy needs room, and so does the migration, which may write every message anew. It is asked for before either
+/// begins: a disk that the copy has filled could not even be opened again.
+fn check_room(options: &StoreOptions, bytes: u64) -> Result<(), StoreError> {
+    let own = options.database.parent().unwrap_or(Path::new("/"));
+    let device = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.dev()).ok();
+    let wants = if device(own) == device(&options.backups) {
+        vec![(own, bytes.saturating_mul(2))]
+    } else {
+        vec![(own, bytes), (options.backups.as_path(), bytes)]
+    };
+    for (directory, wanted) in wants {
+        let free = free_bytes(directory);
+        if free < wanted {
+            return Err(StoreError::NoRoomToMigrate { directory: directory.to_owned(), free, wanted });
+        }
+    }
+    Ok(())
 }

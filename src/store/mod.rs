@@ -58,7 +58,7 @@ pub use prompts::WaitingMessage;
 pub use read::{EventScope, OpenTurn, SessionFilter, StoredEvent};
 pub use reserve::preflight;
 pub use retention::Candidate;
-pub use search::{Hit, SearchFilter};
+pub use search::{Hit, SearchError, SearchFilter};
 pub use search_query::{SearchQuery, SearchQueryError};
 pub use unit::{Catalogue, ChoicesChange, Committed, NewMessage, NewSession, Op, SessionChange, Unit, UsageChange};
 pub use writer::{Connections, News, Writer};
@@ -96,6 +96,12 @@ pub enum StoreError {
         #[source]
         source: sqlx::migrate::MigrateError,
     },
+    #[error("cannot copy the database before its migration")]
+    Copy(#[source] Box<BackupError>),
+    #[error(
+        "the migration of the database and the copy before it want {wanted} bytes in {directory:?}, and {free} are free"
+    )]
+    NoRoomToMigrate { directory: PathBuf, free: u64, wanted: u64 },
     #[error("the database refused {operation}")]
     Database {
         operation: &'static str,
@@ -120,13 +126,17 @@ pub enum StoreError {
     Closed,
 }
 
+/// How SQLite numbers the family of broken constraints.
+const CONSTRAINT: u32 = 19;
+
 impl StoreError {
     /// Whether the unit itself is at fault, and not the disk or a lock that would fail every other one too.
     fn is_of_a_unit(&self) -> bool {
         match self {
             Self::Refused(_) | Self::Damaged { .. } => true,
+            // The lower byte of a code is its family.
             Self::Database { source: sqlx::Error::Database(error), .. } => {
-                !matches!(error.kind(), sqlx::error::ErrorKind::Other)
+                error.code().and_then(|code| code.parse::<u32>().ok()).is_some_and(|code| code & 0xff == CONSTRAINT)
             }
             _ => false,
         }
@@ -142,7 +152,7 @@ impl StoreError {
 pub struct Store {
     pool: SqlitePool,
     guard: Arc<health::Guard>,
-    /// Held by the one search that is under way.
+    /// Held by the connection of the one search that is under way.
     searching: Arc<Semaphore>,
 }
 

@@ -97,7 +97,10 @@ pub(super) async fn apply(connection: &mut SqliteConnection, session: SessionId,
         Op::KeepForPrompt(message) => {
             sqlx::query("INSERT INTO waiting_messages (message_id, session_id) VALUES (?, ?)").bind(message.to_string())
         }
-        Op::TakeForPrompt => sqlx::query("DELETE FROM waiting_messages WHERE session_id = ?"),
+        Op::ForgetWaiting(messages) => sqlx::query(
+            "DELETE FROM waiting_messages WHERE message_id IN (SELECT value FROM json_each(?)) AND session_id = ?",
+        )
+        .bind(super::apply::to_json(messages)?),
         _ => return Err(StoreError::Refused("an operation that is no prompt's")),
     };
     query

@@ -329,11 +329,12 @@ impl Store {
         let mut rows = query.build().fetch(&self.pool);
         let mut events = Vec::new();
         let mut bytes = 0;
-        while bytes < bytes_max
-            && let Some(row) = rows.try_next().await.map_err(StoreError::database("reading events"))?
-        {
+        while let Some(row) = rows.try_next().await.map_err(StoreError::database("reading events"))? {
             let event = row::event(&row)?;
             bytes += event.data.get().len();
+            if bytes > bytes_max && !events.is_empty() {
+                break;
+            }
             events.push(event);
         }
         Ok(events)

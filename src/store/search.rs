@@ -2,20 +2,31 @@
 //!
 //! The index follows behind the messages, so that it costs the writing of messages nothing: it reaches up to
 //! `maintenance.indexed_through`, in steps that the writer makes while it is idle. A search has the rest indexed first.
+//!
+//! A search never takes a connection from the other readers: it has one of its own, one search at a time. It ends when
+//! its client goes, or its time is over, and only when it has really ended does the next one begin.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
+use std::time::Duration;
 
-use sqlx::sqlite::SqliteRow;
-use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
+use sqlx::{ConnectOptions, Connection, QueryBuilder, Sqlite, SqliteConnection};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::search_query::SearchQuery;
-use super::{Store, StoreError, row};
+use super::{Store, StoreError, connect_options, health, row};
 use crate::model::message::Role;
 use crate::model::{MessageId, SessionId, Timestamp, TurnId, WorkspaceId};
 
 /// Of more matches than this only the newest are ranked and counted: a word that is everywhere must not take seconds.
 pub const MATCHES_MAX: usize = 10_000;
+/// What takes longer is given up. A word that is in each of a hundred thousand messages takes a fraction of a second.
+const TIME_MAX: Duration = Duration::from_secs(5);
+/// How long a search waits for those before it.
+const WAIT_MAX: Duration = Duration::from_secs(10);
 /// What one step indexes at the most: messages, and bytes of them.
 const MESSAGES_PER_STEP: i64 = 32;
 const BYTES_PER_STEP: i64 = 64 << 10;
@@ -25,6 +36,22 @@ const SNIPPET_WORDS: u32 = 32;
 const SNIPPET_CHARS_MAX: usize = 600;
 /// What is shown before the first match of a snippet that has to be cut.
 const SNIPPET_LEAD_CHARS: usize = 100;
+
+/// Holds one message that was found, so that its snippet costs as much as the message is long: a snippet out of the
+/// index itself has the whole search done again for each. The tokenizer is the index's.
+const CREATE_FOUND: &str =
+    "CREATE VIRTUAL TABLE temp.found USING fts5 (text, tokenize = 'unicode61 remove_diacritics 2')";
+
+/// Why a search that makes sense was not answered.
+#[derive(Debug, thiserror::Error)]
+pub enum SearchError {
+    #[error("took longer than {} seconds", TIME_MAX.as_secs())]
+    TooBroad,
+    #[error("other searches are under way")]
+    Busy,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
 
 /// Which messages a search is for.
 #[derive(Clone, Debug, Default)]
@@ -99,92 +126,158 @@ impl Store {
         filter: &SearchFilter,
         limit: usize,
         offset: usize,
-    ) -> Result<(Vec<Hit>, usize), StoreError> {
-        // One at a time: however large a search is, it leaves the other readers their connections.
-        let _turn = self.searching.acquire().await.map_err(|_| StoreError::Closed)?;
-        let mut matches = self.matches(query, filter).await?;
-        matches.sort_by(|(row, rank), (other_row, other_rank)| {
-            rank.total_cmp(other_rank).then(Reverse(row).cmp(&Reverse(other_row)))
-        });
-        let total = matches.len();
-        let mut hits = Vec::new();
-        // Each in a read of its own, so that none holds the write-ahead log for long. What was deleted meanwhile is left out.
-        for (row, rank) in matches.into_iter().skip(offset).take(limit) {
-            hits.extend(self.hit(query, row, rank).await?);
-        }
-        Ok((hits, total))
-    }
-
-    /// The rows and ranks of the newest matches.
-    async fn matches(&self, query: &SearchQuery, filter: &SearchFilter) -> Result<Vec<(i64, f64)>, StoreError> {
-        // CROSS JOIN keeps the order: the index is asked first, and the rest is looked up by row.
-        let mut select = QueryBuilder::<Sqlite>::new(
-            "SELECT message_index.rowid, bm25(message_index) FROM message_index \
-             CROSS JOIN messages ON messages.row = message_index.rowid \
-             CROSS JOIN sessions ON sessions.id = messages.session_id WHERE message_index MATCH ",
-        );
-        select.push_bind(query.expression());
-        if let Some(workspace) = filter.workspace {
-            select.push(" AND sessions.workspace_id = ").push_bind(workspace.to_string());
-        }
-        if let Some(agent) = &filter.agent {
-            select.push(" AND sessions.agent = ").push_bind(agent);
-        }
-        if let Some(session) = filter.session {
-            select.push(" AND messages.session_id = ").push_bind(session.to_string());
-        }
-        if let Some(role) = filter.role {
-            select.push(" AND messages.role = ").push_bind(role.as_str());
-        }
-        if let Some(since) = filter.since {
-            select.push(" AND messages.created_at >= ").push_bind(since.as_millis());
-        }
-        if let Some(until) = filter.until {
-            select.push(" AND messages.created_at < ").push_bind(until.as_millis());
-        }
-        select.push(" ORDER BY message_index.rowid DESC LIMIT ");
-        select.push_bind(i64::try_from(MATCHES_MAX).unwrap_or(i64::MAX));
-        select.build_query_as().fetch_all(&self.pool).await.map_err(StoreError::database("searching"))
-    }
-
-    async fn hit(&self, query: &SearchQuery, row: i64, rank: f64) -> Result<Option<Hit>, StoreError> {
-        // Nobody can have written these into a message.
-        let [begin, end] = ["begin", "end"].map(|which| format!("\u{fdd0}{which} {}\u{fdd1}", Uuid::now_v7()));
-        let found = sqlx::query(
-            "SELECT messages.id, messages.session_id, messages.sequence, messages.turn_id, messages.role, \
-             messages.created_at, sessions.title, sessions.agent, sessions.workspace_id, workspaces.path AS workspace, \
-             snippet(message_index, 0, ?, ?, '…', ?) AS snippet FROM message_index \
-             CROSS JOIN messages ON messages.row = message_index.rowid \
-             CROSS JOIN sessions ON sessions.id = messages.session_id \
-             CROSS JOIN workspaces ON workspaces.id = sessions.workspace_id \
-             WHERE message_index MATCH ? AND message_index.rowid = ?",
-        )
-        .bind(&begin)
-        .bind(&end)
-        .bind(SNIPPET_WORDS)
-        .bind(query.expression())
-        .bind(row)
-        .fetch_optional(&self.pool)
-        .await
-        .map_err(StoreError::database("reading what was found"))?;
-        let hit = |row: &SqliteRow| {
-            Ok(Hit {
-                session: row::parsed(row, "session_id")?,
-                title: row::column(row, "title")?,
-                workspace: row::column(row, "workspace")?,
-                workspace_id: row::parsed(row, "workspace_id")?,
-                agent: row::column(row, "agent")?,
-                message: row::parsed(row, "id")?,
-                sequence: row::column(row, "sequence")?,
-                turn: row::parsed_option(row, "turn_id")?,
-                role: row::parsed(row, "role")?,
-                created_at: row::time(row, "created_at")?,
-                snippet: Snippet::new(row::column(row, "snippet")?, &begin, &end).cut(),
-                rank,
-            })
+    ) -> Result<(Vec<Hit>, usize), SearchError> {
+        let turn = timeout(WAIT_MAX, Arc::clone(&self.searching).acquire_owned()).await;
+        let turn = turn.map_err(|_| SearchError::Busy)?.map_err(|_| StoreError::Closed)?;
+        // Dropping this, when the client goes or the time is over, ends the statement that runs.
+        let end = self.guard.abandoned.child_token();
+        let _end = end.clone().drop_guard();
+        let searching = async {
+            let mut connection = self.searcher(end, turn).await?;
+            let found = find(&mut connection, query, filter, limit, offset).await;
+            // It only read.
+            drop(connection.close().await);
+            found
         };
-        found.as_ref().map(hit).transpose()
+        match timeout(TIME_MAX, searching).await {
+            Err(_) => Err(SearchError::TooBroad),
+            Ok(Err(_)) if self.guard.abandoned.is_cancelled() => Err(StoreError::Closed.into()),
+            Ok(found) => Ok(found?),
+        }
     }
+
+    /// A connection of its own, which keeps the turn until it is closed. When it is dropped in the middle of a statement,
+    /// that is after the statement has ended.
+    async fn searcher(
+        &self,
+        end: CancellationToken,
+        turn: OwnedSemaphorePermit,
+    ) -> Result<SqliteConnection, StoreError> {
+        let failed = |source| StoreError::Open { path: self.guard.database.clone(), source };
+        let options = connect_options(&self.guard.database, &self.guard.settings).read_only(true);
+        let mut connection = options.pragma("temp_store", "MEMORY").connect().await.map_err(failed)?;
+        health::end_with_and_hold(&mut connection, end, turn).await.map_err(failed)?;
+        Ok(connection)
+    }
+}
+
+async fn find(
+    connection: &mut SqliteConnection,
+    query: &SearchQuery,
+    filter: &SearchFilter,
+    limit: usize,
+    offset: usize,
+) -> Result<(Vec<Hit>, usize), StoreError> {
+    let mut matches = matches(connection, query, filter).await?;
+    matches.sort_by(|(row, rank), (other_row, other_rank)| {
+        rank.total_cmp(other_rank).then(Reverse(row).cmp(&Reverse(other_row)))
+    });
+    let total = matches.len();
+    let creating = StoreError::database("preparing for what is found");
+    sqlx::query(CREATE_FOUND).execute(&mut *connection).await.map_err(creating)?;
+    let mut hits = Vec::new();
+    // Each in a read of its own, so that none holds the write-ahead log for long. What was deleted meanwhile is left out.
+    for (row, rank) in matches.into_iter().skip(offset).take(limit) {
+        hits.extend(hit(connection, query, row, rank).await?);
+    }
+    Ok((hits, total))
+}
+
+/// The rows and ranks of the newest matches.
+async fn matches(
+    connection: &mut SqliteConnection,
+    query: &SearchQuery,
+    filter: &SearchFilter,
+) -> Result<Vec<(i64, f64)>, StoreError> {
+    // CROSS JOIN keeps the order: the index is asked first, and the rest is looked up by row.
+    let mut select = QueryBuilder::<Sqlite>::new(
+        "SELECT message_index.rowid, bm25(message_index) FROM message_index \
+         CROSS JOIN messages ON messages.row = message_index.rowid \
+         CROSS JOIN sessions ON sessions.id = messages.session_id WHERE message_index MATCH ",
+    );
+    select.push_bind(query.expression());
+    if let Some(workspace) = filter.workspace {
+        select.push(" AND sessions.workspace_id = ").push_bind(workspace.to_string());
+    }
+    if let Some(agent) = &filter.agent {
+        select.push(" AND sessions.agent = ").push_bind(agent);
+    }
+    if let Some(session) = filter.session {
+        select.push(" AND messages.session_id = ").push_bind(session.to_string());
+    }
+    if let Some(role) = filter.role {
+        select.push(" AND messages.role = ").push_bind(role.as_str());
+    }
+    if let Some(since) = filter.since {
+        select.push(" AND messages.created_at >= ").push_bind(since.as_millis());
+    }
+    if let Some(until) = filter.until {
+        select.push(" AND messages.created_at < ").push_bind(until.as_millis());
+    }
+    select.push(" ORDER BY message_index.rowid DESC LIMIT ");
+    select.push_bind(i64::try_from(MATCHES_MAX).unwrap_or(i64::MAX));
+    select.build_query_as().fetch_all(connection).await.map_err(StoreError::database("searching"))
+}
+
+async fn hit(
+    connection: &mut SqliteConnection,
+    query: &SearchQuery,
+    row: i64,
+    rank: f64,
+) -> Result<Option<Hit>, StoreError> {
+    let found = sqlx::query(
+        "SELECT messages.id, messages.session_id, messages.sequence, messages.turn_id, messages.role, \
+         messages.created_at, sessions.title, sessions.agent, sessions.workspace_id, workspaces.path AS workspace, \
+         (SELECT text FROM message_texts WHERE message_texts.row = messages.row) AS text FROM messages \
+         CROSS JOIN sessions ON sessions.id = messages.session_id \
+         CROSS JOIN workspaces ON workspaces.id = sessions.workspace_id WHERE messages.row = ?",
+    )
+    .bind(row)
+    .fetch_optional(&mut *connection)
+    .await
+    .map_err(StoreError::database("reading what was found"))?;
+    let Some(found) = found else { return Ok(None) };
+    // A row may have been given to another message meanwhile, which does not match.
+    let Some(snippet) = snippet(connection, query, row::column(&found, "text")?).await? else { return Ok(None) };
+    Ok(Some(Hit {
+        session: row::parsed(&found, "session_id")?,
+        title: row::column(&found, "title")?,
+        workspace: row::column(&found, "workspace")?,
+        workspace_id: row::parsed(&found, "workspace_id")?,
+        agent: row::column(&found, "agent")?,
+        message: row::parsed(&found, "id")?,
+        sequence: row::column(&found, "sequence")?,
+        turn: row::parsed_option(&found, "turn_id")?,
+        role: row::parsed(&found, "role")?,
+        created_at: row::time(&found, "created_at")?,
+        snippet,
+        rank,
+    }))
+}
+
+/// The piece of a text around what was looked for; none when the text does not match.
+async fn snippet(
+    connection: &mut SqliteConnection,
+    query: &SearchQuery,
+    text: &str,
+) -> Result<Option<Snippet>, StoreError> {
+    let cutting = "cutting a snippet";
+    // Nobody can have written these into a message.
+    let [begin, end] = ["begin", "end"].map(|which| format!("\u{fdd0}{which} {}\u{fdd1}", Uuid::now_v7()));
+    let insert = sqlx::query("INSERT INTO temp.found (text) VALUES (?)").bind(text);
+    insert.execute(&mut *connection).await.map_err(StoreError::database(cutting))?;
+    let marked: Option<String> =
+        sqlx::query_scalar("SELECT snippet(found, 0, ?, ?, '…', ?) FROM temp.found WHERE found MATCH ?")
+            .bind(&begin)
+            .bind(&end)
+            .bind(SNIPPET_WORDS)
+            .bind(query.expression())
+            .fetch_optional(&mut *connection)
+            .await
+            .map_err(StoreError::database(cutting))?;
+    let delete = sqlx::query("DELETE FROM temp.found");
+    delete.execute(&mut *connection).await.map_err(StoreError::database(cutting))?;
+    Ok(marked.map(|marked| Snippet::new(&marked, &begin, &end).cut()))
 }
 
 impl Snippet {

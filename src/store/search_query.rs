@@ -2,7 +2,7 @@
 //!
 //! Nothing of the text reaches FTS5 but inside quotes, so that no text is a syntax error of the database. Words are all
 //! wanted; `src/main.rs`, `foo-bar` and `it's` are each one phrase. On purpose are only `"a phrase"`, `prefix*`, `AND`,
-//! `OR` and `NOT` in capitals, parentheses around words, and `NEAR(a b, 5)`:
+//! `OR` and `NOT` in capitals, also right before a `(`, parentheses around words, and `NEAR(a b, 5)`:
 //!
 //! ```text
 //! either  := both (OR both)*
@@ -41,6 +41,7 @@ const OPERATORS: &str = "AND, OR and NOT in capitals stand between words; write 
 const BRACKETS: &str = "close every ( with a ); inside a word, as in main(), they need no care";
 const NEAR: &str = "write NEAR(word other), or NEAR(word other, 5) with how many words may be between them";
 const WORDS: &str = "give a word or more; \"a phrase\", prefix*, AND, OR, NOT and NEAR(a b) are understood";
+const PREFIX: &str = "give two letters or more before the *";
 const SHORTER: &str = "look for less at once";
 
 impl SearchQuery {
@@ -96,6 +97,17 @@ fn phrase(text: &str, is_prefix: bool) -> String {
     format!("\"{text}\"{}", if is_prefix { " *" } else { "" })
 }
 
+/// Text as an expression; none when there are only signs in it.
+fn item(text: &str, is_prefix: bool) -> Result<Option<String>, SearchQueryError> {
+    // A third of all words may begin with a letter. Of ideographs, which are three bytes or more, there are enough.
+    let last = text.trim_end_matches(|sign: char| !sign.is_alphanumeric());
+    let last = last.rsplit(|sign: char| !sign.is_alphanumeric()).next().unwrap_or_default();
+    if is_prefix && has_word(text) && last.chars().count() < 2 && last.len() < 3 {
+        return Err(refused("has a * after a single letter", PREFIX));
+    }
+    Ok(has_word(text).then(|| phrase(text, is_prefix)))
+}
+
 fn tokens(text: &str) -> Result<Vec<Token>, SearchQueryError> {
     let mut tokens = Vec::new();
     let mut depth = 0_usize;
@@ -113,18 +125,17 @@ fn tokens(text: &str) -> Result<Vec<Token>, SearchQueryError> {
             let (item, after) = quoted(rest)?;
             tokens.extend(item.map(Token::Item));
             rest = after;
-        } else if let Some(inside) = rest.strip_prefix("NEAR(") {
+        } else if let Some(inside) = rest.strip_prefix("NEAR").and_then(|after| after.trim_start().strip_prefix('(')) {
             let (item, after) = near(inside)?;
             tokens.push(Token::Item(item));
             rest = after;
         } else {
             let (word, after) = word(rest, depth);
-            tokens.extend(match word {
-                "AND" => Some(Token::And),
-                "OR" => Some(Token::Or),
-                "NOT" => Some(Token::Not),
-                word => bare(word)?.map(Token::Item),
-            });
+            let (token, after) = match operator(rest) {
+                Some((token, after)) => (Some(token), after),
+                None => (bare(word)?.map(Token::Item), after),
+            };
+            tokens.extend(token);
             rest = after;
         }
         rest = rest.trim_start();
@@ -133,6 +144,15 @@ fn tokens(text: &str) -> Result<Vec<Token>, SearchQueryError> {
         return Err(refused("has a ( without a )", BRACKETS));
     }
     Ok(tokens)
+}
+
+/// The operator at the beginning, and what follows it. A bracket may be the end of it.
+fn operator(text: &str) -> Option<(Token, &str)> {
+    [("AND", Token::And), ("OR", Token::Or), ("NOT", Token::Not)].into_iter().find_map(|(name, token)| {
+        let after = text.strip_prefix(name)?;
+        let ends = |next: char| next.is_whitespace() || "()".contains(next);
+        after.chars().next().is_none_or(ends).then_some((token, after))
+    })
 }
 
 /// The word at the beginning, and what follows it. Closing brackets at its end that it does not open itself close a group.
@@ -157,7 +177,7 @@ fn bare(word: &str) -> Result<Option<String>, SearchQueryError> {
     let (text, is_prefix) = word.strip_suffix('*').map_or((word, false), |text| (text, true));
     // Only what the word ends with can go on: of `c++*` the tokenizer would make every word that begins with c.
     let is_prefix = is_prefix && text.ends_with(char::is_alphanumeric);
-    Ok(has_word(text).then(|| phrase(text, is_prefix)))
+    item(text, is_prefix)
 }
 
 /// The phrase at the beginning, whose quotes are doubled inside, and what follows it.
@@ -173,7 +193,7 @@ fn quoted(text: &str) -> Result<(Option<String>, &str), SearchQueryError> {
         rest = further;
     }
     let (rest, is_prefix) = rest.strip_prefix('*').map_or((rest, false), |rest| (rest, true));
-    Ok((has_word(&inside).then(|| phrase(&inside, is_prefix)), rest))
+    Ok((item(&inside, is_prefix)?, rest))
 }
 
 /// What is after `NEAR(`, and what follows its end.
@@ -320,6 +340,11 @@ mod tests {
         assert_eq!(expression("a b OR c"), r#"(("a" AND "b") OR ("c"))"#);
         assert_eq!(expression("a NOT (b OR main())"), r#"(("a") NOT ((("b") OR ("main()"))))"#);
         assert_eq!(expression("NEAR(a \"b c\", 5) d"), r#"(NEAR("a" "b c", 5) AND "d")"#);
+        assert_eq!(expression("NEAR (a b)"), expression("NEAR(a b)"));
+        assert_eq!(expression("a OR(b c)"), expression("a OR (b c)"));
+        assert_eq!(expression("(a) AND(b) NOT(c)"), expression("(a) AND (b) NOT (c)"));
+        assert_eq!(expression("ANDROID ORDER() NEARBY"), r#"("ANDROID" AND "ORDER()" AND "NEARBY")"#);
+        assert_eq!(expression("c++* 字* ab*"), r#"("c++" AND "字" * AND "ab" *)"#);
     }
 
     #[test]
@@ -332,6 +357,10 @@ mod tests {
         assert_eq!(problem("NOT a"), "has a NOT with no word before it");
         assert_eq!(problem("a AND OR b"), "has an OR with no word before it");
         assert_eq!(problem("(a b"), "has a ( without a )");
+        assert_eq!(problem("(a OR)"), "has brackets with nothing to look for at their end");
+        for prefix in ["w*", "ü*", "long.x*", "\"some w\"*", "NEAR(ab c*)"] {
+            assert_eq!(problem(prefix), "has a * after a single letter", "{prefix}");
+        }
         assert_eq!(problem("NEAR(a)"), "has a NEAR of less than two words");
         assert_eq!(problem("NEAR(a b, x)"), "has a NEAR whose distance is no number up to 1000");
         assert_eq!(problem("NEAR(a b"), "has a NEAR without its )");

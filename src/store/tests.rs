@@ -75,6 +75,44 @@ async fn the_schema_goes_up_and_down_with_a_copy_before_each_change() {
 }
 
 #[tokio::test]
+async fn what_is_left_of_unfinished_copies_goes_at_the_start_and_counts_as_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = options(directory.path());
+    options.settings.backups = 2;
+    migrate(&options, Direction::Up).await.unwrap();
+    migrate(&options, Direction::DownTo(0)).await.unwrap();
+    let names = || {
+        let entries = std::fs::read_dir(&options.backups).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    let whole = names();
+    assert_eq!(whole.len(), 1);
+    for left in [
+        ".9-schema-7.db.x.partial",
+        ".9-schema-7.db.x.partial-journal",
+        ".9-schema-6.db.x.partial-journal",
+        "9-schema-7.db",
+        "9-schema-7.db-journal",
+        "9-schema-8.db",
+    ] {
+        let text = if left == "9-schema-8.db" { "" } else { "left" };
+        std::fs::write(options.backups.join(left), text).unwrap();
+    }
+    std::fs::write(options.backups.join("mine.db"), "").unwrap();
+    migrate(&options, Direction::Up).await.unwrap();
+    assert_eq!(
+        names(),
+        [whole[0].as_str(), "mine.db"],
+        "an empty database was not copied, and nothing else was touched"
+    );
+    std::fs::remove_file(options.backups.join("mine.db")).unwrap();
+    migrate(&options, Direction::DownTo(0)).await.unwrap();
+    assert_eq!(names().len(), 2, "the whole one was not driven out");
+}
+
+#[tokio::test]
 async fn a_newer_schema_is_refused_and_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let options = options(directory.path());
@@ -153,6 +191,36 @@ async fn a_turn_only_goes_forward_in_the_record_too() {
     writer.append(finish(TurnStatus::Completed)).await.unwrap();
     assert!(writer.append(finish(TurnStatus::Failed)).await.is_err(), "an end is final");
     assert_eq!(store.turn(session, turn).await.unwrap().unwrap().status, TurnStatus::Completed);
+}
+
+/// All that a batch can hold of turns and sessions, more than one of each; and one of them that does not go forward.
+#[tokio::test]
+async fn a_batch_of_many_turns_is_written_whole_or_not_at_all() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, writer) = open(directory.path()).await;
+    let sessions = [session(&writer).await, session(&writer).await];
+    let turns = [TurnId::new(), TurnId::new(), TurnId::new()];
+    let finish =
+        |turn, status| Op::FinishTurn { turn, status, stop_reason: Some("x".into()), error: None, usage: None };
+    let unit = |ops: Vec<Op>| {
+        let ops = ops.into_iter().enumerate().map(|(index, op)| (sessions[index % 2], op));
+        Unit { catalogue: Vec::new(), ops: ops.collect() }
+    };
+    let queue = turns.iter().map(|turn| Op::QueueTurn { turn: *turn, position: 0 });
+    writer.append(unit(queue.collect())).await.unwrap();
+    let start = turns.iter().map(|turn| Op::StartTurn { turn: *turn });
+    writer.append(unit(start.collect())).await.unwrap();
+    let cancel = turns.iter().map(|turn| Op::RequestCancel { turn: *turn });
+    writer.append(unit(cancel.collect())).await.unwrap();
+    let twice = unit([turns[0], turns[1], turns[1]].map(|turn| finish(turn, TurnStatus::Completed)).into());
+    assert!(writer.append(twice).await.is_err(), "no turn ends twice");
+    let unknown = unit([turns[0], TurnId::new()].map(|turn| finish(turn, TurnStatus::Completed)).into());
+    assert!(writer.append(unknown).await.is_err(), "nor does one that is not there");
+    writer.append(unit(turns.map(|turn| finish(turn, TurnStatus::Cancelled)).into())).await.unwrap();
+    for (index, turn) in turns.into_iter().enumerate() {
+        let turn = store.turn(sessions[index % 2], turn).await.unwrap().unwrap();
+        assert_eq!((turn.status, turn.stop_reason.as_deref()), (TurnStatus::Cancelled, Some("x")));
+    }
 }
 
 #[tokio::test]

@@ -113,8 +113,8 @@ pub enum Op {
     SetPromptAbilities(PromptAbilities),
     /// The message, which is recorded beside this, goes to the agent before the next prompt.
     KeepForPrompt(MessageId),
-    /// The turn that starts takes all messages that waited for a prompt.
-    TakeForPrompt,
+    /// The agent has these messages, which waited for a prompt.
+    ForgetWaiting(Vec<MessageId>),
     /// What a turn's prompt names in place of the session's context.
     SetTurnContext {
         turn: TurnId,
