@@ -40,8 +40,15 @@ pub async fn session(daemon: &Daemon, name: &str) -> Result<SessionId, ClientErr
     choose(&sessions, name)
 }
 
-/// The id of the workspace at `path`, which must be its real path.
-pub async fn workspace(daemon: &Daemon, path: &Path) -> Result<Option<WorkspaceId>, ClientError> {
+/// The id of the workspace at `path`, which must be its real path; or that no session was ever in it.
+pub async fn workspace(daemon: &Daemon, path: &Path) -> Result<WorkspaceId, ClientError> {
+    find_workspace(daemon, path).await?.ok_or_else(|| {
+        let message = format!("there has never been a session in {}", path.display());
+        ClientError::local(message, "`acpd workspaces` lists the directories that have had one")
+    })
+}
+
+async fn find_workspace(daemon: &Daemon, path: &Path) -> Result<Option<WorkspaceId>, ClientError> {
     for page in 0..PAGES_MAX {
         let parameters = [("limit", PAGE.to_string()), ("offset", (page * PAGE).to_string())];
         let list: WorkspaceList = daemon.get(&with_query("/v1/workspaces", &parameters)).await?;
@@ -64,7 +71,7 @@ async fn newest_here(daemon: &Daemon) -> Result<SessionId, ClientError> {
             "`acpd ls` lists the sessions of every directory; `acpd run \"…\"` starts one here",
         )
     };
-    let workspace_id = workspace(daemon, &here).await?.ok_or_else(none)?;
+    let workspace_id = find_workspace(daemon, &here).await?.ok_or_else(none)?;
     let parameters = [("workspaceId", workspace_id.to_string()), ("limit", "1".to_owned())];
     let list: SessionList = daemon.get(&with_query("/v1/sessions", &parameters)).await?;
     list.sessions.first().map(|session| session.id).ok_or_else(none)

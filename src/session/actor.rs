@@ -300,7 +300,7 @@ impl SessionActor {
         }
         self.finish_closing();
         // What the agent has said by now goes into the same unit. Nothing is waited for: it is there, and handled next.
-        if !(self.outbox.has_room_for_output() && self.link.has_output()) {
+        if !(self.link.has_output() && self.outbox.has_room_for_output()) {
             self.outbox.flush();
         }
         self.publish();

@@ -72,11 +72,7 @@ impl Ls {
             parameters.push(("agent", agent.clone()));
         }
         if let Some(directory) = &self.workspace {
-            let path = real_directory(Some(directory))?;
-            let id = lookup::workspace(daemon, &path).await?.ok_or_else(|| {
-                let message = format!("there has never been a session in {}", path.display());
-                ClientError::local(message, "`acpd workspaces` lists the directories that have had one")
-            })?;
+            let id = lookup::workspace(daemon, &real_directory(Some(directory))?).await?;
             parameters.push(("workspaceId", id.to_string()));
         }
         if let Some(tag) = &self.tag {

@@ -79,11 +79,7 @@ impl Search {
     async fn parameters(&self, daemon: &Daemon) -> Result<Vec<(&'static str, String)>, ClientError> {
         let mut parameters = vec![("q", self.query.join(" "))];
         if let Some(directory) = &self.workspace {
-            let path = real_directory(Some(directory))?;
-            let id = lookup::workspace(daemon, &path).await?.ok_or_else(|| {
-                let message = format!("there has never been a session in {}", path.display());
-                ClientError::local(message, "`acpd workspaces` lists the directories that have had one")
-            })?;
+            let id = lookup::workspace(daemon, &real_directory(Some(directory))?).await?;
             parameters.push(("workspaceId", id.to_string()));
         }
         if let Some(session) = &self.session {
