@@ -18,7 +18,7 @@ pub async fn collect(
     State(api): State<Arc<Api>>,
     OptionalJson(request): OptionalJson<CollectGarbage>,
 ) -> Result<Json<GarbageReport>, ApiError> {
-    let bytes_before = api.registry.hub().store().bytes_on_disk().await?;
+    let bytes_before = api.registry.hub().store().bytes_on_disk();
     let sweep = api.registry.sweep(request.dry_run).await?;
     let store = if request.dry_run { forecast(&api, bytes_before).await? } else { upkeep(&api, bytes_before).await? };
     Ok(Json(GarbageReport::new(sweep, store, request.dry_run)))
@@ -29,7 +29,7 @@ async fn upkeep(api: &Api, bytes_before: u64) -> Result<UpkeepReport, ApiError> 
     let done = hub.upkeep(UPKEEP_PATIENCE).await?;
     Ok(UpkeepReport {
         bytes_before,
-        bytes_after: Some(hub.store().bytes_on_disk().await?),
+        bytes_after: Some(hub.store().bytes_on_disk()),
         deltas_removed: done.deltas_removed,
         messages_indexed: done.messages_indexed,
         complete: done.is_complete,

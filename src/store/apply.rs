@@ -1,32 +1,20 @@
 //! Applies units in one transaction; what is done to the rows is in [`super::sessions`], [`super::turns`] and the other
 //! rooms of this layer, and here is what holds them together: the order, the numbers, the log.
 //!
-//! One transaction, one clock. What every prompt needs is gathered in a [`Batch`], which one statement writes and commits.
-//! What is large goes in a [`Script`], with many rows a statement; what is rare goes to the database at once, after what
-//! was gathered before it.
+//! One transaction, one clock. Operations are carried out in their order, each with the event that tells of it.
 
 use std::collections::HashMap;
 
-use serde_json::value::RawValue;
-use sqlx::SqliteConnection;
-
-use super::batch::Batch;
-use super::script::Script;
+use super::connection::Connection;
 use super::writer::Head;
 use super::{Committed, NewMessage, Op, StoreError, StoredEvent, Unit};
-use super::{choices, context, prompts, usage};
 use crate::model::message::Message;
 use crate::model::{EventBody, SessionId, Timestamp, TurnId};
+use rusqlite::params;
+use serde_json::value::RawValue;
 
 /// Sessions whose counters are kept at hand; a forgotten one is read again.
 const SEQUENCES_MAX: usize = 4096;
-/// Rows in one statement. SQLite takes 32,766 variables; ours have at most 9 a row.
-const ROWS_PER_STATEMENT: usize = 512;
-
-/// Texts of messages and events up to which all goes into one statement. Beyond that the way there and back counts less
-/// than writing and reading the texts once more.
-const BATCH_BYTES_MAX: usize = 16 << 10;
-
 /// The last numbers that a session's messages and events have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
@@ -78,62 +66,50 @@ pub struct Applied {
 
 /// One transaction's work.
 pub struct Apply<'a> {
+    pub(super) connection: &'a Connection,
     known: &'a Sequences,
     pub(super) now: Timestamp,
-    pub(super) batch: Batch,
-    script: Script,
-    /// Whether the transaction has begun; else what was gathered can be written by one statement.
-    is_begun: bool,
     sequences: SequencesAfter,
-    messages: Vec<Message>,
     events: Vec<StoredEvent>,
-    /// How many of the events are in the script or in the database already.
-    events_written: usize,
+    /// The sessions that were prompted, or said something.
+    active: Vec<SessionId>,
 }
 
 impl<'a> Apply<'a> {
-    pub fn new(known: &'a Sequences) -> Self {
-        let now = Timestamp::now();
-        Self {
+    /// Begins the transaction. Whoever gets an error rolls back.
+    pub fn begin(connection: &'a Connection, known: &'a Sequences) -> Result<Self, StoreError> {
+        connection.begin()?;
+        Ok(Self {
+            connection,
             known,
-            now,
-            batch: Batch::new(now.as_millis()),
-            script: Script::default(),
-            is_begun: false,
+            now: Timestamp::now(),
             sequences: SequencesAfter { sessions: HashMap::new(), cursor: known.cursor },
-            messages: Vec::new(),
             events: Vec::new(),
-            events_written: 0,
-        }
+            active: Vec::new(),
+        })
     }
 
-    pub async fn unit(&mut self, connection: &mut SqliteConnection, unit: &Unit) -> Result<Committed, StoreError> {
+    pub fn unit(&mut self, unit: &Unit) -> Result<Committed, StoreError> {
         for change in &unit.catalogue {
-            self.catch_up(connection).await?;
-            self.catalogue(connection, change).await?;
+            self.catalogue(change)?;
         }
         let mut committed = Committed::default();
         for (session, op) in &unit.ops {
-            committed.before.push(self.counters(connection, *session).await?.event);
-            self.op(connection, *session, op).await?;
+            committed.before.push(self.counters(*session)?.event);
+            self.op(*session, op)?;
         }
         Ok(committed)
     }
 
-    /// Writes what was gathered, and commits.
-    pub async fn commit(mut self, connection: &mut SqliteConnection) -> Result<Applied, StoreError> {
-        if self.is_small() {
-            self.messages.iter().for_each(|message| self.batch.add_message(message));
-            self.events.iter().for_each(|event| self.batch.add_event(event));
-            self.batch.commit(connection).await?;
-        } else {
-            self.add_batch()?;
-            self.add_rows();
-            self.script.step("to commit a transaction", |sql| {
-                sql.push("COMMIT");
-            });
-            self.script.run(connection).await?;
+    pub fn commit(self) -> Result<Applied, StoreError> {
+        for session in &self.active {
+            self.connection.run(
+                "to note that a session is active",
+                "UPDATE sessions SET last_active_at = ?2, updated_at = ?2 WHERE id = ?1",
+                params![session.to_string(), self.now.as_millis()],
+            )?;
         }
+        self.connection.commit()?;
         let cursor = self.sequences.cursor;
         let head = |(session, counters): (&SessionId, &Option<Counters>)| Head {
             session: *session,
@@ -145,52 +121,34 @@ impl<'a> Apply<'a> {
         Ok(Applied { heads, events: self.events, sequences: self.sequences })
     }
 
-    /// Has the database up to date for what goes to it by itself. Messages and events come last: nothing looks at them.
-    async fn catch_up(&mut self, connection: &mut SqliteConnection) -> Result<(), StoreError> {
-        self.add_batch()?;
-        self.script.run(connection).await
-    }
-
-    async fn op(&mut self, connection: &mut SqliteConnection, session: SessionId, op: &Op) -> Result<(), StoreError> {
+    fn op(&mut self, session: SessionId, op: &Op) -> Result<(), StoreError> {
         match op {
+            Op::CreateSession(new) => self.create_session(session, new),
+            Op::SetStatus { from, to, reason } => self.set_status(session, *from, *to, reason),
+            Op::ChangeSession(change) => self.change_session(session, change),
+            Op::SetAgentSession { .. }
+            | Op::SetContextRestored(_)
+            | Op::SetProcess(_)
+            | Op::ClearProcess
+            | Op::SetLastError(_) => self.process(session, op),
             Op::QueueTurn { .. } | Op::StartTurn { .. } | Op::RequestCancel { .. } | Op::FinishTurn { .. } => {
-                return self.turn(session, op);
+                self.turn(session, op)
             }
-            Op::Message(message) if message.blobs.is_empty() => return self.message(session, message),
-            Op::Event { turn, body } => return self.event(session, *turn, body),
-            Op::Remember(remember) => {
-                let after = self.loaded(session)?.event;
-                let (claim, made) = &**remember;
-                self.batch.remember(session, claim, made, after);
-                return Ok(());
-            }
-            _ => self.catch_up(connection).await?,
-        }
-        match op {
-            Op::CreateSession(new) => self.create_session(connection, session, new).await,
-            Op::SetStatus { from, to, reason } => self.set_status(connection, session, *from, *to, reason).await,
-            Op::ChangeSession(change) => self.change_session(connection, session, change).await,
-            Op::Message(message) => {
-                prompts::keep_blobs(connection, session, message).await?;
-                self.message(session, message)
-            }
-            Op::SetPromptAbilities(_) | Op::KeepForPrompt(_) | Op::ForgetWaiting(_) => {
-                prompts::apply(connection, session, op).await
-            }
-            Op::SetTurnContext { turn, context } => context::set_of_turn(connection, *turn, context).await,
-            Op::OweLinks(owed) => context::owe_links(connection, session, *owed).await,
-            Op::Purge => self.purge(connection, session).await,
-            Op::SetUsage(change) => usage::set(connection, session, change, self.now).await,
-            Op::SetPaused(paused) => usage::set_paused(connection, session, *paused, self.now).await,
-            Op::SetChoices(change) => match choices::set(connection, session, change, self.now).await? {
-                Some(body) => self.event(session, None, &body),
-                None => Ok(()),
-            },
-            _ => self.process(connection, session, op).await,
+            Op::SetUsage(change) => self.set_usage(session, change),
+            Op::SetPaused(paused) => self.set_paused(session, *paused),
+            Op::SetChoices(change) => self.set_choices(session, change),
+            Op::Message(message) => self.message(session, message),
+            Op::Event { turn, body } => self.event(session, *turn, body),
+            Op::SetPromptAbilities(_) | Op::KeepForPrompt(_) | Op::ForgetWaiting(_) => self.prompt(session, op),
+            Op::SetTurnContext { turn, context } => self.set_turn_context(*turn, context),
+            Op::OweLinks(owed) => self.owe_links(session, *owed),
+            Op::Remember(remember) => self.remember(session, &remember.0, &remember.1),
+            Op::Purge => self.purge(session),
         }
     }
 
     fn message(&mut self, session: SessionId, new: &NewMessage) -> Result<(), StoreError> {
+        self.keep_blobs(session, new)?;
         let counters = self.loaded(session)?;
         counters.message += 1;
         let sequence = counters.message;
@@ -205,10 +163,24 @@ impl<'a> Apply<'a> {
             model: new.model.clone(),
             created_at: self.now,
         };
-        let body = EventBody::MessageCreated(to_raw(&message)?);
-        self.messages.push(message);
-        self.batch.note_activity(session);
-        self.log(session, new.turn, &body, Some(sequence))
+        self.connection.run(
+            "to insert a message",
+            "INSERT INTO messages (id, session_id, sequence, turn_id, role, content, tool_call_id, model, created_at) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            params![
+                message.id.to_string(),
+                session.to_string(),
+                sequence,
+                message.turn_id.map(|turn| turn.to_string()),
+                message.role.as_str(),
+                message.content.get(),
+                message.tool_call_id,
+                message.model,
+                self.now.as_millis(),
+            ],
+        )?;
+        self.note_activity(session);
+        self.log(session, new.turn, &EventBody::MessageCreated(to_raw(&message)?), Some(sequence))
     }
 
     pub(super) fn event(
@@ -233,105 +205,66 @@ impl<'a> Apply<'a> {
         let sequence = counters.event;
         self.sequences.cursor += 1;
         let (id, created_at) = (self.sequences.cursor, self.now);
-        self.events.push(StoredEvent { id, session, sequence, turn, kind, data, message, created_at });
+        let event = StoredEvent { id, session, sequence, turn, kind, data, message, created_at };
+        self.connection.run(
+            "to insert an event",
+            "INSERT INTO events (id, session_id, sequence, turn_id, type, data, created_at, message_sequence) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            params![
+                id,
+                session.to_string(),
+                sequence,
+                turn.map(|turn| turn.to_string()),
+                event.kind,
+                event.stored_data(),
+                created_at.as_millis(),
+                message,
+            ],
+        )?;
+        self.events.push(event);
         Ok(())
+    }
+
+    /// Somebody prompted the session, or it said something.
+    pub(super) fn note_activity(&mut self, session: SessionId) {
+        if !self.active.contains(&session) {
+            self.active.push(session);
+        }
     }
 
     /// Forgets a session that is deleted in this transaction: nothing can be written to it, and nobody hears of it.
     pub(super) fn forget(&mut self, session: SessionId) {
         self.events.retain(|event| event.session != session);
-        self.events_written = self.events.len();
         self.sequences.sessions.insert(session, None);
     }
 
-    /// Writes what was gathered, in the transaction that was begun.
-    pub(super) async fn write(&mut self, connection: &mut SqliteConnection) -> Result<(), StoreError> {
-        self.add_batch()?;
-        self.add_rows();
-        self.script.run(connection).await
-    }
-
-    /// Adds what was gathered beside messages and events to the script.
-    fn add_batch(&mut self) -> Result<(), StoreError> {
-        if !self.is_begun {
-            self.is_begun = true;
-            self.script.step("to begin a transaction", |sql| {
-                sql.push("BEGIN IMMEDIATE");
-            });
-        }
-        let batch = std::mem::replace(&mut self.batch, Batch::new(self.now.as_millis()));
-        if batch.is_empty() {
-            return Ok(());
-        }
-        let mut statement = Ok(());
-        self.script.step(Batch::OPERATION, |sql| statement = batch.statement(sql));
-        statement
-    }
-
-    /// Adds messages and events, many at a time, to the script.
-    fn add_rows(&mut self) {
-        let now = self.now.as_millis();
-        for rows in self.messages.chunks(ROWS_PER_STATEMENT) {
-            self.script.step("to insert messages", |sql| {
-                sql.push(
-                    "INSERT INTO messages (id, session_id, sequence, turn_id, role, content, tool_call_id, model, created_at) ",
-                );
-                sql.push_values(rows, |mut row, message| {
-                    row.push_bind(message.id.to_string())
-                        .push_bind(message.session_id.to_string())
-                        .push_bind(message.sequence)
-                        .push_bind(message.turn_id.map(|turn| turn.to_string()))
-                        .push_bind(message.role.as_str())
-                        .push_bind(message.content.get())
-                        .push_bind(message.tool_call_id.as_deref())
-                        .push_bind(message.model.as_deref())
-                        .push_bind(now);
-                });
-            });
-        }
-        for rows in self.events[self.events_written..].chunks(ROWS_PER_STATEMENT) {
-            self.script.step("to insert events", |sql| {
-                sql.push(
-                    "INSERT INTO events (id, session_id, sequence, turn_id, type, data, created_at, message_sequence) ",
-                );
-                sql.push_values(rows, |mut row, event| {
-                    row.push_bind(event.id)
-                        .push_bind(event.session.to_string())
-                        .push_bind(event.sequence)
-                        .push_bind(event.turn.map(|turn| turn.to_string()))
-                        .push_bind(event.kind.as_ref())
-                        .push_bind(event.stored_data())
-                        .push_bind(now)
-                        .push_bind(event.message);
-                });
-            });
-        }
-        self.messages.clear();
-        self.events_written = self.events.len();
-    }
-
-    /// Whether all that there is to write goes into one statement.
-    fn is_small(&self) -> bool {
-        let messages = self.messages.iter().map(|message| message.content.get().len());
-        let events = self.events.iter().map(|event| event.stored_data().len());
-        !self.is_begun && messages.chain(events).sum::<usize>() <= BATCH_BYTES_MAX
+    /// How far the session's log reaches.
+    pub(super) fn last_event(&mut self, session: SessionId) -> Result<i64, StoreError> {
+        self.loaded(session).map(|counters| counters.event)
     }
 
     /// The session's numbers, read from the tables when nobody has them at hand.
-    pub(super) async fn counters(
-        &mut self,
-        connection: &mut SqliteConnection,
-        session: SessionId,
-    ) -> Result<Counters, StoreError> {
+    pub(super) fn counters(&mut self, session: SessionId) -> Result<Counters, StoreError> {
         if let Some(counters) = self.sequences.sessions.get(&session) {
             return counters.ok_or(StoreError::Refused("a deleted session"));
         }
         let counters = match self.known.sessions.get(&session) {
             Some(counters) => *counters,
-            None => read_counters(connection, session).await?,
+            None => self.read_counters(session)?,
         };
         self.sequences.sessions.insert(session, Some(counters));
         Ok(counters)
+    }
+
+    fn read_counters(&self, session: SessionId) -> Result<Counters, StoreError> {
+        let counters = self.connection.first(
+            "to read a session's sequences",
+            "SELECT (SELECT coalesce(max(sequence), 0) FROM messages WHERE session_id = ?1), \
+             (SELECT coalesce(max(sequence), 0) FROM events WHERE session_id = ?1)",
+            [session.to_string()],
+            |row| Ok(Counters { message: row.get(0)?, event: row.get(1)? }),
+        )?;
+        Ok(counters.unwrap_or_default())
     }
 
     fn loaded(&mut self, session: SessionId) -> Result<&mut Counters, StoreError> {
@@ -340,18 +273,6 @@ impl<'a> Apply<'a> {
             Some(None) | None => Err(StoreError::Refused("a deleted session")),
         }
     }
-}
-
-async fn read_counters(connection: &mut SqliteConnection, session: SessionId) -> Result<Counters, StoreError> {
-    let (message, event): (i64, i64) = sqlx::query_as(
-        "SELECT (SELECT coalesce(max(sequence), 0) FROM messages WHERE session_id = ?1), \
-         (SELECT coalesce(max(sequence), 0) FROM events WHERE session_id = ?1)",
-    )
-    .bind(session.to_string())
-    .fetch_one(connection)
-    .await
-    .map_err(StoreError::database("to read a session's sequences"))?;
-    Ok(Counters { message, event })
 }
 
 pub(super) fn to_json<T: serde::Serialize>(value: &T) -> Result<String, StoreError> {

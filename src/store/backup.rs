@@ -166,7 +166,7 @@ impl Partial {
 
     /// How large it is and which schema it has, when it is sound.
     pub(super) async fn verify(&self, end: CancellationToken) -> Result<(u64, i64), BackupError> {
-        let failed = |source| StoreError::Open { path: self.path.clone(), source };
+        let failed = StoreError::opening(&self.path);
         let options = SqliteConnectOptions::new().filename(&self.path).read_only(true).immutable(true);
         let mut copy = options.connect().await.map_err(failed)?;
         health::end_with(&mut copy, end).await.map_err(failed)?;

@@ -1,82 +1,62 @@
 //! What sessions refer to, and what is done to all of them at once.
 
-use sqlx::SqliteConnection;
+use rusqlite::params;
 
 use super::apply::{Apply, to_json};
-use super::{Catalogue, StoreError, idempotency, retention};
+use super::{Catalogue, StoreError};
+use crate::model::AgentProfile;
 
 impl Apply<'_> {
-    pub(super) async fn catalogue(
-        &mut self,
-        connection: &mut SqliteConnection,
-        change: &Catalogue,
-    ) -> Result<(), StoreError> {
+    pub(super) fn catalogue(&mut self, change: &Catalogue) -> Result<(), StoreError> {
         let now = self.now.as_millis();
         match change {
             Catalogue::AddWorkspace { id, path } => {
                 // Two requests may register the same directory at once; the first one names it.
-                sqlx::query(
-                    "INSERT INTO workspaces (id, path, created_at) VALUES (?, ?, ?) ON CONFLICT (path) DO NOTHING",
-                )
-                .bind(id.to_string())
-                .bind(path)
-                .bind(now)
-                .execute(connection)
-                .await
-                .map_err(StoreError::database("to register a workspace"))?;
+                self.connection.run(
+                    "to register a workspace",
+                    "INSERT INTO workspaces (id, path, created_at) VALUES (?1, ?2, ?3) ON CONFLICT (path) DO NOTHING",
+                    params![id.to_string(), path, now],
+                )?;
             }
             Catalogue::RemoveWorkspace { id } => {
-                sqlx::query("DELETE FROM workspaces WHERE id = ?")
-                    .bind(id.to_string())
-                    .execute(connection)
-                    .await
-                    .map_err(StoreError::database("to remove a workspace"))?;
+                let sql = "DELETE FROM workspaces WHERE id = ?1";
+                self.connection.run("to remove a workspace", sql, [id.to_string()])?;
             }
-            Catalogue::SetStatusOfAll { from, to, reason } => {
-                self.set_status_of_all(connection, *from, *to, reason).await?;
-            }
+            Catalogue::SetStatusOfAll { from, to, reason } => self.set_status_of_all(*from, *to, reason)?,
             Catalogue::ClearProcesses => {
-                sqlx::query("DELETE FROM processes")
-                    .execute(connection)
-                    .await
-                    .map_err(StoreError::database("to forget the processes of earlier daemons"))?;
+                self.connection.run("to forget the processes of earlier daemons", "DELETE FROM processes", [])?;
             }
             Catalogue::MarkExpired { session, status_changed_at, seen_at } => {
-                retention::mark(connection, *session, *status_changed_at, *seen_at).await?;
+                self.mark_expired(*session, *status_changed_at, *seen_at)?;
             }
             Catalogue::Swept { at } => {
-                retention::swept(connection, *at).await?;
-                idempotency::forget_old(connection, *at).await?;
+                self.note_sweep(*at)?;
+                self.forget_old_keys(*at)?;
             }
             Catalogue::Heartbeat => {
-                sqlx::query("INSERT INTO heartbeat (id, at) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET at = ?1")
-                    .bind(now)
-                    .execute(connection)
-                    .await
-                    .map_err(StoreError::database("a trial write"))?;
+                let sql = "INSERT INTO heartbeat (id, at) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET at = ?1";
+                self.connection.run("a trial write", sql, [now])?;
             }
-            Catalogue::SetAgents(profiles) => {
-                sqlx::query("UPDATE agents SET status = 'archived', updated_at = ? WHERE status = 'active'")
-                    .bind(now)
-                    .execute(&mut *connection)
-                    .await
-                    .map_err(StoreError::database("to archive the agents that are gone"))?;
-                for profile in profiles {
-                    sqlx::query(
-                        "INSERT INTO agents (slug, name, description, status, profile, created_at, updated_at) \
-                         VALUES (?1, ?2, ?3, 'active', ?4, ?5, ?5) ON CONFLICT (slug) DO UPDATE SET \
-                         name = ?2, description = ?3, status = 'active', profile = ?4, updated_at = ?5",
-                    )
-                    .bind(&profile.slug)
-                    .bind(&profile.name)
-                    .bind(&profile.description)
-                    .bind(to_json(&profile.freeze())?)
-                    .bind(now)
-                    .execute(&mut *connection)
-                    .await
-                    .map_err(StoreError::database("to record an agent"))?;
-                }
-            }
+            Catalogue::SetAgents(profiles) => self.set_agents(profiles)?,
+        }
+        Ok(())
+    }
+
+    fn set_agents(&self, profiles: &[AgentProfile]) -> Result<(), StoreError> {
+        let now = self.now.as_millis();
+        self.connection.run(
+            "to archive the agents that are gone",
+            "UPDATE agents SET status = 'archived', updated_at = ?1 WHERE status = 'active'",
+            [now],
+        )?;
+        for profile in profiles {
+            self.connection.run(
+                "to record an agent",
+                "INSERT INTO agents (slug, name, description, status, profile, created_at, updated_at) \
+                 VALUES (?1, ?2, ?3, 'active', ?4, ?5, ?5) ON CONFLICT (slug) DO UPDATE SET \
+                 name = ?2, description = ?3, status = 'active', profile = ?4, updated_at = ?5",
+                params![profile.slug, profile.name, profile.description, to_json(&profile.freeze())?, now],
+            )?;
         }
         Ok(())
     }

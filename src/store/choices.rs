@@ -1,10 +1,11 @@
 //! What agents announce of their modes, models, commands and options, and what was chosen of it.
 
+use rusqlite::params;
 use serde_json::value::RawValue;
-use sqlx::SqliteConnection;
 
+use super::apply::{Apply, to_json};
 use super::{ChoicesChange, Store, StoreError, row};
-use crate::model::{Announced, EventBody, SessionId, Timestamp};
+use crate::model::{Announced, EventBody, SessionId};
 
 impl Store {
     /// What the session's agent announced last.
@@ -29,53 +30,48 @@ impl Store {
     }
 }
 
-/// Writes what changed, and returns the event that tells of it, if there is anything to tell.
-pub(super) async fn set(
-    connection: &mut SqliteConnection,
-    session: SessionId,
-    change: &ChoicesChange,
-    now: Timestamp,
-) -> Result<Option<EventBody>, StoreError> {
-    let Announced { modes, models, commands, config_options } = &change.announced;
-    if modes.is_some() || models.is_some() || commands.is_some() || config_options.is_some() {
-        sqlx::query(
-            "INSERT INTO announced (session_id, modes, models, commands, config_options) VALUES (?1, ?2, ?3, ?4, ?5) \
-             ON CONFLICT (session_id) DO UPDATE SET modes = coalesce(?2, modes), models = coalesce(?3, models), \
-             commands = coalesce(?4, commands), config_options = coalesce(?5, config_options)",
-        )
-        .bind(session.to_string())
-        .bind(modes.as_deref().map(RawValue::get))
-        .bind(models.as_deref().map(RawValue::get))
-        .bind(commands.as_deref().map(RawValue::get))
-        .bind(config_options.as_deref().map(RawValue::get))
-        .execute(&mut *connection)
-        .await
-        .map_err(StoreError::database("to keep what an agent announces"))?;
+impl Apply<'_> {
+    /// Writes what changed, and tells of it, if there is anything to tell.
+    pub(super) fn set_choices(&mut self, session: SessionId, change: &ChoicesChange) -> Result<(), StoreError> {
+        let id = session.to_string();
+        let Announced { modes, models, commands, config_options } = &change.announced;
+        if modes.is_some() || models.is_some() || commands.is_some() || config_options.is_some() {
+            self.connection.run(
+                "to keep what an agent announces",
+                "INSERT INTO announced (session_id, modes, models, commands, config_options) \
+                 VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (session_id) DO UPDATE SET \
+                 modes = coalesce(?2, modes), models = coalesce(?3, models), commands = coalesce(?4, commands), \
+                 config_options = coalesce(?5, config_options)",
+                params![
+                    id,
+                    modes.as_deref().map(RawValue::get),
+                    models.as_deref().map(RawValue::get),
+                    commands.as_deref().map(RawValue::get),
+                    config_options.as_deref().map(RawValue::get),
+                ],
+            )?;
+        }
+        let chosen = change.chosen.as_ref().map(to_json).transpose()?;
+        self.connection.run(
+            "to keep what was chosen",
+            "UPDATE sessions SET mode = coalesce(?2, mode), model = coalesce(?3, model), \
+             chosen = coalesce(?4, chosen), updated_at = ?5 WHERE id = ?1",
+            params![id, change.mode, change.model, chosen, self.now.as_millis()],
+        )?;
+        let ChoicesChange { mode, model, config_options, commands, .. } = change.clone();
+        if mode.is_none() && model.is_none() && config_options.is_none() && commands.is_none() {
+            return Ok(());
+        }
+        let body = EventBody::SessionUpdated {
+            title: None,
+            tags: None,
+            limits: None,
+            context: None,
+            mode,
+            model,
+            config_options,
+            commands,
+        };
+        self.event(session, None, &body)
     }
-    let chosen = change.chosen.as_ref().map(super::apply::to_json).transpose()?;
-    sqlx::query(
-        "UPDATE sessions SET mode = coalesce(?, mode), model = coalesce(?, model), chosen = coalesce(?, chosen), \
-         updated_at = ? WHERE id = ?",
-    )
-    .bind(&change.mode)
-    .bind(&change.model)
-    .bind(chosen)
-    .bind(now.as_millis())
-    .bind(session.to_string())
-    .execute(connection)
-    .await
-    .map_err(StoreError::database("to keep what was chosen"))?;
-    let ChoicesChange { mode, model, config_options, commands, .. } = change.clone();
-    let is_news = mode.is_some() || model.is_some() || config_options.is_some() || commands.is_some();
-    let body = EventBody::SessionUpdated {
-        title: None,
-        tags: None,
-        limits: None,
-        context: None,
-        mode,
-        model,
-        config_options,
-        commands,
-    };
-    Ok(Some(body).filter(|_| is_news))
 }

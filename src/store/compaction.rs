@@ -9,14 +9,24 @@
 //! Every event is looked at once in its life. `compacted_through` is one before the boundary as soon as the first delta
 //! below it is gone, so that a reader who is told hears of all the holes at once.
 
-use sqlx::SqliteConnection;
+use rusqlite::params;
 
-use super::{EventScope, Store, StoreError, row};
+use super::connection::Connection;
+use super::{EventScope, Store, StoreError};
 
 /// Events that one step looks at.
 const EVENTS_PER_STEP: i64 = 500;
 /// Sessions that are counted at a time for a dry run.
 const SESSIONS_PER_COUNT: i64 = 100;
+
+/// From where on the log of session ?1 stays as it is: the beginning of the oldest of the ?2 turns that are kept replayable.
+/// When none is, the end of the last one; a turn that runs is never touched. What comes between two turns belongs to the
+/// one before.
+const BOUNDARY: &str = "SELECT sequence, id FROM events WHERE session_id = ?1 AND sequence = \
+     CASE WHEN ?2 > 0 OR EXISTS (SELECT 1 FROM turns WHERE session_id = ?1 AND status = 'running') \
+     THEN (SELECT started_sequence FROM turns WHERE session_id = ?1 AND started_sequence IS NOT NULL \
+         ORDER BY started_sequence DESC LIMIT 1 OFFSET max(?2, 1) - 1) \
+     ELSE (SELECT max(coalesce(finished_sequence, started_sequence)) FROM turns WHERE session_id = ?1) END";
 
 /// Where a turn begins or ends in the log.
 struct Boundary {
@@ -69,7 +79,13 @@ impl Store {
             let Some((newest, _)) = sessions.last() else { return Ok(total) };
             last.clone_from(newest);
             for (session, seen_through) in sessions {
-                let Some(boundary) = boundary(&mut connection, &session, replay_turns).await? else { continue };
+                let boundary: Option<(i64, i64)> = sqlx::query_as(BOUNDARY)
+                    .bind(&session)
+                    .bind(replay_turns.unwrap_or(0))
+                    .fetch_optional(&mut *connection)
+                    .await
+                    .map_err(StoreError::database(counting))?;
+                let Some((boundary, _)) = boundary else { continue };
                 let count: i64 = sqlx::query_scalar(
                     "SELECT count(*) FROM events WHERE session_id = ? AND sequence > ? AND sequence < ? \
                      AND type = 'message.delta' \
@@ -77,7 +93,7 @@ impl Store {
                 )
                 .bind(session)
                 .bind(seen_through)
-                .bind(boundary.sequence)
+                .bind(boundary)
                 .fetch_one(&mut *connection)
                 .await
                 .map_err(StoreError::database(counting))?;
@@ -88,117 +104,59 @@ impl Store {
 }
 
 /// Has every session looked at again when the setting is another than the last time.
-pub(super) async fn begin(connection: &mut SqliteConnection, replay_turns: Option<u32>) -> Result<(), StoreError> {
-    let replay_turns = replay_turns.unwrap_or(0);
+pub(super) fn begin(connection: &Connection, replay_turns: Option<u32>) -> Result<(), StoreError> {
     // In this order: what is cut off in between is done again at the next start.
-    let again = "UPDATE compaction SET due = 1 WHERE due = 0 AND (SELECT replay_turns FROM maintenance) <> ?";
+    let again = "UPDATE compaction SET due = 1 WHERE due = 0 AND (SELECT replay_turns FROM maintenance) <> ?1";
     let noted = "UPDATE maintenance SET replay_turns = ?1 WHERE replay_turns <> ?1";
-    for statement in [again, noted] {
-        sqlx::query(statement)
-            .bind(replay_turns)
-            .execute(&mut *connection)
-            .await
-            .map_err(StoreError::database("to have sessions looked at with another setting"))?;
+    for sql in [again, noted] {
+        connection.run("to have sessions looked at with another setting", sql, [replay_turns.unwrap_or(0)])?;
     }
     Ok(())
 }
 
 /// The next events to look at, of some session that is due; none when no session is.
-pub(super) async fn next_window(
-    connection: &mut SqliteConnection,
-    replay_turns: Option<u32>,
-) -> Result<Option<Window>, StoreError> {
+pub(super) fn next_window(connection: &Connection, replay_turns: Option<u32>) -> Result<Option<Window>, StoreError> {
     let looking = "looking for what can be compacted";
-    let due = sqlx::query("SELECT session_id, seen_through FROM compaction WHERE due = 1 LIMIT 1")
-        .fetch_optional(&mut *connection)
-        .await
-        .map_err(StoreError::database(looking))?;
-    let Some(due) = due else { return Ok(None) };
-    let session: String = row::column(&due, "session_id")?;
-    let after = row::column(&due, "seen_through")?;
-    let Some(Boundary { sequence, id }) = boundary(connection, &session, replay_turns).await? else {
+    let sql = "SELECT session_id, seen_through FROM compaction WHERE due = 1 LIMIT 1";
+    let due = connection.first(looking, sql, [], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?;
+    let Some((session, after)) = due else { return Ok(None) };
+    let boundary = connection.first(looking, BOUNDARY, params![session, replay_turns.unwrap_or(0)], |row| {
+        Ok(Boundary { sequence: row.get(0)?, id: row.get(1)? })
+    })?;
+    let Some(Boundary { sequence, id }) = boundary else {
         return Ok(Some(Window { session, after, through: after, end: after, end_id: 0 }));
     };
-    let last: Option<i64> = sqlx::query_scalar(
-        "SELECT max(sequence) FROM (SELECT sequence FROM events WHERE session_id = ? AND sequence > ? \
-         AND sequence < ? ORDER BY sequence LIMIT ?)",
-    )
-    .bind(&session)
-    .bind(after)
-    .bind(sequence)
-    .bind(EVENTS_PER_STEP)
-    .fetch_one(connection)
-    .await
-    .map_err(StoreError::database(looking))?;
-    Ok(Some(Window { session, after, through: last.unwrap_or(after), end: sequence - 1, end_id: id - 1 }))
+    let last = connection.first(
+        looking,
+        "SELECT max(sequence) FROM (SELECT sequence FROM events WHERE session_id = ?1 AND sequence > ?2 \
+         AND sequence < ?3 ORDER BY sequence LIMIT ?4)",
+        params![session, after, sequence, EVENTS_PER_STEP],
+        |row| row.get::<_, Option<i64>>(0),
+    )?;
+    let through = last.flatten().unwrap_or(after);
+    Ok(Some(Window { session, after, through, end: sequence - 1, end_id: id - 1 }))
 }
 
 /// Removes the deltas in the window, and tells how many there were. To be called in a transaction.
-pub(super) async fn remove(connection: &mut SqliteConnection, window: &Window) -> Result<u64, StoreError> {
+pub(super) fn remove(connection: &Connection, window: &Window) -> Result<u64, StoreError> {
     let Window { session, after, through, end, end_id } = window;
-    let removed = sqlx::query(
-        "DELETE FROM events WHERE session_id = ? AND sequence > ? AND sequence <= ? AND type = 'message.delta' \
+    let removed = connection.run(
+        "to remove deltas",
+        "DELETE FROM events WHERE session_id = ?1 AND sequence > ?2 AND sequence <= ?3 AND type = 'message.delta' \
          AND EXISTS (SELECT 1 FROM messages WHERE messages.id = events.data ->> 'messageId')",
-    )
-    .bind(session)
-    .bind(after)
-    .bind(through)
-    .execute(&mut *connection)
-    .await
-    .map_err(StoreError::database("to remove deltas"))?
-    .rows_affected();
+        params![session, after, through],
+    )?;
     let is_last = through == after || through >= end;
-    sqlx::query(
-        "UPDATE compaction SET due = ?, seen_through = ?, \
-         compacted_through = CASE WHEN ? THEN max(compacted_through, ?) ELSE compacted_through END WHERE session_id = ?",
-    )
-    .bind(!is_last)
-    .bind(through)
-    .bind(removed > 0)
-    .bind(end)
-    .bind(session)
-    .execute(&mut *connection)
-    .await
-    .map_err(StoreError::database("to note how far a session is compacted"))?;
+    connection.run(
+        "to note how far a session is compacted",
+        "UPDATE compaction SET due = ?2, seen_through = ?3, \
+         compacted_through = CASE WHEN ?4 THEN max(compacted_through, ?5) ELSE compacted_through END \
+         WHERE session_id = ?1",
+        params![session, !is_last, through, removed > 0, end],
+    )?;
     if removed > 0 {
-        sqlx::query("UPDATE maintenance SET compacted_through = max(compacted_through, ?)")
-            .bind(end_id)
-            .execute(connection)
-            .await
-            .map_err(StoreError::database("to note how far the log is compacted"))?;
+        let sql = "UPDATE maintenance SET compacted_through = max(compacted_through, ?1)";
+        connection.run("to note how far the log is compacted", sql, [end_id])?;
     }
-    Ok(removed)
-}
-
-/// From where on the log stays as it is: the beginning of the oldest turn that is kept replayable. When none is, the end
-/// of the last one; a turn that runs is never touched. What comes between two turns belongs to the one before.
-async fn boundary(
-    connection: &mut SqliteConnection,
-    session: &str,
-    replay_turns: Option<u32>,
-) -> Result<Option<Boundary>, StoreError> {
-    const STARTED: &str = "SELECT sequence, id FROM events INDEXED BY events_turn_marks WHERE session_id = ? \
-         AND type IN ('turn.started', 'turn.completed') AND type = 'turn.started' \
-         ORDER BY sequence DESC LIMIT 1 OFFSET ?";
-    const EITHER: &str = "SELECT sequence, id FROM events INDEXED BY events_turn_marks WHERE session_id = ? \
-         AND type IN ('turn.started', 'turn.completed') ORDER BY sequence DESC LIMIT 1 OFFSET ?";
-    let looking = "looking for where a turn begins";
-    let (query, skipped) = if let Some(turns) = replay_turns {
-        (STARTED, turns.saturating_sub(1))
-    } else {
-        let runs: bool =
-            sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM turns WHERE session_id = ? AND status = 'running')")
-                .bind(session)
-                .fetch_one(&mut *connection)
-                .await
-                .map_err(StoreError::database(looking))?;
-        (if runs { STARTED } else { EITHER }, 0)
-    };
-    let found: Option<(i64, i64)> = sqlx::query_as(query)
-        .bind(session)
-        .bind(skipped)
-        .fetch_optional(connection)
-        .await
-        .map_err(StoreError::database(looking))?;
-    Ok(found.map(|(sequence, id)| Boundary { sequence, id }))
+    Ok(removed as u64)
 }

@@ -33,7 +33,10 @@ mod code {
     pub const CORRUPT: i32 = 11;
     pub const FULL: i32 = 13;
     pub const CANTOPEN: i32 = 14;
+    pub const CONSTRAINT: i32 = 19;
     pub const NOTADB: i32 = 26;
+    /// What of an extended code is its primary one.
+    pub const PRIMARY: i32 = 0xff;
 }
 
 impl StoreError {
@@ -42,9 +45,9 @@ impl StoreError {
             Self::ShortOfSpace { .. } | Self::NoRoomToMigrate { .. } => Fault::Full,
             Self::Copy(error) => of_copy(error),
             Self::Files { source, .. } => of_file(source),
-            Self::Open { source, .. } | Self::Database { source, .. } => of_database(source),
+            Self::Open { source, .. } | Self::Database { source, .. } => source.fault(),
             Self::Migrate { source, .. } => match source {
-                MigrateError::Execute(source) | MigrateError::ExecuteMigration(source, _) => of_database(source),
+                MigrateError::Execute(source) | MigrateError::ExecuteMigration(source, _) => of_code(code_of(source)),
                 _ => Fault::Other,
             },
             Self::NotCommitted(error) => error.fault(),
@@ -89,8 +92,45 @@ fn of_copy(error: &BackupError) -> Fault {
     }
 }
 
-fn of_database(error: &sqlx::Error) -> Fault {
-    match primary_code(error) {
+/// What SQLite says, through whichever library asked it: readers go through sqlx, the writer through rusqlite.
+#[derive(Debug, thiserror::Error)]
+pub enum SqlError {
+    #[error(transparent)]
+    Reading(#[from] sqlx::Error),
+    #[error(transparent)]
+    Writing(#[from] rusqlite::Error),
+}
+
+impl SqlError {
+    /// A broken constraint is the fault of the row that breaks it.
+    pub fn is_constraint(&self) -> bool {
+        self.primary_code() == Some(code::CONSTRAINT)
+    }
+
+    /// Whether the statement was ended on purpose.
+    pub fn is_interrupt(&self) -> bool {
+        self.primary_code() == Some(code::INTERRUPT)
+    }
+
+    fn fault(&self) -> Fault {
+        of_code(self.primary_code())
+    }
+
+    fn primary_code(&self) -> Option<i32> {
+        match self {
+            Self::Reading(error) => code_of(error),
+            Self::Writing(error) => Some(error.sqlite_error()?.extended_code & code::PRIMARY),
+        }
+    }
+}
+
+fn code_of(error: &sqlx::Error) -> Option<i32> {
+    let extended: i32 = error.as_database_error()?.code()?.parse().ok()?;
+    Some(extended & code::PRIMARY)
+}
+
+fn of_code(code: Option<i32>) -> Fault {
+    match code {
         Some(code::FULL) => Fault::Full,
         Some(code::BUSY | code::LOCKED) => Fault::Locked,
         Some(code::CORRUPT | code::NOTADB) => Fault::Damaged,
@@ -98,14 +138,4 @@ fn of_database(error: &sqlx::Error) -> Fault {
         Some(code::IOERR) => Fault::Disk,
         _ => Fault::Other,
     }
-}
-
-/// Whether the statement was ended on purpose.
-pub fn is_interrupt(error: &sqlx::Error) -> bool {
-    primary_code(error) == Some(code::INTERRUPT)
-}
-
-fn primary_code(error: &sqlx::Error) -> Option<i32> {
-    let extended: i32 = error.as_database_error()?.code()?.parse().ok()?;
-    Some(extended & 0xff)
 }

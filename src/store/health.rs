@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::fault::{self, Fault};
+use super::fault::{Fault, SqlError};
 use super::reserve::Space;
 use super::{Store, StoreError, StoreOptions, connect_options, files};
 use crate::config;
@@ -83,7 +83,7 @@ impl Guard {
 
     /// A connection of its own that reads, for something long. It ends what it does when the token is cancelled.
     pub(super) async fn long_reader(&self, end: CancellationToken) -> Result<SqliteConnection, StoreError> {
-        let failed = |source| StoreError::Open { path: self.database.clone(), source };
+        let failed = StoreError::opening(&self.database);
         let options = connect_options(&self.database, &self.settings).read_only(true);
         let mut connection = options.connect().await.map_err(failed)?;
         end_with(&mut connection, end).await.map_err(failed)?;
@@ -209,7 +209,8 @@ pub(super) async fn problems(connection: &mut SqliteConnection) -> Result<Vec<St
                 format!("table {table}: {line}")
             })),
             Err(source) => {
-                let is_interrupt = fault::is_interrupt(&source);
+                let source = SqlError::from(source);
+                let is_interrupt = source.is_interrupt();
                 let error = StoreError::Database { operation: "checking a table", source };
                 if is_interrupt || error.fault() != Fault::Damaged {
                     return Err(error);
@@ -229,7 +230,7 @@ fn mark(database: &Path) -> PathBuf {
     database.with_extension("open")
 }
 
-fn write_ahead_log(database: &Path) -> PathBuf {
+pub(super) fn write_ahead_log(database: &Path) -> PathBuf {
     let mut path = database.as_os_str().to_owned();
     path.push("-wal");
     PathBuf::from(path)

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use sqlx::SqliteConnection;
+use rusqlite::params;
 
+use super::apply::Apply;
 use super::{Store, StoreError, row};
 use crate::model::{MessageId, SessionId, Timestamp, TurnId};
 
@@ -70,13 +71,37 @@ impl Store {
     }
 }
 
-pub(super) async fn forget_old(connection: &mut SqliteConnection, now: Timestamp) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM idempotency_keys WHERE created_at <= ?")
-        .bind(oldest(now))
-        .execute(connection)
-        .await
-        .map_err(StoreError::database("to forget old idempotency keys"))?;
-    Ok(())
+impl Apply<'_> {
+    /// Keeps a request's key, with what it brings about and how far the session's log reached before that.
+    pub(super) fn remember(&mut self, session: SessionId, claim: &Claim, made: &Made) -> Result<(), StoreError> {
+        let after = self.last_event(session)?;
+        self.connection.run(
+            "to remember an idempotency key",
+            // Replaces one that is too old and not deleted yet. Whoever claims has seen to it that there is no other.
+            "INSERT OR REPLACE INTO idempotency_keys (uid, route, scope, key, body_hash, session_id, turn_id, \
+             message_id, position, after, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+            params![
+                claim.uid,
+                claim.route,
+                scope_of(claim),
+                claim.key,
+                claim.body_hash,
+                session.to_string(),
+                made.turn.map(|turn| turn.to_string()),
+                made.message.map(|message| message.to_string()),
+                i64::try_from(made.position).unwrap_or(i64::MAX),
+                after,
+                self.now.as_millis(),
+            ],
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn forget_old_keys(&self, now: Timestamp) -> Result<(), StoreError> {
+        let sql = "DELETE FROM idempotency_keys WHERE created_at <= ?1";
+        self.connection.run("to forget old idempotency keys", sql, [oldest(now)])?;
+        Ok(())
+    }
 }
 
 /// Keys of then and before are forgotten.

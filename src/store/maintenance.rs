@@ -12,12 +12,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use sqlx::{Executor, SqliteConnection};
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::oneshot;
 
+use super::connection::Connection;
 use super::vacuum::Checkpoint;
 use super::{StoreError, compaction, search, vacuum};
 use crate::config;
@@ -26,8 +25,6 @@ use crate::config;
 const SHARE_INTERVAL: Duration = Duration::from_secs(10);
 /// When a step fails, and when readers keep the write-ahead log, it is tried again after this.
 const PAUSE: Duration = Duration::from_secs(30);
-/// Orders that wait for a place.
-const ORDERS_MAX: usize = 64;
 
 /// What an order wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,17 +52,11 @@ pub(super) struct Order {
     reply: oneshot::Sender<Result<Upkeep, StoreError>>,
 }
 
-/// Where orders are placed.
-#[derive(Clone, Debug)]
-pub(super) struct Orders(mpsc::Sender<Order>);
-
-impl Orders {
-    /// Resolves when the goal is reached, or after `patience` with what was done until then.
-    pub async fn place(&self, goal: Goal, patience: Duration) -> Result<Upkeep, StoreError> {
+impl Order {
+    /// An order, and what resolves when its goal is reached, or after `patience` with what was done until then.
+    pub fn new(goal: Goal, patience: Duration) -> (Self, oneshot::Receiver<Result<Upkeep, StoreError>>) {
         let (reply, done) = oneshot::channel();
-        let order = Order { goal, until: Instant::now() + patience, done: Upkeep::default(), reply };
-        self.0.send(order).await.map_err(|_| StoreError::Closed)?;
-        done.await.map_err(|_| StoreError::Closed)?
+        (Self { goal, until: Instant::now() + patience, done: Upkeep::default(), reply }, done)
     }
 }
 
@@ -92,7 +83,6 @@ pub(super) struct Maintenance {
     busy_timeout: Duration,
     /// Known from the first step on.
     journal: Option<PathBuf>,
-    orders: mpsc::Receiver<Order>,
     working_on: Vec<Order>,
     /// When the next step is made, if no unit comes before. None: nothing is due.
     next_at: Option<Instant>,
@@ -103,22 +93,23 @@ pub(super) struct Maintenance {
 }
 
 impl Maintenance {
-    pub fn new(settings: &config::Store) -> (Self, Orders) {
-        let (sender, orders) = mpsc::channel(ORDERS_MAX);
-        let maintenance = Self {
+    pub fn new(settings: &config::Store) -> Self {
+        Self {
             delay: settings.maintenance_delay,
             replay_turns: settings.replay_turns,
             journal_bytes_max: u64::try_from(settings.journal_max.0).unwrap_or(u64::MAX),
             busy_timeout: settings.busy_timeout,
             journal: None,
-            orders,
             working_on: Vec::new(),
             // An earlier daemon may have left something to do.
             next_at: Some(Instant::now() + settings.maintenance_delay),
             waiting_since: Some(Instant::now()),
             is_batch_between: false,
-        };
-        (maintenance, Orders(sender))
+        }
+    }
+
+    pub fn take(&mut self, order: Order) {
+        self.working_on.push(order);
     }
 
     /// A batch was committed: something may be due, once it is quiet.
@@ -130,37 +121,24 @@ impl Maintenance {
     }
 
     /// Whether a step comes before the units that may be waiting.
-    pub fn goes_first(&mut self) -> bool {
-        while let Ok(order) = self.orders.try_recv() {
-            self.working_on.push(order);
-        }
+    pub fn goes_first(&self) -> bool {
         let has_order = self.is_batch_between && !self.working_on.is_empty();
         has_order || self.waiting_since.is_some_and(|since| since.elapsed() >= SHARE_INTERVAL)
     }
 
-    /// Resolves when a step is to be made. Safe to be dropped while it waits.
-    pub async fn is_due(&mut self) {
+    /// How long a unit may be waited for before the next step; without end when nothing is due.
+    pub fn patience(&self) -> Option<Duration> {
         if !self.working_on.is_empty() {
-            return;
+            return Some(Duration::ZERO);
         }
-        let next_at = self.next_at;
-        let quiet = async {
-            match next_at {
-                Some(at) => sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            Some(order) = self.orders.recv() => self.working_on.push(order),
-            () = quiet => {}
-        }
+        self.next_at.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
     /// Makes one step.
-    pub async fn step(&mut self, connection: &mut SqliteConnection) {
+    pub fn step(&mut self, connection: &Connection) {
         let now = Instant::now();
         self.is_batch_between = false;
-        match self.work(connection).await {
+        match self.work(connection) {
             Ok(step) => {
                 let (next_at, is_due) = match step {
                     Step::Indexed { .. } | Step::Compacted { .. } | Step::Freed => (Some(now), true),
@@ -212,51 +190,39 @@ impl Maintenance {
         self.working_on = open;
     }
 
-    async fn work(&mut self, connection: &mut SqliteConnection) -> Result<Step, StoreError> {
+    fn work(&mut self, connection: &Connection) -> Result<Step, StoreError> {
         let journal = if let Some(journal) = &self.journal {
             journal.clone()
         } else {
-            compaction::begin(connection, self.replay_turns).await?;
-            self.journal.insert(vacuum::files(connection).await?.1).clone()
+            compaction::begin(connection, self.replay_turns)?;
+            self.journal.insert(vacuum::journal(connection)?).clone()
         };
-        if let Some(batch) = search::next_batch(connection).await? {
-            begin(connection).await?;
-            let outcome = search::index(connection, &batch).await;
-            end(connection, outcome).await?;
+        if let Some(batch) = search::next_batch(connection)? {
+            in_transaction(connection, || search::index(connection, &batch))?;
             return Ok(Step::Indexed { messages: batch.messages, through: batch.through });
         }
-        if let Some(window) = compaction::next_window(connection, self.replay_turns).await? {
-            begin(connection).await?;
-            let outcome = compaction::remove(connection, &window).await;
-            return Ok(Step::Compacted { deltas: end(connection, outcome).await? });
+        if let Some(window) = compaction::next_window(connection, self.replay_turns)? {
+            let deltas = in_transaction(connection, || compaction::remove(connection, &window))?;
+            return Ok(Step::Compacted { deltas });
         }
         let wants_all = self.working_on.iter().any(|order| order.goal == Goal::Everything);
-        if vacuum::give_back(connection, wants_all).await? {
+        if vacuum::give_back(connection, wants_all)? {
             return Ok(Step::Freed);
         }
         let bytes_max = if wants_all { 0 } else { self.journal_bytes_max };
-        match vacuum::checkpoint(connection, &journal, bytes_max, self.busy_timeout).await? {
+        match vacuum::checkpoint(connection, &journal, bytes_max, self.busy_timeout)? {
             Checkpoint::Busy => Ok(Step::Later),
             Checkpoint::Done | Checkpoint::NotDue => Ok(Step::Nothing),
         }
     }
 }
 
-async fn begin(connection: &mut SqliteConnection) -> Result<(), StoreError> {
-    connection.execute("BEGIN IMMEDIATE").await.map(drop).map_err(StoreError::database("to begin a transaction"))
-}
-
-/// Commits what went well and takes back what did not. By hand, as the writer does it, and for its reason.
-async fn end<T>(connection: &mut SqliteConnection, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
-    let outcome = match outcome {
-        Ok(value) => {
-            let committed = connection.execute("COMMIT").await;
-            committed.map(|_| value).map_err(StoreError::database("to commit a transaction"))
-        }
-        Err(error) => Err(error),
-    };
+/// Commits what went well and takes back what did not.
+fn in_transaction<T>(connection: &Connection, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    connection.begin()?;
+    let outcome = work().and_then(|value| connection.commit().map(|()| value));
     if outcome.is_err() {
-        drop(connection.execute("ROLLBACK").await);
+        connection.roll_back();
     }
     outcome
 }

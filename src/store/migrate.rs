@@ -43,7 +43,7 @@ pub async fn migrate(options: &StoreOptions, direction: Direction) -> Result<Mig
         // Only a database that is made here takes this on; it lets free pages be given back a few at a time.
         connect = connect.auto_vacuum(SqliteAutoVacuum::Incremental);
     }
-    let mut connection = connect.connect().await.map_err(|source| StoreError::Open { path: path.clone(), source })?;
+    let mut connection = connect.connect().await.map_err(StoreError::opening(path))?;
     let outcome = run(&mut connection, options, direction).await;
     connection.close().await.map_err(StoreError::database("closing the database after the migration"))?;
     outcome

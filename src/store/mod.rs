@@ -1,6 +1,6 @@
 //! SQLite: all SQL lives here.
 //!
-//! One writer task owns the only connections that write; everybody else reads through a small pool that never waits for
+//! One writer thread owns the only connections that write; everybody else reads through a small pool that never waits for
 //! it (WAL). What is appended comes in units: a unit is committed whole or not at all, and acknowledged after the commit.
 //!
 //! Invariants:
@@ -11,10 +11,10 @@
 
 mod apply;
 mod backup;
-mod batch;
 mod catalogue;
 mod choices;
 mod compaction;
+mod connection;
 mod context;
 mod fault;
 mod files;
@@ -27,7 +27,6 @@ mod read;
 mod reserve;
 mod retention;
 mod row;
-mod script;
 mod search;
 mod search_query;
 mod sessions;
@@ -46,10 +45,11 @@ use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 use tokio::sync::Semaphore;
 
+use self::connection::{Connection, Durability};
 use crate::config;
 
 pub use backup::{BackedUp, BackupError};
-pub use fault::Fault;
+pub use fault::{Fault, SqlError};
 pub use health::{Check, DAMAGED_HINT, StoreHealth};
 pub use idempotency::{Claim, Made, Remembered};
 pub use maintenance::{Goal, Upkeep};
@@ -83,7 +83,7 @@ pub enum StoreError {
     Open {
         path: PathBuf,
         #[source]
-        source: sqlx::Error,
+        source: SqlError,
     },
     #[error(
         "the database {path:?} has schema version {found}, and this acpd knows only versions up to {known}; \
@@ -106,7 +106,7 @@ pub enum StoreError {
     Database {
         operation: &'static str,
         #[source]
-        source: sqlx::Error,
+        source: SqlError,
     },
     #[error("the record is damaged: {what}")]
     Damaged { what: String },
@@ -126,24 +126,22 @@ pub enum StoreError {
     Closed,
 }
 
-/// How SQLite numbers the family of broken constraints.
-const CONSTRAINT: u32 = 19;
-
 impl StoreError {
     /// Whether the unit itself is at fault, and not the disk or a lock that would fail every other one too.
     fn is_of_a_unit(&self) -> bool {
         match self {
             Self::Refused(_) | Self::Damaged { .. } => true,
-            // The lower byte of a code is its family.
-            Self::Database { source: sqlx::Error::Database(error), .. } => {
-                error.code().and_then(|code| code.parse::<u32>().ok()).is_some_and(|code| code & 0xff == CONSTRAINT)
-            }
+            Self::Database { source, .. } => source.is_constraint(),
             _ => false,
         }
     }
 
-    fn database(operation: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
-        move |source| Self::Database { operation, source }
+    fn opening<E: Into<SqlError>>(path: &Path) -> impl Fn(E) -> Self + Copy {
+        move |source| Self::Open { path: path.to_owned(), source: source.into() }
+    }
+
+    fn database<E: Into<SqlError>>(operation: &'static str) -> impl FnOnce(E) -> Self {
+        move |source| Self::Database { operation, source: source.into() }
     }
 }
 
@@ -166,8 +164,9 @@ impl Store {
         let guard = health::Guard::start(options)?;
         migrate(options, Direction::Up).await?;
         let path = &options.database;
-        let opening = |source| StoreError::Open { path: path.clone(), source };
-        let connections = connections(options).await.map_err(opening)?;
+        let connect =
+            |durability| Connection::open(path, &options.settings, durability).map_err(StoreError::opening(path));
+        let connections = Connections { durable: connect(Durability::Full)?, quick: connect(Durability::Normal)? };
         let pool = SqlitePoolOptions::new()
             .max_connections(options.settings.read_connections)
             .min_connections(1)
@@ -176,11 +175,12 @@ impl Store {
             .test_before_acquire(false)
             .connect_with(connect_options(path, &options.settings).read_only(true))
             .await
-            .map_err(opening)?;
+            .map_err(StoreError::opening(path))?;
         let space = Arc::clone(&guard.space);
         let store = Self { pool, guard: Arc::new(guard), searching: Arc::new(Semaphore::new(1)) };
         let cursor = store.head(EventScope::All).await?;
-        let writer = Writer::start(connections, cursor, &options.settings, space, publish);
+        let writer = Writer::start(connections, cursor, &options.settings, space, publish)
+            .map_err(|source| StoreError::Files { path: path.clone(), source })?;
         Ok((store, writer))
     }
 
@@ -189,20 +189,10 @@ impl Store {
     }
 }
 
-async fn connections(options: &StoreOptions) -> Result<Connections, sqlx::Error> {
-    // What is temporary in them is a view and a trigger, which need no file.
-    let durable = connect_options(&options.database, &options.settings).pragma("temp_store", "MEMORY");
-    let quick = durable.clone().synchronous(SqliteSynchronous::Normal);
-    let mut connections = Connections { durable: durable.connect().await?, quick: quick.connect().await? };
-    for connection in [&mut connections.durable, &mut connections.quick] {
-        batch::prepare(connection).await?;
-    }
-    Ok(connections)
-}
+/// Negative: KiB. Small, because every connection has its own and the daemon lives in 15 MB.
+const CACHE_KIB: &str = "-1024";
 
 fn connect_options(path: &Path, settings: &config::Store) -> SqliteConnectOptions {
-    /// Negative: KiB. Small, because every connection has its own and the daemon lives in 15 MB.
-    const CACHE_KIB: &str = "-1024";
     SqliteConnectOptions::new()
         .filename(path)
         .foreign_keys(true)

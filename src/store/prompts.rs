@@ -6,11 +6,12 @@
 
 use std::collections::HashMap;
 
-use sqlx::SqliteConnection;
+use rusqlite::params;
 
+use super::apply::{Apply, to_json};
 use super::{NewMessage, Op, Store, StoreError, row};
 use crate::model::message::Message;
-use crate::model::{BlobHash, Content, MessageId, SessionId, Timestamp};
+use crate::model::{BlobHash, Content, MessageId, SessionId};
 
 /// A blob as it is handed out.
 #[derive(Debug)]
@@ -88,77 +89,54 @@ impl Store {
     }
 }
 
-/// What is kept for a session's prompts beside its messages.
-pub(super) async fn apply(connection: &mut SqliteConnection, session: SessionId, op: &Op) -> Result<(), StoreError> {
-    let query = match op {
-        Op::SetPromptAbilities(abilities) => {
-            sqlx::query("UPDATE sessions SET prompt_abilities = ? WHERE id = ?").bind(super::apply::to_json(abilities)?)
-        }
-        Op::KeepForPrompt(message) => {
-            sqlx::query("INSERT INTO waiting_messages (message_id, session_id) VALUES (?, ?)").bind(message.to_string())
-        }
-        Op::ForgetWaiting(messages) => sqlx::query(
-            "DELETE FROM waiting_messages WHERE message_id IN (SELECT value FROM json_each(?)) AND session_id = ?",
-        )
-        .bind(super::apply::to_json(messages)?),
-        _ => return Err(StoreError::Refused("an operation that is no prompt's")),
-    };
-    query
-        .bind(session.to_string())
-        .execute(connection)
-        .await
-        .map_err(StoreError::database("to keep what belongs to a prompt"))?;
-    Ok(())
-}
-
-/// Writes the media of a message, unless it is there already, and that the message refers to it.
-pub(super) async fn keep_blobs(
-    connection: &mut SqliteConnection,
-    session: SessionId,
-    message: &NewMessage,
-) -> Result<(), StoreError> {
-    for blob in &message.blobs {
-        let hash = blob.hash.to_string();
-        // Asked first: to bind the data is to copy it.
-        let known = sqlx::query("SELECT 1 FROM blobs WHERE sha256 = ?")
-            .bind(&hash)
-            .fetch_optional(&mut *connection)
-            .await
-            .map_err(StoreError::database("to look for a blob"))?;
-        if known.is_none() {
-            sqlx::query("INSERT INTO blobs (sha256, size, data, created_at) VALUES (?, ?, ?, ?)")
-                .bind(&hash)
-                .bind(i64::try_from(blob.data.len()).unwrap_or(i64::MAX))
-                .bind(&blob.data[..])
-                .bind(Timestamp::now().as_millis())
-                .execute(&mut *connection)
-                .await
-                .map_err(StoreError::database("to keep a blob"))?;
-        }
-        sqlx::query(
-            "INSERT INTO message_blobs (message_id, session_id, sha256, mime_type) VALUES (?, ?, ?, ?) \
-             ON CONFLICT (message_id, sha256) DO NOTHING",
-        )
-        .bind(message.id.to_string())
-        .bind(session.to_string())
-        .bind(&hash)
-        .bind(&blob.mime_type)
-        .execute(&mut *connection)
-        .await
-        .map_err(StoreError::database("to note who refers to a blob"))?;
+impl Apply<'_> {
+    /// What is kept for a session's prompts beside its messages.
+    pub(super) fn prompt(&self, session: SessionId, op: &Op) -> Result<(), StoreError> {
+        let (sql, value) = match op {
+            Op::SetPromptAbilities(abilities) => {
+                ("UPDATE sessions SET prompt_abilities = ?2 WHERE id = ?1", to_json(abilities)?)
+            }
+            Op::KeepForPrompt(message) => {
+                ("INSERT INTO waiting_messages (session_id, message_id) VALUES (?1, ?2)", message.to_string())
+            }
+            Op::ForgetWaiting(messages) => (
+                "DELETE FROM waiting_messages WHERE session_id = ?1 AND message_id IN (SELECT value FROM json_each(?2))",
+                to_json(messages)?,
+            ),
+            _ => return Err(StoreError::Refused("an operation that is no prompt's")),
+        };
+        self.connection.run("to keep what belongs to a prompt", sql, [session.to_string(), value])?;
+        Ok(())
     }
-    Ok(())
-}
 
-/// Deletes what only this session refers to, which is about to be deleted itself.
-pub(super) async fn release_blobs(connection: &mut SqliteConnection, session: SessionId) -> Result<(), StoreError> {
-    sqlx::query(
-        "DELETE FROM blobs WHERE sha256 IN (SELECT sha256 FROM message_blobs WHERE session_id = ?1) AND NOT EXISTS \
-         (SELECT 1 FROM message_blobs AS other WHERE other.sha256 = blobs.sha256 AND other.session_id <> ?1)",
-    )
-    .bind(session.to_string())
-    .execute(connection)
-    .await
-    .map_err(StoreError::database("to delete blobs that nobody refers to"))?;
-    Ok(())
+    /// Writes the media of a message, unless it is there already, and that the message refers to it.
+    pub(super) fn keep_blobs(&self, session: SessionId, message: &NewMessage) -> Result<(), StoreError> {
+        for blob in &message.blobs {
+            let hash = blob.hash.to_string();
+            self.connection.run(
+                "to keep a blob",
+                "INSERT INTO blobs (sha256, size, data, created_at) VALUES (?1, ?2, ?3, ?4) \
+                 ON CONFLICT (sha256) DO NOTHING",
+                params![hash, i64::try_from(blob.data.len()).unwrap_or(i64::MAX), &blob.data[..], self.now.as_millis()],
+            )?;
+            self.connection.run(
+                "to note who refers to a blob",
+                "INSERT INTO message_blobs (message_id, session_id, sha256, mime_type) VALUES (?1, ?2, ?3, ?4) \
+                 ON CONFLICT (message_id, sha256) DO NOTHING",
+                params![message.id.to_string(), session.to_string(), hash, blob.mime_type],
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Deletes what only this session refers to, which is about to be deleted itself.
+    pub(super) fn release_blobs(&self, session: SessionId) -> Result<(), StoreError> {
+        self.connection.run(
+            "to delete blobs that nobody refers to",
+            "DELETE FROM blobs WHERE sha256 IN (SELECT sha256 FROM message_blobs WHERE session_id = ?1) AND NOT EXISTS \
+             (SELECT 1 FROM message_blobs AS other WHERE other.sha256 = blobs.sha256 AND other.session_id <> ?1)",
+            [session.to_string()],
+        )?;
+        Ok(())
+    }
 }

@@ -1,9 +1,10 @@
 //! What retention asks of the record: which sessions might be expired, which of them were found so, and when that was
 //! last looked after.
 
-use sqlx::SqliteConnection;
+use rusqlite::params;
 use sqlx::sqlite::SqliteRow;
 
+use super::apply::Apply;
 use super::{Store, StoreError, row};
 use crate::model::{SessionId, SessionStatus, Timestamp};
 
@@ -64,28 +65,25 @@ fn candidate(row: &SqliteRow) -> Result<Candidate, StoreError> {
     })
 }
 
-/// Marks a session, or takes its mark away. One that has changed its status since it was looked at is left alone.
-pub(super) async fn mark(
-    connection: &mut SqliteConnection,
-    session: SessionId,
-    status_changed_at: Timestamp,
-    seen_at: Option<Timestamp>,
-) -> Result<(), StoreError> {
-    sqlx::query("UPDATE sessions SET expired_seen_at = ? WHERE id = ? AND status_changed_at = ?")
-        .bind(seen_at.map(Timestamp::as_millis))
-        .bind(session.to_string())
-        .bind(status_changed_at.as_millis())
-        .execute(connection)
-        .await
-        .map_err(StoreError::database("to mark an expired session"))?;
-    Ok(())
-}
+impl Apply<'_> {
+    /// Marks a session, or takes its mark away. One that has changed its status since it was looked at is left alone.
+    pub(super) fn mark_expired(
+        &self,
+        session: SessionId,
+        status_changed_at: Timestamp,
+        seen_at: Option<Timestamp>,
+    ) -> Result<(), StoreError> {
+        self.connection.run(
+            "to mark an expired session",
+            "UPDATE sessions SET expired_seen_at = ?2 WHERE id = ?1 AND status_changed_at = ?3",
+            params![session.to_string(), seen_at.map(Timestamp::as_millis), status_changed_at.as_millis()],
+        )?;
+        Ok(())
+    }
 
-pub(super) async fn swept(connection: &mut SqliteConnection, at: Timestamp) -> Result<(), StoreError> {
-    sqlx::query("INSERT INTO sweeps (id, at) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET at = ?1")
-        .bind(at.as_millis())
-        .execute(connection)
-        .await
-        .map_err(StoreError::database("to note a sweep"))?;
-    Ok(())
+    pub(super) fn note_sweep(&self, at: Timestamp) -> Result<(), StoreError> {
+        let sql = "INSERT INTO sweeps (id, at) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET at = ?1";
+        self.connection.run("to note a sweep", sql, [at.as_millis()])?;
+        Ok(())
+    }
 }

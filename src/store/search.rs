@@ -10,12 +10,13 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::{ConnectOptions, Connection, QueryBuilder, Sqlite, SqliteConnection};
+use sqlx::{ConnectOptions, Connection as _, QueryBuilder, Sqlite, SqliteConnection};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::connection::Connection;
 use super::search_query::SearchQuery;
 use super::{Store, StoreError, connect_options, health, row};
 use crate::model::message::Role;
@@ -153,7 +154,7 @@ impl Store {
         end: CancellationToken,
         turn: OwnedSemaphorePermit,
     ) -> Result<SqliteConnection, StoreError> {
-        let failed = |source| StoreError::Open { path: self.guard.database.clone(), source };
+        let failed = StoreError::opening(&self.guard.database);
         let options = connect_options(&self.guard.database, &self.guard.settings).read_only(true);
         let mut connection = options.pragma("temp_store", "MEMORY").connect().await.map_err(failed)?;
         health::end_with_and_hold(&mut connection, end, turn).await.map_err(failed)?;
@@ -320,15 +321,14 @@ impl Snippet {
 }
 
 /// The next messages to index, within the bounds of a step but never none; none when all are indexed.
-pub(super) async fn next_batch(connection: &mut SqliteConnection) -> Result<Option<Batch>, StoreError> {
-    let rows: Vec<(i64, i64, i64)> = sqlx::query_as(
+pub(super) fn next_batch(connection: &Connection) -> Result<Option<Batch>, StoreError> {
+    let rows = connection.all(
+        "looking for messages to index",
         "SELECT (SELECT indexed_through FROM maintenance), row, octet_length(content) FROM messages \
-         WHERE row > (SELECT indexed_through FROM maintenance) ORDER BY row LIMIT ?",
-    )
-    .bind(MESSAGES_PER_STEP)
-    .fetch_all(connection)
-    .await
-    .map_err(StoreError::database("looking for messages to index"))?;
+         WHERE row > (SELECT indexed_through FROM maintenance) ORDER BY row LIMIT ?1",
+        [MESSAGES_PER_STEP],
+        |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?)),
+    )?;
     let Some(&(after, first, _)) = rows.first() else { return Ok(None) };
     let mut batch = Batch { after, through: first, messages: 0 };
     let mut bytes = 0;
@@ -344,17 +344,14 @@ pub(super) async fn next_batch(connection: &mut SqliteConnection) -> Result<Opti
 }
 
 /// Indexes a batch. To be called in a transaction.
-pub(super) async fn index(connection: &mut SqliteConnection, batch: &Batch) -> Result<(), StoreError> {
-    let indexing = StoreError::database("to index messages");
-    let insert = sqlx::query(
-        "INSERT INTO message_index (rowid, text) SELECT row, text FROM message_texts WHERE row > ? AND row <= ?",
-    );
-    insert.bind(batch.after).bind(batch.through).execute(&mut *connection).await.map_err(indexing)?;
-    sqlx::query("UPDATE maintenance SET indexed_through = ?")
-        .bind(batch.through)
-        .execute(connection)
-        .await
-        .map_err(StoreError::database("to note how far messages are indexed"))?;
+pub(super) fn index(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
+    connection.run(
+        "to index messages",
+        "INSERT INTO message_index (rowid, text) SELECT row, text FROM message_texts WHERE row > ?1 AND row <= ?2",
+        [batch.after, batch.through],
+    )?;
+    let sql = "UPDATE maintenance SET indexed_through = ?1";
+    connection.run("to note how far messages are indexed", sql, [batch.through])?;
     Ok(())
 }
 

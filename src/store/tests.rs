@@ -324,15 +324,16 @@ async fn a_full_disk_is_survived() {
     let directory = tempfile::tempdir().unwrap();
     let options = options(directory.path());
     migrate(&options, Direction::Up).await.unwrap();
-    // A database that may not grow fails in the same way as a disk that is full, and SQLite rolls back by itself.
-    let small = connect_options(&options.database, &options.settings).pragma("max_page_count", "80");
     let space = Arc::new(reserve::Space::new(&options));
     space.start();
-    let mut connections =
-        Connections { durable: small.connect().await.unwrap(), quick: small.connect().await.unwrap() };
-    batch::prepare(&mut connections.durable).await.unwrap();
-    batch::prepare(&mut connections.quick).await.unwrap();
-    let writer = Writer::start(connections, 0, &options.settings, Arc::clone(&space), |_| {});
+    // A database that may not grow fails in the same way as a disk that is full, and SQLite rolls back by itself.
+    let small = |durability| {
+        let connection = Connection::open(&options.database, &options.settings, durability).unwrap();
+        connection.first("", "PRAGMA max_page_count = 80", [], |_| Ok(())).unwrap();
+        connection
+    };
+    let connections = Connections { durable: small(Durability::Full), quick: small(Durability::Normal) };
+    let writer = Writer::start(connections, 0, &options.settings, Arc::clone(&space), |_| {}).unwrap();
     let (filled, kept) = (session(&writer).await, session(&writer).await);
     let large = "x".repeat(50_000);
     let full = loop {

@@ -1,48 +1,36 @@
 //! What turns and sessions have used, and whether a session's turns are held back.
 
-use sqlx::SqliteConnection;
+use rusqlite::params;
 
+use super::apply::{Apply, to_json};
 use super::{StoreError, UsageChange};
-use crate::model::{SessionId, Timestamp};
+use crate::model::SessionId;
 
-/// Keeps a session's sums with what they go on from, and those of the turn that brought the change.
-pub(super) async fn set(
-    connection: &mut SqliteConnection,
-    session: SessionId,
-    change: &UsageChange,
-    now: Timestamp,
-) -> Result<(), StoreError> {
-    sqlx::query("UPDATE sessions SET usage = ?, usage_basis = ?, updated_at = ? WHERE id = ?")
-        .bind(super::apply::to_json(&change.meter.usage)?)
-        .bind(super::apply::to_json(&change.meter.basis)?)
-        .bind(now.as_millis())
-        .bind(session.to_string())
-        .execute(&mut *connection)
-        .await
-        .map_err(StoreError::database("to keep what a session has used"))?;
-    if let Some((turn, usage)) = &change.turn {
-        sqlx::query("UPDATE turns SET usage = ? WHERE id = ?")
-            .bind(super::apply::to_json(usage)?)
-            .bind(turn.to_string())
-            .execute(connection)
-            .await
-            .map_err(StoreError::database("to keep what a turn has used"))?;
+impl Apply<'_> {
+    /// Keeps a session's sums with what they go on from, and those of the turn that brought the change.
+    pub(super) fn set_usage(&self, session: SessionId, change: &UsageChange) -> Result<(), StoreError> {
+        let (usage, basis) = (to_json(&change.meter.usage)?, to_json(&change.meter.basis)?);
+        self.connection.run(
+            "to keep what a session has used",
+            "UPDATE sessions SET usage = ?2, usage_basis = ?3, updated_at = ?4 WHERE id = ?1",
+            params![session.to_string(), usage, basis, self.now.as_millis()],
+        )?;
+        if let Some((turn, usage)) = &change.turn {
+            self.connection.run(
+                "to keep what a turn has used",
+                "UPDATE turns SET usage = ?2 WHERE id = ?1",
+                params![turn.to_string(), to_json(usage)?],
+            )?;
+        }
+        Ok(())
     }
-    Ok(())
-}
 
-pub(super) async fn set_paused(
-    connection: &mut SqliteConnection,
-    session: SessionId,
-    paused: Option<&'static str>,
-    now: Timestamp,
-) -> Result<(), StoreError> {
-    sqlx::query("UPDATE sessions SET paused = ?, updated_at = ? WHERE id = ?")
-        .bind(paused)
-        .bind(now.as_millis())
-        .bind(session.to_string())
-        .execute(connection)
-        .await
-        .map_err(StoreError::database("to note that turns are held back"))?;
-    Ok(())
+    pub(super) fn set_paused(&self, session: SessionId, paused: Option<&'static str>) -> Result<(), StoreError> {
+        self.connection.run(
+            "to note that turns are held back",
+            "UPDATE sessions SET paused = ?2, updated_at = ?3 WHERE id = ?1",
+            params![session.to_string(), paused, self.now.as_millis()],
+        )?;
+        Ok(())
+    }
 }

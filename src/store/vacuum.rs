@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sqlx::{Executor, Row, SqliteConnection};
-
-use super::{Store, StoreError, row};
+use super::connection::Connection;
+use super::{Store, StoreError, health};
 
 /// Pages that are given back in one step.
 const PAGES_PER_STEP: i64 = 64;
@@ -25,20 +24,16 @@ pub(super) enum Checkpoint {
     Busy,
 }
 
-/// The database's file, and that of its write-ahead log.
-pub(super) async fn files(connection: &mut SqliteConnection) -> Result<(PathBuf, PathBuf), StoreError> {
-    let database: String = sqlx::query("PRAGMA database_list")
-        .fetch_one(connection)
-        .await
-        .and_then(|row| row.try_get("file"))
-        .map_err(StoreError::database("reading where the database is"))?;
-    let journal = PathBuf::from(format!("{database}-wal"));
-    Ok((PathBuf::from(database), journal))
+/// The file of the write-ahead log.
+pub(super) fn journal(connection: &Connection) -> Result<PathBuf, StoreError> {
+    let reading = "reading where the database is";
+    let database = connection.first(reading, "PRAGMA database_list", [], |row| row.get::<_, String>("file"))?;
+    Ok(PathBuf::from(format!("{}-wal", database.unwrap_or_default())))
 }
 
 /// Writes the log into the database and empties it, when its file is larger than `bytes_max`. It waits for no reader.
-pub(super) async fn checkpoint(
-    connection: &mut SqliteConnection,
+pub(super) fn checkpoint(
+    connection: &Connection,
     journal: &Path,
     bytes_max: u64,
     busy_timeout: Duration,
@@ -46,39 +41,34 @@ pub(super) async fn checkpoint(
     if std::fs::metadata(journal).map_or(0, |file| file.len()) <= bytes_max {
         return Ok(Checkpoint::NotDue);
     }
+    connection.set_patience(Duration::ZERO)?;
     let emptying = "to write its log back";
-    connection.execute("PRAGMA busy_timeout = 0").await.map_err(StoreError::database(emptying))?;
-    let outcome = connection.fetch_one("PRAGMA wal_checkpoint(TRUNCATE)").await;
+    let is_busy = connection.first(emptying, "PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>("busy"));
     // Whoever has the database locked is waited for again.
-    let patience = format!("PRAGMA busy_timeout = {}", busy_timeout.as_millis());
-    connection.execute(sqlx::AssertSqlSafe(patience)).await.map_err(StoreError::database(emptying))?;
-    let is_busy: bool = row::column(&outcome.map_err(StoreError::database(emptying))?, "busy")?;
-    Ok(if is_busy { Checkpoint::Busy } else { Checkpoint::Done })
+    connection.set_patience(busy_timeout)?;
+    Ok(if is_busy?.unwrap_or(true) { Checkpoint::Busy } else { Checkpoint::Done })
 }
 
 /// Gives some free pages back to the disk, and tells whether there are more to give. With `all`, none are kept.
-pub(super) async fn give_back(connection: &mut SqliteConnection, all: bool) -> Result<bool, StoreError> {
+pub(super) fn give_back(connection: &Connection, all: bool) -> Result<bool, StoreError> {
     let giving = "to give free pages back";
-    let number = async |connection: &mut SqliteConnection, pragma: &'static str| -> Result<i64, StoreError> {
-        sqlx::query_scalar(pragma).fetch_one(connection).await.map_err(StoreError::database(giving))
-    };
+    let number = |pragma| Ok(connection.first(giving, pragma, [], |row| row.get::<_, i64>(0))?.unwrap_or(0));
     let kept = if all { 0 } else { FREE_PAGES_KEPT };
-    let free = number(connection, "PRAGMA freelist_count").await?;
-    if free <= kept || number(connection, "PRAGMA auto_vacuum").await? != INCREMENTAL {
+    let free = number("PRAGMA freelist_count")?;
+    if free <= kept || number("PRAGMA auto_vacuum")? != INCREMENTAL {
         return Ok(false);
     }
     let pages = PAGES_PER_STEP.min(free - kept);
-    let statement = format!("PRAGMA incremental_vacuum({pages})");
-    connection.execute(sqlx::AssertSqlSafe(statement)).await.map_err(StoreError::database(giving))?;
+    // Each page that is given back is a row of the answer.
+    connection.all(giving, &format!("PRAGMA incremental_vacuum({pages})"), [], |_| Ok(()))?;
     Ok(free - pages > kept)
 }
 
 impl Store {
     /// How many bytes the database and its write-ahead log take on the disk.
-    pub async fn bytes_on_disk(&self) -> Result<u64, StoreError> {
-        let mut connection = self.pool.acquire().await.map_err(StoreError::database("reading how large it is"))?;
-        let (database, journal) = files(&mut connection).await?;
+    pub fn bytes_on_disk(&self) -> u64 {
+        let database = &self.guard.database;
         let bytes = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
-        Ok(bytes(&database) + bytes(&journal))
+        bytes(database) + bytes(&health::write_ahead_log(database))
     }
 }

@@ -1,4 +1,4 @@
-//! The one writer: gathers whatever units are waiting, commits them in one transaction, then tells.
+//! The one writer: a thread that gathers whatever units are waiting, commits them in one transaction, then tells.
 //!
 //! ```text
 //! append ──▶ queue ──▶ gather ──▶ BEGIN · apply · COMMIT ──▶ publish ──▶ acknowledge
@@ -10,16 +10,15 @@
 //!
 //! A batch that fails through one of its units is tried again unit by unit, so that it fails alone.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-use sqlx::sqlite::SqliteConnection;
-use sqlx::{Connection, Executor};
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::apply::{Applied, Apply, Sequences};
-use super::maintenance::{Goal, Maintenance, Orders, Upkeep};
+use super::connection::Connection;
+use super::maintenance::{Goal, Maintenance, Order, Upkeep};
 use super::reserve::Space;
 use super::{Committed, StoreError, StoredEvent, Unit};
 use crate::config;
@@ -49,10 +48,13 @@ type Acknowledgement = oneshot::Sender<Result<Committed, StoreError>>;
 struct Waiting {
     unit: Unit,
     acknowledgement: Acknowledgement,
+    /// In the queue, which is bounded.
+    place: OwnedSemaphorePermit,
 }
 
 enum Request {
     Append(Waiting),
+    Upkeep(Order),
     /// The last one: what is queued before it is committed, what comes after it is refused.
     Close,
 }
@@ -60,9 +62,10 @@ enum Request {
 /// The writing side.
 #[derive(Debug)]
 pub struct Writer {
-    queue: mpsc::Sender<Request>,
-    orders: Orders,
-    task: Mutex<Option<JoinHandle<()>>>,
+    requests: mpsc::Sender<Request>,
+    places: Arc<Semaphore>,
+    /// Resolves when the thread ends. Taken by whoever closes the writer.
+    ended: Mutex<Option<oneshot::Receiver<()>>>,
 }
 
 impl Writer {
@@ -72,10 +75,10 @@ impl Writer {
         settings: &config::Store,
         space: Arc<Space>,
         publish: impl Fn(News) + Send + 'static,
-    ) -> Self {
-        let (queue, requests) = mpsc::channel(settings.queue);
-        let (maintenance, orders) = Maintenance::new(settings);
-        let task = WriterTask {
+    ) -> io::Result<Self> {
+        let (sender, requests) = mpsc::channel();
+        let (end, ended) = oneshot::channel();
+        let thread = WriterThread {
             connections,
             requests,
             rows_max: settings.batch_rows,
@@ -83,46 +86,55 @@ impl Writer {
             sequences: Sequences::new(cursor),
             space,
             publish: Box::new(publish),
-            maintenance,
+            maintenance: Maintenance::new(settings),
         };
-        #[expect(clippy::disallowed_methods, reason = "the writer owns this task and joins it in close")]
-        let task = tokio::spawn(task.run());
-        Self { queue, orders, task: Mutex::new(Some(task)) }
+        let run = move || {
+            thread.run();
+            // Nobody may wait for it.
+            end.send(()).ok();
+        };
+        std::thread::Builder::new().name("writer".to_owned()).spawn(run)?;
+        let places = Arc::new(Semaphore::new(settings.queue));
+        Ok(Self { requests: sender, places, ended: Mutex::new(Some(ended)) })
     }
 
     /// Waits for a place in the queue, then for the commit.
     pub async fn append(&self, unit: Unit) -> Result<Committed, StoreError> {
+        let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let (acknowledgement, committed) = oneshot::channel();
-        self.queue.send(Request::Append(Waiting { unit, acknowledgement })).await.map_err(|_| StoreError::Closed)?;
+        let waiting = Waiting { unit, acknowledgement, place };
+        self.requests.send(Request::Append(waiting)).map_err(|_| StoreError::Closed)?;
         committed.await.map_err(|_| StoreError::Closed)?
     }
 
     /// Has the store's upkeep done up to a goal, or until `patience` is over.
     pub async fn upkeep(&self, goal: Goal, patience: Duration) -> Result<Upkeep, StoreError> {
-        self.orders.place(goal, patience).await
+        let (order, done) = Order::new(goal, patience);
+        self.requests.send(Request::Upkeep(order)).map_err(|_| StoreError::Closed)?;
+        done.await.map_err(|_| StoreError::Closed)?
     }
 
-    /// Commits what is queued, then closes the connection. Nothing can be appended afterwards.
+    /// Commits what is queued, then closes the connections. Nothing can be appended afterwards.
     pub async fn close(&self) {
-        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(task) = task else { return };
-        // A queue that is closed already means that the task has ended, which the join below tells.
-        drop(self.queue.send(Request::Close).await);
-        if let Err(error) = task.await {
-            tracing::error!(%error, "the writer did not end well");
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(ended) = ended else { return };
+        // A thread that is gone already takes no request, which its end below tells.
+        self.requests.send(Request::Close).ok();
+        if ended.await.is_err() {
+            tracing::error!("the writer did not end well");
         }
     }
 }
 
 /// The connections that write.
+#[derive(Debug)]
 pub struct Connections {
-    /// Commits wait for the disk (`synchronous=FULL`).
-    pub durable: SqliteConnection,
-    /// Commits survive the daemon but perhaps not a power cut (`NORMAL`), for what comes again.
-    pub quick: SqliteConnection,
+    pub durable: Connection,
+    /// For what comes again when it is lost.
+    pub quick: Connection,
 }
 
-struct WriterTask {
+struct WriterThread {
     connections: Connections,
     requests: mpsc::Receiver<Request>,
     rows_max: usize,
@@ -133,34 +145,36 @@ struct WriterTask {
     maintenance: Maintenance,
 }
 
-impl WriterTask {
-    async fn run(mut self) {
+impl WriterThread {
+    fn run(mut self) {
         let mut open = true;
-        while open && let Some(Request::Append(first)) = self.next_request().await {
+        while open && let Some(first) = self.next_unit() {
             let batch = self.gather(first, &mut open);
-            self.commit_and_tell(batch).await;
+            self.commit_and_tell(batch);
             self.maintenance.after_commit();
         }
         let Connections { durable, quick } = self.connections;
-        for connection in [quick, durable] {
-            if let Err(error) = connection.close().await {
-                tracing::error!(%error, "cannot close the database");
-            }
-        }
+        quick.close();
+        durable.close();
     }
 
-    /// Waits for the next request, and looks after the store meanwhile.
-    async fn next_request(&mut self) -> Option<Request> {
+    /// Waits for the next unit, and looks after the store meanwhile. None is the end.
+    fn next_unit(&mut self) -> Option<Waiting> {
         loop {
             if !self.maintenance.goes_first() {
-                tokio::select! {
-                    biased;
-                    request = self.requests.recv() => return request,
-                    () = self.maintenance.is_due() => {}
+                let request = match self.maintenance.patience() {
+                    None => self.requests.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
+                    Some(patience) => self.requests.recv_timeout(patience),
+                };
+                match request {
+                    Ok(Request::Append(waiting)) => return Some(waiting),
+                    Ok(Request::Upkeep(order)) => self.maintenance.take(order),
+                    Ok(Request::Close) | Err(mpsc::RecvTimeoutError::Disconnected) => return None,
+                    Err(mpsc::RecvTimeoutError::Timeout) => {}
                 }
             }
             // What is lost of it to a power cut is done again.
-            self.maintenance.step(&mut self.connections.quick).await;
+            self.maintenance.step(&self.connections.quick);
         }
     }
 
@@ -176,6 +190,7 @@ impl WriterTask {
                     bytes += next.unit.weight();
                     batch.push(next);
                 }
+                Ok(Request::Upkeep(order)) => self.maintenance.take(order),
                 Ok(Request::Close) => {
                     *open = false;
                     break;
@@ -186,12 +201,21 @@ impl WriterTask {
         batch
     }
 
-    async fn commit_and_tell(&mut self, batch: Vec<Waiting>) {
-        let (units, acknowledgements): (Vec<Unit>, Vec<Acknowledgement>) =
-            batch.into_iter().map(|waiting| (waiting.unit, waiting.acknowledgement)).unzip();
-        let outcome = match self.commit(&units).await {
+    fn commit_and_tell(&mut self, batch: Vec<Waiting>) {
+        let (units, acknowledgements): (Vec<Unit>, Vec<Acknowledgement>) = batch
+            .into_iter()
+            .map(|Waiting { unit, acknowledgement, place }| {
+                drop(place);
+                (unit, acknowledgement)
+            })
+            .unzip();
+        self.commit_units(units, acknowledgements);
+    }
+
+    fn commit_units(&mut self, units: Vec<Unit>, acknowledgements: Vec<Acknowledgement>) {
+        let outcome = match self.commit(&units) {
             // The reserve is let go for exactly this.
-            Err(error) if self.space.makes_room_for(&error) => self.commit(&units).await,
+            Err(error) if self.space.makes_room_for(&error) => self.commit(&units),
             outcome => outcome,
         };
         match self.space.judged(outcome) {
@@ -200,7 +224,7 @@ impl WriterTask {
             Err(error) if error.is_of_a_unit() && units.len() > 1 => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "a batch failed; committing one by one");
                 for (unit, acknowledgement) in units.into_iter().zip(acknowledgements) {
-                    Box::pin(self.commit_and_tell(vec![Waiting { unit, acknowledgement }])).await;
+                    self.commit_units(vec![unit], vec![acknowledgement]);
                 }
             }
             Err(error) => {
@@ -221,16 +245,12 @@ impl WriterTask {
         }
     }
 
-    /// One transaction. It is begun and ended by hand: when a commit fails for want of space, SQLite rolls back by
-    /// itself, and a guard that counts transactions would count this one for ever.
-    async fn commit(&mut self, units: &[Unit]) -> Result<(News, Vec<Committed>), StoreError> {
+    /// One transaction.
+    fn commit(&mut self, units: &[Unit]) -> Result<(News, Vec<Committed>), StoreError> {
         // Deltas come again in their message, so a batch of nothing else may be lost to a power cut; all others may not.
-        let connection = if units.iter().all(Unit::is_delta_only) {
-            &mut self.connections.quick
-        } else {
-            &mut self.connections.durable
-        };
-        match apply(&self.sequences, connection, units).await {
+        let connection =
+            if units.iter().all(Unit::is_delta_only) { &self.connections.quick } else { &self.connections.durable };
+        match apply(&self.sequences, connection, units) {
             Ok((applied, committed)) => {
                 let Applied { heads, events, sequences } = applied;
                 // Only now: a transaction that was rolled back must not leave a gap in the sequences.
@@ -238,23 +258,15 @@ impl WriterTask {
                 Ok((News { heads, events }, committed))
             }
             Err(error) => {
-                // There may be nothing left to roll back, and that is all that can be wrong with it.
-                drop(connection.execute("ROLLBACK").await);
+                connection.roll_back();
                 Err(error)
             }
         }
     }
 }
 
-async fn apply(
-    known: &Sequences,
-    connection: &mut SqliteConnection,
-    units: &[Unit],
-) -> Result<(Applied, Vec<Committed>), StoreError> {
-    let mut apply = Apply::new(known);
-    let mut committed = Vec::with_capacity(units.len());
-    for unit in units {
-        committed.push(apply.unit(connection, unit).await?);
-    }
-    Ok((apply.commit(connection).await?, committed))
+fn apply(known: &Sequences, connection: &Connection, units: &[Unit]) -> Result<(Applied, Vec<Committed>), StoreError> {
+    let mut apply = Apply::begin(connection, known)?;
+    let committed = units.iter().map(|unit| apply.unit(unit)).collect::<Result<_, _>>()?;
+    Ok((apply.commit()?, committed))
 }

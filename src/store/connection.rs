@@ -1,0 +1,110 @@
+//! A connection that writes: SQLite in the writer's own thread, with every statement prepared once.
+//!
+//! Readers go through sqlx, which has a thread for each connection, so that they can wait without one of the runtime's. The
+//! writer is a thread already, and a way to another one and back would cost more than the statements do.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Params, Row, Statement};
+
+use super::StoreError;
+use crate::config;
+
+/// Statements that stay prepared: more than there are that write.
+const STATEMENTS_KEPT: usize = 128;
+
+/// What a commit waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// The disk (`synchronous=FULL`).
+    Full,
+    /// The system: what is committed survives the daemon but perhaps not a power cut (`NORMAL`).
+    Normal,
+}
+
+#[derive(Debug)]
+pub struct Connection {
+    sqlite: rusqlite::Connection,
+}
+
+impl Connection {
+    pub fn open(path: &Path, settings: &config::Store, durability: Durability) -> Result<Self, rusqlite::Error> {
+        let sqlite = rusqlite::Connection::open(path)?;
+        sqlite.busy_timeout(settings.busy_timeout)?;
+        sqlite.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+        let synchronous = match durability {
+            Durability::Full => "FULL",
+            Durability::Normal => "NORMAL",
+        };
+        for (name, value) in [("foreign_keys", "ON"), ("synchronous", synchronous), ("cache_size", super::CACHE_KIB)] {
+            sqlite.pragma_update(None, name, value)?;
+        }
+        sqlite.pragma_update(None, "journal_size_limit", settings.journal_max.0.to_string())?;
+        Ok(Self { sqlite })
+    }
+
+    /// Runs a statement, and tells how many rows it changed.
+    pub fn run(&self, operation: &'static str, sql: &str, values: impl Params) -> Result<usize, StoreError> {
+        self.with(operation, sql, |statement| statement.execute(values))
+    }
+
+    /// What a statement gives first, if it gives anything.
+    pub fn first<T>(
+        &self,
+        operation: &'static str,
+        sql: &str,
+        values: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, StoreError> {
+        self.with(operation, sql, |statement| statement.query(values)?.next()?.map(read).transpose())
+    }
+
+    pub fn all<T>(
+        &self,
+        operation: &'static str,
+        sql: &str,
+        values: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        self.with(operation, sql, |statement| statement.query_map(values, read)?.collect())
+    }
+
+    pub fn begin(&self) -> Result<(), StoreError> {
+        self.run("to begin a transaction", "BEGIN IMMEDIATE", []).map(drop)
+    }
+
+    pub fn commit(&self) -> Result<(), StoreError> {
+        self.run("to commit a transaction", "COMMIT", []).map(drop)
+    }
+
+    /// Takes back what was begun. When a commit fails for want of space, SQLite has done so by itself.
+    pub fn roll_back(&self) {
+        if !self.sqlite.is_autocommit()
+            && let Err(error) = self.run("to take a transaction back", "ROLLBACK", [])
+        {
+            tracing::error!(error = &error as &dyn std::error::Error, "a transaction is stuck");
+        }
+    }
+
+    /// How long it waits for whoever has the database locked.
+    pub fn set_patience(&self, patience: Duration) -> Result<(), StoreError> {
+        self.sqlite.busy_timeout(patience).map_err(StoreError::database("to set how long a lock is waited for"))
+    }
+
+    pub fn close(self) {
+        if let Err((_, error)) = self.sqlite.close() {
+            tracing::error!(%error, "cannot close the database");
+        }
+    }
+
+    fn with<T>(
+        &self,
+        operation: &'static str,
+        sql: &str,
+        work: impl FnOnce(&mut Statement<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let mut statement = self.sqlite.prepare_cached(sql).map_err(StoreError::database(operation))?;
+        work(&mut statement).map_err(StoreError::database(operation))
+    }
+}
