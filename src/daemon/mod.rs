@@ -58,7 +58,9 @@ pub fn serve(overrides: &Overrides, detached: bool) -> anyhow::Result<()> {
     // Before anything is written: a log on a full disk would only tell half of it.
     store::preflight(&store_options(&config, &paths))?;
     let _log = log::start(&config.log, &paths.logs(), detached, &environment)?;
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(WORKER_THREADS_MAX);
+    // Half of the processors: the writer and the agents need some too, and a thread that looks for work only to find none
+    // is in their way.
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get() / 2).clamp(1, WORKER_THREADS_MAX);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
     let outcome = runtime.block_on(run(config, paths, overrides, environment, agent_umask, detached));
