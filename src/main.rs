@@ -7,6 +7,7 @@ mod config;
 mod private;
 mod system;
 mod lane;
+mod security;
 mod acp;
 mod demo;
 mod store;

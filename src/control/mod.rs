@@ -16,6 +16,7 @@ mod gc;
 mod idempotency;
 mod limits;
 mod messages;
+mod peer;
 mod router;
 mod search;
 mod server;

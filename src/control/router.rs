@@ -12,8 +12,8 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 use super::error::ApiError;
-use super::server::Peer;
 use super::{Api, agents, backup, blobs, events, gc, messages, search, sessions, system, turns, workspaces};
+use crate::model::Peer;
 use crate::session::Refusal;
 
 pub fn router(api: Arc<Api>) -> Router {
@@ -47,8 +47,8 @@ pub fn router(api: Arc<Api>) -> Router {
 
 /// Every request has a span that says who asks, and its user's share of the rate.
 async fn admit(State(api): State<Arc<Api>>, request: Request, next: Next) -> Result<Response, ApiError> {
-    let peer = request.extensions().get::<Peer>().copied();
-    let (uid, pid) = (peer.map(|peer| peer.uid), peer.and_then(|peer| peer.pid));
+    let peer = request.extensions().get::<Arc<Peer>>().cloned();
+    let (uid, pid) = (peer.as_ref().map(|peer| peer.uid), peer.as_ref().and_then(|peer| peer.pid));
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let span = tracing::info_span!("request", id = %Uuid::now_v7(), %method, path, uid, pid);
     async move {

@@ -1,6 +1,5 @@
 //! Accepts and serves connections, within bounds.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,32 +14,26 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::socket::ControlSocket;
-use super::{Api, router};
+use super::{Api, peer, router};
 use crate::config;
 
 /// How long accepting rests when there are no descriptors left; without it the loop would spin.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
-
-/// Who is at the other end, from the kernel.
-#[derive(Clone, Copy, Debug)]
-pub struct Peer {
-    pub uid: u32,
-    pub pid: Option<i32>,
-}
 
 #[derive(Debug)]
 pub struct Server {
     socket: ControlSocket,
     router: axum::Router,
     settings: config::Control,
+    api: Arc<Api>,
     connections: TaskTracker,
     stop: CancellationToken,
 }
 
 impl Server {
     pub fn new(socket: ControlSocket, api: Arc<Api>, settings: config::Control) -> Self {
-        let router = router::router(api);
-        Self { socket, router, settings, connections: TaskTracker::new(), stop: CancellationToken::new() }
+        let router = router::router(Arc::clone(&api));
+        Self { socket, router, settings, api, connections: TaskTracker::new(), stop: CancellationToken::new() }
     }
 
     /// Told to stop, it accepts nobody any more; connections finish the request they are in.
@@ -73,14 +66,14 @@ impl Server {
     }
 
     fn serve(&self, stream: UnixStream, slot: OwnedSemaphorePermit) {
-        let peer = match admit(&stream) {
-            Ok(Some(peer)) => peer,
+        let peer = match peer::admit(&stream, &self.api.registry.shared().security) {
+            Ok(Some(peer)) => Arc::new(peer),
             Ok(None) => return,
             Err(error) => return tracing::warn!(%error, "cannot tell who connects; refused"),
         };
         let service = TowerToHyperService::new(self.router.clone());
         let service = hyper::service::service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
-            request.extensions_mut().insert(peer);
+            request.extensions_mut().insert(Arc::clone(&peer));
             service.call(request)
         });
         let connection = http1::Builder::new()
@@ -104,16 +97,4 @@ impl Server {
             drop(slot);
         });
     }
-}
-
-/// The daemon serves its own user and root, nobody else.
-fn admit(stream: &UnixStream) -> io::Result<Option<Peer>> {
-    let credentials = stream.peer_cred()?;
-    let own = rustix::process::geteuid().as_raw();
-    let peer = Peer { uid: credentials.uid(), pid: credentials.pid() };
-    if peer.uid == own || peer.uid == 0 {
-        return Ok(Some(peer));
-    }
-    tracing::warn!(security = true, uid = peer.uid, pid = peer.pid, "a connection of another user was refused");
-    Ok(None)
 }

@@ -75,5 +75,12 @@ pub async fn info(State(api): State<Arc<Api>>) -> Result<Json<Info>, ApiError> {
         limits: limits.map(|(name, value)| (name.to_owned(), value)).into(),
         config: Some(origin.as_ref().into()),
         store: Some((&api.registry.hub().store().health()).into()),
+        security_events: api
+            .registry
+            .shared()
+            .security
+            .counts()
+            .map(|(name, count)| (name.to_owned(), count))
+            .collect(),
     }))
 }

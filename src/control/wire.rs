@@ -383,6 +383,9 @@ pub struct Info {
     pub config: Option<ConfigOrigin>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<StoreReport>,
+    /// What was refused because somebody reached for what is not theirs, by kind.
+    #[serde(default)]
+    pub security_events: BTreeMap<String, u64>,
 }
 
 /// Where the configuration in force comes from, and what a reload could not do.

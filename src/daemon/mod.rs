@@ -26,6 +26,7 @@ use crate::config::{self, Config, Overrides, Paths};
 use crate::control::{Api, ControlSocket, Server};
 use crate::hub::Hub;
 use crate::registry::{Registry, RegistryError};
+use crate::security::Security;
 use crate::session::{Halt, Shared, Slots};
 use crate::store::{self, Direction, StoreOptions};
 use crate::system;
@@ -119,6 +120,7 @@ async fn run(
         umask: agent_umask,
         slots,
         host,
+        security: Security::default(),
     });
     let registry = Registry::new(shared);
     let api = Api::new(Arc::clone(&registry), paths.state_dir.clone(), paths.socket.clone());

@@ -5,47 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// How the agent's permission requests are answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PermissionMode {
-    /// Ask a person. There is no inbox yet, so nobody can say yes: the request is rejected, and a notice says why.
-    Ask,
-    Allow,
-    Deny,
-}
-
-impl PermissionMode {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ask => "ask",
-            Self::Allow => "allow",
-            Self::Deny => "deny",
-        }
-    }
-
-    /// Whether a session may choose `self` when its profile grants `granted`. A session only ever narrows.
-    pub const fn narrows(self, granted: Self) -> bool {
-        match granted {
-            Self::Allow => true,
-            Self::Ask => matches!(self, Self::Ask | Self::Deny),
-            Self::Deny => matches!(self, Self::Deny),
-        }
-    }
-}
-
-impl FromStr for PermissionMode {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "ask" => Ok(Self::Ask),
-            "allow" => Ok(Self::Allow),
-            "deny" => Ok(Self::Deny),
-            _ => Err(format!("{text:?} is not a permission mode; the modes are ask, allow and deny")),
-        }
-    }
-}
+use super::permission::PermissionMode;
 
 /// What differs from agent to agent beyond how it is started. The core asks the adapter and never the agent's name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

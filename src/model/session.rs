@@ -4,11 +4,12 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::agent::{FrozenProfile, PermissionMode};
+use super::agent::FrozenProfile;
 use super::block::PromptAbilities;
 use super::choices::Chosen;
 use super::context::SessionContext;
 use super::id::{SessionId, WorkspaceId};
+use super::permission::PermissionMode;
 use super::status::SessionStatus;
 use super::time::Timestamp;
 use super::turn::TurnError;

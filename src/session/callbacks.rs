@@ -1,12 +1,15 @@
 //! What the agent sends on its own: updates, and requests that it makes of us.
 
+use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::actor::{After, SessionActor};
+use super::actor::SessionActor;
+use super::consent::Deed;
 use super::transcript::Aside;
-use crate::acp::update::{self, UpdateParams};
+use crate::acp::update::{self, ToolCall, UpdateParams};
 use crate::acp::{Chunk, Envelope, Line, RpcError, incoming, outgoing};
-use crate::model::{EventBody, PermissionMode, TurnId};
+use crate::model::permission::{Action, CommandText, ToolKind};
+use crate::model::{EventBody, TurnId};
 use crate::store::Op;
 
 /// Characters of a line that is shown in the log when it is not understood.
@@ -113,54 +116,30 @@ impl SessionActor {
         self.send(outgoing::failure(id, RpcError::METHOD_NOT_FOUND, format!("acpd does not serve {method}")));
     }
 
-    /// Answered by the policy alone. The decision is recorded before it is sent.
     fn on_permission_request(&mut self, id: &RawValue, params: &RawValue) {
         let request = match incoming::permission_request(params) {
             Ok(request) => request,
             Err(error) => return self.send(outgoing::failure(id, RpcError::INVALID_PARAMS, error)),
         };
-        let turn = self.running_turn();
-        let tool_call_id = request.tool_call.id.clone();
-        let what = request.tool_call.title.clone().unwrap_or_else(|| tool_call_id.clone());
-        let (allowed, option) = match self.permissions {
-            PermissionMode::Allow => (true, request.allow_once),
-            PermissionMode::Ask | PermissionMode::Deny => (false, request.reject_once),
-        };
-        let mark = self.outbox.mark();
-        let outbox = &mut self.outbox;
-        self.transcript.permission_asked(turn, request.tool_call, &mut |op| outbox.push(op));
-        let body = EventBody::PermissionRequested {
-            tool_call_id: tool_call_id.clone(),
-            request: self.transcript.capped(params),
-        };
-        self.record(Op::Event { turn, body });
-        let body = EventBody::PermissionResolved {
-            tool_call_id: tool_call_id.clone(),
-            outcome: if option.is_some() { "selected" } else { "cancelled" },
-            option_id: option.clone(),
-            decided_by: format!("policy {}", self.permissions.as_str()),
-        };
-        self.record(Op::Event { turn, body });
-        if !allowed {
-            let outbox = &mut self.outbox;
-            let reason = "rejected by the permission policy";
-            self.transcript.permission_rejected(&tool_call_id, reason, &mut |op| outbox.push(op));
-            self.explain_rejection(turn, &what);
-        }
-        self.outbox.then(mark, After::Send(outgoing::permission(id, option.as_deref())));
+        let kind = request.tool_call.kind.as_deref().map_or_else(ToolKind::default, ToolKind::from_protocol);
+        let action = Action { kind, paths: Vec::new(), command: command_of(&request.tool_call) };
+        let question = self.transcript.capped(params);
+        self.seek_consent(&action, question, Deed::Agents { id: id.to_owned(), request });
     }
 
-    fn explain_rejection(&mut self, turn: Option<TurnId>, what: &str) {
-        let why = match self.permissions {
-            PermissionMode::Ask => {
-                "the policy is ask, and there is nobody to ask yet; permissions = \"allow\" in the agent's profile lets it pass"
-            }
-            PermissionMode::Deny | PermissionMode::Allow => "the session's policy does not allow it",
-        };
-        self.notice(turn, "permission_rejected", format!("{what}: {why}"));
-    }
-
-    fn running_turn(&self) -> Option<TurnId> {
+    pub(super) fn running_turn(&self) -> Option<TurnId> {
         self.running.as_ref().map(|running| running.turn)
+    }
+}
+
+/// What a tool call runs, where its arguments say so in the way that most agents have.
+fn command_of(call: &ToolCall) -> Option<CommandText> {
+    match call.raw_input.as_ref()?.get("command")? {
+        Value::String(text) => Some(CommandText::Shell(text.clone())),
+        Value::Array(words) => {
+            let words = words.iter().map(|word| word.as_str().map(str::to_owned));
+            words.collect::<Option<_>>().map(CommandText::Arguments)
+        }
+        _ => None,
     }
 }

@@ -7,6 +7,7 @@
 mod actor;
 mod callbacks;
 mod choices;
+mod consent;
 mod context;
 mod crashes;
 mod handshake;
@@ -37,6 +38,7 @@ use crate::model::{
     Blob, Choice, Chosen, Content, ContextChange, ContextProblem, MessageId, ProcessState, SessionStatus, Timestamp,
     TurnId,
 };
+use crate::security::Security;
 use crate::store::{Claim, SessionChange, StoreError};
 
 pub use actor::{SessionActor, actor};
@@ -58,6 +60,7 @@ pub struct Shared {
     pub umask: Mode,
     pub slots: Arc<Slots>,
     pub host: Host,
+    pub security: Security,
 }
 
 impl Shared {
