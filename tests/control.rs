@@ -40,8 +40,8 @@ async fn bad_requests_get_the_documented_error_and_change_nothing() {
     let missing = daemon.post("/v1/workspaces", json!({})).await;
     assert_eq!(refused(missing, 400, "invalid_request")["details"]["field"], "path");
     let nested =
-        daemon.post(sessions, json!({"workspace": workspace, "permissions": {"mode": "ask", "rules": []}})).await;
-    assert_eq!(refused(nested, 400, "invalid_request")["details"]["field"], "permissions.rules");
+        daemon.post(sessions, json!({"workspace": workspace, "permissions": {"mode": "ask", "rule": []}})).await;
+    assert_eq!(refused(nested, 400, "invalid_request")["details"]["field"], "permissions.rule");
     for (field, list) in [("limits", json!([7])), ("permissions", json!(["deny"])), ("context", json!(["a.rs"]))] {
         let listed = daemon.post(sessions, json!({"workspace": workspace, "agent": "echo", field: list})).await;
         assert_eq!(refused(listed, 400, "invalid_request")["details"]["field"], field);

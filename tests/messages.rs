@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// Runs one turn of an agent that does this, and returns its messages but for the prompt: role and content.
 async fn messages_of(steps: Value) -> Vec<(String, Value)> {
     let script = json!([{"handshake": {}}, {"prompt": steps}, {"expect": "session/prompt"}]);
-    let daemon = Daemon::builder().agent("acting", script).start().await;
+    let daemon = Daemon::builder().agent_with("acting", script, "permissions = \"deny\"").start().await;
     let session = daemon.create_lazy_session("acting").await;
     daemon.prompt_and_wait(&session, "go").await;
     let messages = daemon.messages(&session).await;

@@ -264,10 +264,10 @@ async fn permissions_are_answered_by_the_policy_and_recorded() {
     let script = json!([{"handshake": {}}, {"prompt": [ask, {"textFromAnswer": true}]}]);
     let daemon = Daemon::builder()
         .agent_with("trusted", script.clone(), "permissions = \"allow\"")
-        .agent("asking", script)
+        .agent_with("refused", script, "permissions = \"deny\"")
         .start()
         .await;
-    for (agent, option, result) in [("trusted", "once", None), ("asking", "no", Some("failed"))] {
+    for (agent, option, result) in [("trusted", "once", None), ("refused", "no", Some("failed"))] {
         let session = daemon.create_session(agent).await;
         daemon.prompt_and_wait(&session, "go").await;
         let messages = daemon.messages(&session).await;

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use super::update::{self, ToolCall};
 use crate::model::PromptAbilities;
+use crate::model::permission::question::PermissionOption;
 
 /// The answer to `initialize`.
 #[derive(Debug)]
@@ -80,27 +81,61 @@ pub fn stop_reason(result: &RawValue) -> Result<String, String> {
 #[derive(Debug)]
 pub struct PermissionRequest {
     pub tool_call: ToolCall,
-    pub allow_once: Option<String>,
-    pub reject_once: Option<String>,
+    pub options: Vec<PermissionOption>,
 }
 
-/// Reads `session/request_permission`. Only "once" is ever answered: "always" would be the agent's memory, not ours.
+/// What is taken of one option, and how many of them.
+const OPTION_BYTES_MAX: usize = 1024;
+const OPTIONS_MAX: usize = 32;
+
+/// Reads `session/request_permission`.
 pub fn permission_request(params: &RawValue) -> Result<PermissionRequest, String> {
     let request: schema::RequestPermissionRequest =
         serde_json::from_str(params.get()).map_err(|error| error.to_string())?;
-    let option = |kind: schema::PermissionOptionKind| {
-        request.options.iter().find(|option| option.kind == kind).map(|option| option.option_id.0.to_string())
+    let option = |option: &schema::PermissionOption| {
+        Some(PermissionOption {
+            option_id: option.option_id.0.to_string(),
+            name: option.name.clone(),
+            // A kind that is not known means nothing that we could choose.
+            kind: serde_json::to_value(option.kind).and_then(serde_json::from_value).ok()?,
+        })
     };
-    Ok(PermissionRequest {
-        tool_call: update::from_schema(&request.tool_call),
-        allow_once: option(schema::PermissionOptionKind::AllowOnce),
-        reject_once: option(schema::PermissionOptionKind::RejectOnce),
-    })
+    let options: Vec<PermissionOption> = request.options.iter().filter_map(option).collect();
+    let is_long = |option: &PermissionOption| option.option_id.len().max(option.name.len()) > OPTION_BYTES_MAX;
+    if options.len() > OPTIONS_MAX || options.iter().any(is_long) {
+        return Err(format!("there are more than {OPTIONS_MAX} options, or longer ones than {OPTION_BYTES_MAX} bytes"));
+    }
+    Ok(PermissionRequest { tool_call: update::from_schema(&request.tool_call), options })
+}
+
+/// What `elicitation/create` asks: what a person is shown of it.
+pub fn elicitation_message(params: &RawValue) -> Result<String, String> {
+    #[derive(Deserialize)]
+    struct Elicitation {
+        mode: String,
+        message: String,
+    }
+    let Elicitation { mode, message } = serde_json::from_str(params.get()).map_err(|error| error.to_string())?;
+    match mode.as_str() {
+        "form" | "url" => Ok(message),
+        _ => Err(format!("acpd does not know elicitations of the mode {mode:?}")),
+    }
+}
+
+/// The request that `$/cancel_request` takes back.
+pub fn cancelled_request(params: &RawValue) -> Option<Box<RawValue>> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Cancel {
+        request_id: Box<RawValue>,
+    }
+    serde_json::from_str::<Cancel>(params.get()).ok().map(|cancel| cancel.request_id)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::permission::question::OptionKind;
 
     fn raw(json: &str) -> Box<RawValue> {
         RawValue::from_string(json.to_owned()).unwrap()
@@ -131,8 +166,8 @@ mod tests {
                 {"optionId":"cancel","name":"Reject","kind":"reject_once"}],
                 "toolCall":{"toolCallId":"t","status":"pending","title":"rm x","content":[],"locations":[],"kind":"execute"}}"#);
         let request = permission_request(&request).unwrap();
-        assert_eq!(request.allow_once.as_deref(), Some("proceed_once"));
-        assert_eq!(request.reject_once.as_deref(), Some("cancel"));
+        let kinds: Vec<OptionKind> = request.options.iter().map(|option| option.kind).collect();
+        assert_eq!(kinds, [OptionKind::AllowAlways, OptionKind::AllowOnce, OptionKind::RejectOnce]);
         assert_eq!(request.tool_call.kind.as_deref(), Some("execute"));
     }
 }

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use serde::Serialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use super::PROTOCOL_VERSION;
 use super::envelope::RpcError;
@@ -44,7 +44,8 @@ const JSONRPC: &str = "2.0";
 pub fn initialize(id: u64) -> Bytes {
     let params = serde_json::json!({
         "protocolVersion": PROTOCOL_VERSION,
-        "clientCapabilities": { "fs": { "readTextFile": false, "writeTextFile": false }, "terminal": false },
+        "clientCapabilities": { "fs": { "readTextFile": false, "writeTextFile": false }, "terminal": false,
+            "elicitation": { "form": {}, "url": {} } },
         "clientInfo": { "name": "acpd", "title": "acpd", "version": env!("CARGO_PKG_VERSION") },
     });
     request(id, "initialize", &params)
@@ -104,6 +105,15 @@ pub fn permission(id: &RawValue, option: Option<&str>) -> Bytes {
     line(&Answer { jsonrpc: JSONRPC, id, result: outcome })
 }
 
+/// The answer to `elicitation/create`.
+pub fn elicitation(id: &RawValue, action: &str, content: Option<&Map<String, Value>>) -> Bytes {
+    let mut result = serde_json::json!({ "action": action });
+    if let Some(content) = content {
+        result["content"] = content.clone().into();
+    }
+    line(&Answer { jsonrpc: JSONRPC, id, result })
+}
+
 pub fn failure(id: &RawValue, code: i64, message: impl Into<String>) -> Bytes {
     let error = RpcError { code, message: message.into(), data: None };
     line(&Failure { jsonrpc: JSONRPC, id, error })
@@ -140,6 +150,8 @@ mod tests {
             cancel("s"),
             permission(&id, Some("once")),
             permission(&id, None),
+            elicitation(&id, "accept", serde_json::json!({"name": "x"}).as_object()),
+            elicitation(&id, "decline", None),
             failure(&id, RpcError::METHOD_NOT_FOUND, "no such method"),
         ];
         let mut shown = String::new();

@@ -53,6 +53,8 @@ pub struct ToolCall {
     pub raw_input: Option<Value>,
     pub raw_output: Option<Value>,
     pub content: Option<Value>,
+    /// The files that it touches.
+    pub locations: Option<Vec<String>>,
 }
 
 impl ToolCall {
@@ -148,6 +150,10 @@ pub fn from_schema(update: &schema::ToolCallUpdate) -> ToolCall {
         raw_input: fields.raw_input.clone(),
         raw_output: fields.raw_output.clone(),
         content: fields.content.as_ref().and_then(|content| serde_json::to_value(content).ok()),
+        locations: fields
+            .locations
+            .as_ref()
+            .map(|locations| locations.iter().map(|location| location.path.to_string_lossy().into_owned()).collect()),
     }
 }
 

@@ -170,7 +170,8 @@ mod tests {
             env: BTreeMap::from([("KEY".to_owned(), "value".to_owned())]),
             env_pass: vec!["PASSED".into()],
             adapter: crate::model::Adapter::Generic,
-            permissions: crate::model::PermissionMode::Ask,
+            permissions: crate::model::Policy::of(crate::model::PermissionMode::Ask),
+            modes_allowed: vec![],
             tags: vec![],
             install_hint: String::new(),
         }

@@ -8,6 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use crate::model::context::is_git_ref;
+use crate::model::permission::Place;
 
 /// What is read of the files that say which commit is checked out.
 const GIT_FILE_BYTES_MAX: u64 = 4096;
@@ -43,6 +44,28 @@ pub fn path_inside(workspace: &Path, path: &str) -> Result<String, String> {
         return Err("is a directory".to_owned());
     }
     relative.into_os_string().into_string().map_err(|_| "is not UTF-8".to_owned())
+}
+
+/// Where a path leads, seen from the workspace, which is a real path. What cannot be said for sure is outside: a path with
+/// a `..`, a link to nothing, what cannot be looked at.
+pub fn place(workspace: &Path, path: &str) -> Place {
+    let whole = workspace.join(path);
+    let mut plain = PathBuf::new();
+    for component in whole.components() {
+        match component {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            other => plain.push(other),
+        }
+    }
+    let text = |path: &Path| path.to_str().map(str::to_owned);
+    let named = plain.strip_prefix(workspace).ok().and_then(text).unwrap_or_else(|| plain.display().to_string());
+    let has_parent = whole.components().any(|component| component == Component::ParentDir);
+    let real = real(&whole).ok().filter(|_| !has_parent);
+    match real.and_then(|real| text(real.strip_prefix(workspace).ok()?)) {
+        Some(real) => Place::Inside { real, named },
+        None => Place::Outside { named },
+    }
 }
 
 /// The real path of as much of it as exists, and the rest as it is.
@@ -198,5 +221,27 @@ mod tests {
             fs::write(workspace.join(".git"), format!("gitdir: {named}\n")).unwrap();
             assert_eq!(git_ref(&workspace).as_deref(), found, "{named}");
         }
+    }
+
+    #[test]
+    fn a_path_is_where_it_leads() {
+        let (_base, workspace, outside) = directory();
+        symlink("src", workspace.join("alias")).unwrap();
+        symlink(&outside, workspace.join("out")).unwrap();
+        symlink("nowhere", workspace.join("dangling")).unwrap();
+        let inside = |real: &str, named: &str| Place::Inside { real: real.to_owned(), named: named.to_owned() };
+        assert_eq!(place(&workspace, "src/new/a"), inside("src/new/a", "src/new/a"));
+        assert_eq!(place(&workspace, "./src//a/"), inside("src/a", "src/a"));
+        assert_eq!(place(&workspace, workspace.join("src").to_str().unwrap()), inside("src", "src"));
+        assert_eq!(place(&workspace, "alias/a"), inside("src/a", "alias/a"));
+        assert_eq!(place(&workspace, ""), inside("", ""));
+        for (path, named) in
+            [("src/../a", "a"), ("../work/a", "a"), ("out/a", "out/a"), ("dangling", "dangling"), ("a\0b", "a\0b")]
+        {
+            let place = place(&workspace, path);
+            assert!(matches!(&place, Place::Outside { named: found } if found.ends_with(named)), "{path}: {place:?}");
+        }
+        let beside = format!("{}x/a", workspace.display());
+        assert_eq!(place(&workspace, &beside), Place::Outside { named: beside });
     }
 }

@@ -32,6 +32,6 @@ mod workspace;
 
 pub use command::{Command, find_program};
 pub use host::Host;
-pub use inside::{git_ref, path_inside};
+pub use inside::{git_ref, path_inside, place};
 pub use process::{Bounds, Cause, Exit, Output, Process, SpawnError};
 pub use workspace::{WorkspaceError, resolve_workspace};

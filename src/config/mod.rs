@@ -5,6 +5,7 @@
 
 mod current;
 mod paths;
+mod policy;
 mod read;
 mod reload;
 mod sections;
@@ -15,7 +16,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::model::{Adapter, AgentProfile, Amount, OnExceed, PermissionMode};
+use crate::model::permission::rule::Rule;
+use crate::model::{Adapter, AgentProfile, Amount, OnExceed, PermissionMode, Policy};
 
 pub use current::{Changes, Current, Origin};
 pub use paths::{Overrides, Paths};
@@ -123,6 +125,8 @@ pub struct Limits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permissions {
     pub mode: PermissionMode,
+    pub rules: Vec<Rule>,
+    pub timeout: Option<Duration>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -275,7 +279,7 @@ impl Default for Config {
                 payload_max: ByteSize::mib(1),
                 stderr_tail: ByteSize::kib(8),
             },
-            permissions: Permissions { mode: PermissionMode::Ask },
+            permissions: Permissions { mode: PermissionMode::Ask, rules: Vec::new(), timeout: None },
             log: Log { level: LogLevel::Info, files: 7 },
             agents: agents.into_iter().map(|agent| (agent.slug.clone(), agent)).collect(),
         }
@@ -303,7 +307,8 @@ fn builtin_gemini() -> AgentProfile {
             .into(),
         env_pass: passed.map(str::to_owned).into(),
         adapter: Adapter::Gemini,
-        permissions: PermissionMode::Ask,
+        permissions: Policy::of(PermissionMode::Ask),
+        modes_allowed: Vec::new(),
         tags: Vec::new(),
         install_hint: "install it with `npm install -g @google/gemini-cli` and run `gemini` once to sign in, \
                        or try acpd without any key: --agent demo"
@@ -321,7 +326,8 @@ fn builtin_demo() -> AgentProfile {
         env: BTreeMap::new(),
         env_pass: vec!["ACPD_DEMO_PAUSE_MS".to_owned()],
         adapter: Adapter::Generic,
-        permissions: PermissionMode::Ask,
+        permissions: Policy::of(PermissionMode::Ask),
+        modes_allowed: Vec::new(),
         tags: Vec::new(),
         install_hint: String::new(),
     }

@@ -8,6 +8,7 @@ use toml::{Table, Value};
 use super::sections;
 use super::value::FromValue;
 use super::{Config, ConfigError, Problem};
+use crate::model::permission::policy::PolicyProblem;
 
 const ENVIRONMENT_PREFIX: &str = "ACPD_";
 
@@ -104,6 +105,28 @@ impl Section<'_> {
         match T::from_value(value) {
             Some(value) => *target = value,
             None => self.problem(key, format!("has the wrong value{shown}"), T::EXPECTED),
+        }
+    }
+
+    /// Reads `key` with `read`, which says what is wrong with the value and where in it.
+    pub fn read_as<T>(
+        &mut self,
+        key: &'static str,
+        target: &mut T,
+        read: impl FnOnce(Value) -> Result<T, PolicyProblem>,
+    ) {
+        self.known.push(key);
+        match self.table.remove(key).map(read) {
+            None => {}
+            Some(Ok(value)) => *target = value,
+            Some(Err(PolicyProblem { field, problem })) => {
+                let key = match field.as_str() {
+                    "" => key.to_owned(),
+                    field if field.starts_with('[') => format!("{key}{field}"),
+                    field => format!("{key}.{field}"),
+                };
+                self.problem(&key, problem, "docs/permissions.md describes policies and their rules");
+            }
         }
     }
 

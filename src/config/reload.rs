@@ -64,7 +64,7 @@ pub fn merge(running: &Config, mut new: Config) -> (Config, Vec<&'static str>) {
         at_start: [long_lines],
         at_once: [processes, memory_max, pids_max, line_max, prompt_max, media_max, payload_max, stderr_tail],
     });
-    section!(running, new, kept, permissions: Permissions { at_start: [], at_once: [mode], });
+    section!(running, new, kept, permissions: Permissions { at_start: [], at_once: [mode, rules, timeout], });
     section!(running, new, kept, log: Log { at_start: [level, files], at_once: [], });
     (new, kept)
 }

@@ -1,8 +1,8 @@
 //! Which keys there are, section by section, and what must hold between them.
 
 use super::read::Section;
-use super::{Config, Problem, Store, TURN_CAP};
-use crate::model::{Adapter, AgentProfile};
+use super::{Config, Problem, Store, TURN_CAP, policy};
+use crate::model::{Adapter, AgentProfile, Policy};
 
 /// The sections; a name in the environment that begins with one of them is a setting.
 pub const NAMES: [&str; 9] =
@@ -69,7 +69,11 @@ pub fn read(root: &mut Section<'_>, config: &mut Config) {
         section.read("payload_max", &mut limits.payload_max);
         section.read("stderr_tail", &mut limits.stderr_tail);
     });
-    root.section("permissions", |section| section.read("mode", &mut config.permissions.mode));
+    root.section("permissions", |section| {
+        section.read("mode", &mut config.permissions.mode);
+        section.read_as("rules", &mut config.permissions.rules, policy::rules);
+        section.read("timeout", &mut config.permissions.timeout);
+    });
     root.section("log", |section| {
         section.read("level", &mut config.log.level);
         section.read("files", &mut config.log.files);
@@ -92,11 +96,11 @@ fn read_store(section: &mut Section<'_>, store: &mut Store) {
     section.read("journal_max", &mut store.journal_max);
 }
 
-/// Profiles have the general permission mode unless they set their own.
+/// Profiles have the general permission policy unless they set their own.
 fn read_agents(root: &mut Section<'_>, config: &mut Config) {
-    let granted = config.permissions.mode;
+    let granted = Policy { mode: config.permissions.mode, rules: config.permissions.rules.clone() };
     for profile in config.agents.values_mut() {
-        profile.permissions = granted;
+        profile.permissions = granted.clone();
     }
     root.section("agents", |section| {
         section.named_sections(|slug, section| {
@@ -109,7 +113,8 @@ fn read_agents(root: &mut Section<'_>, config: &mut Config) {
                 env: std::collections::BTreeMap::new(),
                 env_pass: Vec::new(),
                 adapter: Adapter::Generic,
-                permissions: granted,
+                permissions: granted.clone(),
+                modes_allowed: Vec::new(),
                 tags: Vec::new(),
                 install_hint: String::new(),
             });
@@ -127,7 +132,9 @@ fn read_agent(section: &mut Section<'_>, profile: &mut AgentProfile) {
     section.read("env", &mut profile.env);
     section.read("env_pass", &mut profile.env_pass);
     section.read("adapter", &mut profile.adapter);
-    section.read("permissions", &mut profile.permissions);
+    let granted = profile.permissions.clone();
+    section.read_as("permissions", &mut profile.permissions, |value| policy::policy(value, granted));
+    section.read("modes_allowed", &mut profile.modes_allowed);
     section.read("tags", &mut profile.tags);
     section.read("install_hint", &mut profile.install_hint);
 }

@@ -208,7 +208,7 @@ impl FromValue for ByteSize {
 }
 
 impl FromValue for PermissionMode {
-    const EXPECTED: &'static str = "write \"ask\", \"allow\" or \"deny\"";
+    const EXPECTED: &'static str = "write \"ask\", \"read-only\", \"edit\", \"allow\" or \"deny\"";
 
     fn from_value(value: Value) -> Option<Self> {
         value.as_str()?.parse().ok()

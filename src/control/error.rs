@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::wire::ErrorBody;
+use super::wire::permissions::Permission;
 use crate::agent::WorkspaceError;
 use crate::model::error::chain;
 use crate::model::status::Denied;
@@ -48,6 +49,10 @@ pub enum ApiError {
     NoSuchWorkspace(String),
     NoSuchAgent(String),
     NoSuchBlob(String),
+    NoSuchPermission(String),
+    NoSuchRule(String),
+    /// Somebody else was first.
+    PermissionAnswered(Box<Permission>),
     /// More of these than the setting allows.
     TooOften {
         what: &'static str,
@@ -145,13 +150,9 @@ impl ApiError {
                     .details(json!({ "field": "q" }))
             }
             Self::UnsupportedMediaType { found } => {
-                let message = format!("the body is {found:?}, not JSON");
-                Answer::new(
-                    S::UNSUPPORTED_MEDIA_TYPE,
-                    "unsupported_media_type",
-                    message,
-                    "send Content-Type: application/json",
-                )
+                let (message, hint) =
+                    (format!("the body is {found:?}, not JSON"), "send Content-Type: application/json");
+                Answer::new(S::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message, hint)
             }
             Self::BodyTooLarge { max } => {
                 let message = format!("the body is larger than {max} bytes");
@@ -196,6 +197,9 @@ impl ApiError {
                 let hint = "the sha256 of a block is in its message; a blob goes with the last session that has it";
                 Answer::new(S::NOT_FOUND, "blob_not_found", format!("there is no blob {hash}"), hint)
             }
+            Self::NoSuchPermission(id) => no_permission(&id),
+            Self::NoSuchRule(id) => no_rule(format!("the session has no rule {id}")),
+            Self::PermissionAnswered(permission) => answered_answer(&permission),
             Self::TooOften { what, setting, wait } => {
                 let hint = format!("ask less often, or raise {setting}");
                 Answer::new(S::TOO_MANY_REQUESTS, "rate_limited", format!("too many {what}"), hint).retry_after(wait)
@@ -293,6 +297,22 @@ fn refusal_answer(refusal: Refusal) -> Answer {
             Answer::new(S::UNPROCESSABLE_ENTITY, "unsupported_content", message, hint)
                 .details(json!({ "field": format!("content[{index}]"), "agent": agent, "takes": takes }))
         }
+        Refusal::WiderMode { choice, agent, .. } => {
+            let hint = format!("name it in agents.{agent}.modes_allowed, or give the session a wider policy");
+            Answer::new(S::FORBIDDEN, "wider_mode", message, hint).details(json!({ "field": choice.field() }))
+        }
+        Refusal::PermissionClosed(id) => {
+            let hint = "GET /v1/permissions/{id} tells how it was answered";
+            Answer::new(S::CONFLICT, "permission_answered", message, hint).details(json!({ "permissionId": id }))
+        }
+        Refusal::UnknownOption { options, .. } => {
+            let ids: Vec<&str> = options.iter().map(|option| option.option_id.as_str()).collect();
+            let hint = format!("the options are: {}", ids.join(", "));
+            Answer::new(S::BAD_REQUEST, "invalid_request", format!("optionId: {message}"), hint)
+                .details(json!({ "field": "optionId", "options": options }))
+        }
+        Refusal::UnfitAnswer { field, problem } => invalid_answer(field, problem),
+        Refusal::NoSuchRule(_) => no_rule(message),
         Refusal::Context(problem) => invalid_answer(&problem.field, problem.problem),
         Refusal::Purged => Answer::new(S::NOT_FOUND, "session_not_found", message, SESSIONS_HINT),
         Refusal::NotExpired => Answer::new(S::CONFLICT, "not_expired", message, "it is kept"),
@@ -317,6 +337,25 @@ fn refusal_answer(refusal: Refusal) -> Answer {
         }
         Refusal::Store(error) => store_answer(Arc::as_ref(&error)),
     }
+}
+
+fn no_permission(id: &str) -> Answer {
+    let hint = "list the open ones with GET /v1/permissions, and all with ?status=all";
+    Answer::new(StatusCode::NOT_FOUND, "permission_not_found", format!("there is no permission {id}"), hint)
+}
+
+fn no_rule(message: String) -> Answer {
+    Answer::new(StatusCode::NOT_FOUND, "rule_not_found", message, "GET /v1/sessions/{id}/rules lists them")
+}
+
+/// The answer that counts is the one that came first.
+fn answered_answer(permission: &Permission) -> Answer {
+    let by = permission.resolution.as_ref().map(|resolution| format!(" ({})", resolution.by)).unwrap_or_default();
+    let message = format!("the permission {} is {} already{by}", permission.id, permission.status.as_str());
+    let details =
+        json!({ "permissionId": permission.id, "status": permission.status, "resolution": permission.resolution });
+    let hint = "the first answer counts; details.resolution has it";
+    Answer::new(StatusCode::CONFLICT, "permission_answered", message, hint).details(details)
 }
 
 /// Nothing was changed; the hint lists what there is instead.

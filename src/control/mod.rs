@@ -17,6 +17,7 @@ mod idempotency;
 mod limits;
 mod messages;
 mod peer;
+mod permissions;
 mod router;
 mod search;
 mod server;

@@ -7,12 +7,14 @@ use axum::extract::{Request, State};
 use axum::http::{Method, Uri};
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use tracing::Instrument;
 use uuid::Uuid;
 
 use super::error::ApiError;
-use super::{Api, agents, backup, blobs, events, gc, messages, search, sessions, system, turns, workspaces};
+use super::{
+    Api, agents, backup, blobs, events, gc, messages, permissions, search, sessions, system, turns, workspaces,
+};
 use crate::model::Peer;
 use crate::session::Refusal;
 
@@ -35,6 +37,12 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/v1/sessions/{id}/turns/{turn}", get(turns::show))
         .route("/v1/sessions/{id}/events", get(events::of_session))
         .route("/v1/events", get(events::of_all))
+        .route("/v1/permissions", get(permissions::of_all))
+        .route("/v1/permissions/{id}", get(permissions::show).post(permissions::answer))
+        .route("/v1/sessions/{id}/permissions", get(permissions::of_session))
+        .route("/v1/sessions/{id}/permissions/{permission}", post(permissions::answer_in_session))
+        .route("/v1/sessions/{id}/rules", get(permissions::rules))
+        .route("/v1/sessions/{id}/rules/{rule}", delete(permissions::revoke))
         .route("/v1/search", get(search::search))
         .route("/v1/blobs/{sha256}", get(blobs::show))
         .route("/v1/gc", post(gc::collect))

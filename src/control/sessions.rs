@@ -15,7 +15,8 @@ use super::extract::{Id, Json, OptionalJson, Query, page};
 use super::idempotency::{self, Attempt, Keyed, again};
 use super::wire::{CreateSession, MessageList, PatchSession, Session, SessionList, SessionView, Start};
 use crate::model::context::Change;
-use crate::model::{self, ContextChange, SessionId, SessionStatus, Timestamp, WorkspaceId};
+use crate::model::permission::policy::PolicyProblem;
+use crate::model::{self, ContextChange, Policy, SessionId, SessionStatus, Timestamp, WorkspaceId};
 use crate::registry::{self, WorkspaceChoice};
 use crate::session::Edit;
 use crate::store::{Claim, EventScope, SessionChange, SessionFilter};
@@ -100,7 +101,7 @@ async fn make(
         agent: request.agent,
         title,
         tags: request.tags,
-        permissions: request.permissions.map(|policy| policy.mode),
+        permissions: checked_policy(request.permissions)?,
         limits: request.limits,
         choices,
         context: request.context.unwrap_or_default(),
@@ -144,7 +145,7 @@ pub async fn change(
     Id(id): Id<SessionId>,
     Json(request): Json<PatchSession>,
 ) -> Result<Json<Session>, ApiError> {
-    let PatchSession { title, tags, limits, mode, model, config_options, context } = request;
+    let PatchSession { title, tags, limits, mode, model, config_options, context, permissions } = request;
     let choices = choices::chosen(mode, model, config_options)?;
     if let Some(title) = &title {
         check_title(title)?;
@@ -158,7 +159,11 @@ pub async fn change(
         Change::Remove => Some(ContextChange::removal()),
         Change::Set(context) => Some(context),
     };
-    let change = SessionChange { title, tags, limits, context: None };
+    let permissions = match checked_policy(permissions)? {
+        Some(policy) => Some(registry::narrowed(&session, policy)?),
+        None => None,
+    };
+    let change = SessionChange { title, tags, limits, context: None, permissions };
     if change.is_empty() && choices.is_empty() && context.is_none() {
         return Ok(Json(shown(&api, session)));
     }
@@ -229,6 +234,14 @@ fn shown(api: &Api, session: model::session::Session) -> Session {
     let live = api.registry.live(session.id);
     let expires_at = api.registry.expires_at(&session);
     Session::new(session, expires_at, live.process_state, live.pid)
+}
+
+fn checked_policy(policy: Option<Policy>) -> Result<Option<Policy>, ApiError> {
+    let Some(policy) = policy else { return Ok(None) };
+    match policy.check() {
+        Ok(()) => Ok(Some(policy)),
+        Err(PolicyProblem { field, problem }) => Err(ApiError::invalid(format!("permissions.{field}"), problem)),
+    }
 }
 
 fn check_title(title: &str) -> Result<(), ApiError> {

@@ -1,5 +1,6 @@
 //! The JSON of the control interface: what requests may say and what answers look like. Clients read the same types.
 
+pub mod permissions;
 pub mod search;
 
 use std::collections::BTreeMap;
@@ -16,12 +17,14 @@ use crate::model::context::Change;
 use crate::model::message::Message;
 use crate::model::object;
 use crate::model::{
-    AgentProfile, ContextChange, ContextRestored, LastError, MessageId, PermissionMode, ProcessState, PromptAbilities,
-    SessionContext, SessionId, SessionLimits, SessionStatus, Timestamp, TurnError, TurnId, TurnStatus, Usage,
-    WorkspaceId,
+    AgentProfile, ContextChange, ContextRestored, LastError, MessageId, ProcessState, PromptAbilities, SessionContext,
+    SessionId, SessionLimits, SessionStatus, Timestamp, TurnError, TurnId, TurnStatus, Usage, WorkspaceId,
 };
 use crate::registry;
 use crate::store::{Remembered, StoreError};
+
+/// A mode and rules, in the words of the record.
+pub use crate::model::Policy as PermissionPolicy;
 
 mod store;
 
@@ -67,12 +70,6 @@ pub enum Start {
     Lazy,
 }
 
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PermissionPolicy {
-    pub mode: PermissionMode,
-}
-
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PatchSession {
@@ -92,6 +89,9 @@ pub struct PatchSession {
     /// What is absent in it stays, and null removes; null in its place removes all of it.
     #[serde(default, skip_serializing_if = "Change::is_keep", deserialize_with = "object::change")]
     pub context: Change<ContextChange>,
+    /// As a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
+    pub permissions: Option<PermissionPolicy>,
 }
 
 /// Either a text or ACP content blocks.
@@ -164,6 +164,9 @@ pub struct Session {
     /// The confinement that is really in force.
     pub sandbox: String,
     pub permissions: PermissionPolicy,
+    /// Questions of the agent's that wait for an answer.
+    #[serde(default)]
+    pub open_permissions: i64,
     #[serde(default)]
     pub limits: SessionLimits,
     #[serde(default)]
@@ -451,7 +454,8 @@ impl Session {
             prompt_capabilities: session.prompt_abilities,
             // Confinement is not built yet, and the session says so.
             sandbox: "none".to_owned(),
-            permissions: PermissionPolicy { mode: session.permissions },
+            permissions: session.permissions,
+            open_permissions: session.open_permissions,
             limits: session.limits,
             context: session.context,
             turns: session.turns,
@@ -554,7 +558,7 @@ impl Agent {
             command: profile.command.clone(),
             args: profile.args.clone(),
             env: profile.env.keys().chain(&profile.env_pass).cloned().collect(),
-            permissions: PermissionPolicy { mode: profile.permissions },
+            permissions: profile.permissions.clone(),
             tags: profile.tags.clone(),
             status: "active".to_owned(),
             installed,

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::permission::PermissionMode;
+use super::permission::policy::Policy;
 
 /// What differs from agent to agent beyond how it is started. The core asks the adapter and never the agent's name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +33,20 @@ impl Adapter {
         match self {
             Self::Generic => ReplayEnd::Answer,
             Self::Gemini => ReplayEnd::CommandsUpdate,
+        }
+    }
+
+    /// What an agent in this mode grants itself without asking; none for a mode that is not known to grant anything.
+    pub fn mode_grant(self, mode: &str) -> Option<PermissionMode> {
+        /// What modes are called, by habit, in which agents do not ask.
+        const ALL: [&str; 6] = ["yolo", "bypass", "danger", "fullaccess", "fullauto", "autopilot"];
+        const EDITS: [&str; 3] = ["acceptedit", "autoedit", "auto"];
+        let name: String = mode.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+        let is_called = |words: &[&str]| words.iter().any(|word| name.contains(word));
+        match self {
+            Self::Gemini | Self::Generic if is_called(&ALL) => Some(PermissionMode::Allow),
+            Self::Gemini | Self::Generic if is_called(&EDITS) => Some(PermissionMode::Edit),
+            Self::Gemini | Self::Generic => None,
         }
     }
 }
@@ -62,7 +77,9 @@ pub struct AgentProfile {
     /// Names that the process gets from the daemon's own environment, when they are set there.
     pub env_pass: Vec<String>,
     pub adapter: Adapter,
-    pub permissions: PermissionMode,
+    pub permissions: Policy,
+    /// Modes of the agent's that may be chosen although they grant more than the policy does.
+    pub modes_allowed: Vec<String>,
     pub tags: Vec<String>,
     /// What to tell a person whose machine does not have the command.
     pub install_hint: String,
@@ -81,6 +98,11 @@ pub struct FrozenProfile {
     /// Profiles that were frozen before there were adapters have none.
     #[serde(default)]
     pub adapter: Adapter,
+    /// Profiles that were frozen before there were rules have none: their sessions have the mode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<Policy>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modes_allowed: Vec<String>,
 }
 
 impl AgentProfile {
@@ -93,6 +115,8 @@ impl AgentProfile {
             env_names: self.env.keys().cloned().collect(),
             env_pass: self.env_pass.clone(),
             adapter: self.adapter,
+            permissions: Some(self.permissions.clone()),
+            modes_allowed: self.modes_allowed.clone(),
         }
     }
 }
@@ -112,7 +136,8 @@ mod tests {
             env: BTreeMap::from([("API_KEY".to_owned(), "hunter2-hunter2".to_owned())]),
             env_pass: vec![],
             adapter: Adapter::Generic,
-            permissions: PermissionMode::Ask,
+            permissions: Policy::of(PermissionMode::Ask),
+            modes_allowed: vec![],
             tags: vec![],
             install_hint: String::new(),
         };

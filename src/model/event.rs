@@ -10,10 +10,14 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::context::SessionContext;
-use super::id::{MessageId, WorkspaceId};
+use super::id::{MessageId, PermissionId, WorkspaceId};
 use super::message::Role;
+use super::permission::Action;
+use super::permission::policy::Policy;
+use super::permission::question::{Decider, Decision, Outcome, PermissionKind, PermissionOption};
 use super::session::{ContextRestored, SessionLimits};
 use super::status::SessionStatus;
+use super::time::Timestamp;
 use super::turn::{TurnError, TurnStatus};
 use super::usage::Usage;
 
@@ -40,6 +44,8 @@ pub enum EventBody {
         limits: Option<SessionLimits>,
         #[serde(skip_serializing_if = "Option::is_none")]
         context: Option<SessionContext>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        permissions: Option<Policy>,
         #[serde(skip_serializing_if = "Option::is_none")]
         mode: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,14 +114,25 @@ pub enum EventBody {
         update: Box<RawValue>,
     },
     PermissionRequested {
-        tool_call_id: String,
+        permission_id: PermissionId,
+        kind: PermissionKind,
+        tool_call_id: Option<String>,
+        title: String,
+        action: Action,
+        options: Vec<PermissionOption>,
         request: Box<RawValue>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        expires_at: Option<Timestamp>,
     },
     PermissionResolved {
-        tool_call_id: String,
-        outcome: &'static str,
+        permission_id: PermissionId,
+        tool_call_id: Option<String>,
+        outcome: Outcome,
+        decision: Option<Decision>,
         option_id: Option<String>,
+        always: bool,
         decided_by: String,
+        by: Decider,
     },
     AgentUpdate {
         update: Box<RawValue>,
@@ -228,6 +245,7 @@ mod tests {
                 tags: Some(vec![]),
                 limits: Some(SessionLimits::default()),
                 context: Some(SessionContext::default()),
+                permissions: Some(Policy::of(crate::model::PermissionMode::Ask)),
                 mode: Some("plan".into()),
                 model: Some("m".into()),
                 config_options: Some(BTreeMap::new()),
@@ -271,15 +289,36 @@ mod tests {
             EventBody::ToolCompleted { tool_call_id: "c".into(), status: "completed".into(), update: raw("{}") },
             EventBody::PlanUpdated { update: raw("{}") },
             EventBody::UsageUpdated { update: raw("{}") },
-            EventBody::PermissionRequested { tool_call_id: "c".into(), request: raw("{}") },
-            EventBody::PermissionResolved {
-                tool_call_id: "c".into(),
-                outcome: "selected",
-                option_id: Some("once".into()),
-                decided_by: "policy ask".into(),
-            },
+            permission_requested(),
+            permission_resolved(),
             EventBody::AgentUpdate { update: raw("{}") },
         ]
+    }
+
+    fn permission_requested() -> EventBody {
+        EventBody::PermissionRequested {
+            permission_id: PermissionId::new(),
+            kind: PermissionKind::Tool,
+            tool_call_id: Some("c".into()),
+            title: "rm x".into(),
+            action: Action::default(),
+            options: vec![],
+            request: raw("{}"),
+            expires_at: Some(Timestamp::now()),
+        }
+    }
+
+    fn permission_resolved() -> EventBody {
+        EventBody::PermissionResolved {
+            permission_id: PermissionId::new(),
+            tool_call_id: Some("c".into()),
+            outcome: Outcome::Selected,
+            decision: Some(Decision::Allow),
+            option_id: Some("once".into()),
+            always: false,
+            decided_by: "timeout".into(),
+            by: Decider::Timeout,
+        }
     }
 
     /// The documentation has one section an event and one table row a field of its data: no more, no less, in the same

@@ -65,6 +65,14 @@ id!(
     /// A registered directory.
     WorkspaceId
 );
+id!(
+    /// A question of an agent's.
+    PermissionId
+);
+id!(
+    /// What a person has answered for good.
+    RuleId
+);
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ use super::block::PromptAbilities;
 use super::choices::Chosen;
 use super::context::SessionContext;
 use super::id::{SessionId, WorkspaceId};
-use super::permission::PermissionMode;
+use super::permission::policy::Policy;
 use super::status::SessionStatus;
 use super::time::Timestamp;
 use super::turn::TurnError;
@@ -23,7 +23,10 @@ pub struct Session {
     /// The workspace's real path.
     pub workspace: String,
     pub profile: FrozenProfile,
-    pub permissions: PermissionMode,
+    /// Its own policy; the profile's holds beside it.
+    pub permissions: Policy,
+    /// Questions of the agent's that wait for an answer.
+    pub open_permissions: i64,
     pub title: String,
     pub tags: Vec<String>,
     pub status: SessionStatus,

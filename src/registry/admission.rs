@@ -8,10 +8,8 @@ use tokio::sync::oneshot;
 use super::{Registry, RegistryError, context};
 use crate::agent::{self, WorkspaceError};
 use crate::model::session::{Session, Workspace};
-use crate::model::{
-    AgentProfile, Chosen, ContextChange, PermissionMode, ProcessState, SessionId, SessionLimits, WorkspaceId,
-};
-use crate::session::{Admission, Refusal, Request};
+use crate::model::{AgentProfile, Chosen, ContextChange, Policy, ProcessState, SessionId, SessionLimits, WorkspaceId};
+use crate::session::{Admission, Refusal, Request, check_modes};
 use crate::store::{Catalogue, Claim, Made, NewSession, Op, Unit};
 
 /// What a new session is to be.
@@ -21,7 +19,7 @@ pub struct CreateSession {
     pub agent: Option<String>,
     pub title: String,
     pub tags: Vec<String>,
-    pub permissions: Option<PermissionMode>,
+    pub permissions: Option<Policy>,
     pub limits: SessionLimits,
     /// Checked when the process starts: before that nobody knows what there is.
     pub choices: Chosen,
@@ -48,7 +46,12 @@ impl Registry {
         };
         let context = context::of_new(&real, create.context)?;
         let profile = self.profile(create.agent.as_deref())?;
-        let permissions = narrowed(&profile, create.permissions)?;
+        let permissions = match create.permissions {
+            Some(asked) => narrower(&profile.slug, &profile.permissions, asked)?,
+            None => profile.permissions.clone(),
+        };
+        let frozen = profile.freeze();
+        check_modes(&frozen, &permissions, &create.choices)?;
         self.check_installed(&profile)?;
         let workspace = match create.workspace {
             WorkspaceChoice::Path(path) => self.register_workspace(&path).await?,
@@ -60,7 +63,7 @@ impl Registry {
         let new = NewSession {
             workspace_id: workspace.id,
             workspace: workspace.path,
-            profile: profile.freeze(),
+            profile: frozen,
             permissions,
             title: create.title,
             tags: create.tags,
@@ -210,16 +213,17 @@ impl Registry {
     }
 }
 
-/// The profile's policy, or the narrower one that was asked for.
-fn narrowed(profile: &AgentProfile, asked: Option<PermissionMode>) -> Result<PermissionMode, RegistryError> {
-    let granted = profile.permissions;
-    match asked {
-        None => Ok(granted),
-        Some(asked) if asked.narrows(granted) => Ok(asked),
-        Some(asked) => Err(RegistryError::WiderPermissions {
-            agent: profile.slug.clone(),
-            granted: granted.as_str(),
-            asked: asked.as_str(),
-        }),
+/// The policy that somebody asks for in place of a session's own, when it is none wider than its profile's was.
+pub fn narrowed(session: &Session, asked: Policy) -> Result<Policy, RegistryError> {
+    let granted = session.profile.permissions.as_ref().unwrap_or(&session.permissions);
+    narrower(&session.profile.slug, granted, asked)
+}
+
+/// Rules need no look: of both policies the stricter word holds.
+fn narrower(agent: &str, granted: &Policy, asked: Policy) -> Result<Policy, RegistryError> {
+    if asked.mode.narrows(granted.mode) {
+        return Ok(asked);
     }
+    let (granted, asked) = (granted.mode.as_str(), asked.mode.as_str());
+    Err(RegistryError::WiderPermissions { agent: agent.to_owned(), granted, asked })
 }

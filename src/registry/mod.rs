@@ -25,14 +25,14 @@ use tracing::Instrument;
 use crate::agent::WorkspaceError;
 use crate::hub::Hub;
 use crate::lane::Lane;
-use crate::model::{ErrorCode, ProcessState, SessionId, TurnId, WorkspaceId};
+use crate::model::{ErrorCode, Peer, PermissionId, ProcessState, RuleId, SessionId, TurnId, WorkspaceId};
 use crate::session::{
-    self, Accepted, Admission, Edit, Halt, Live, NewPrompt, Refusal, Reply, Request, SessionActor, SessionHandle,
-    Shared, SystemMessage,
+    self, Accepted, Admission, Edit, Halt, Live, NewPrompt, PermissionAnswer, Refusal, Reply, Request, SessionActor,
+    SessionHandle, Shared, SystemMessage,
 };
 use crate::store::{StoreError, Unit};
 
-pub use admission::{CreateSession, WorkspaceChoice};
+pub use admission::{CreateSession, WorkspaceChoice, narrowed};
 pub use retention::{Sweep, Swept, SweptSession};
 
 /// Why a turn failed whose end did not get into the record.
@@ -163,6 +163,22 @@ impl Registry {
         self.ask(session, |reply| Request::Cancel { turn, queued, reply }).await
     }
 
+    /// Answers a question. The first answer wins; it is committed, and the agent told.
+    pub async fn answer(
+        self: &Arc<Self>,
+        session: SessionId,
+        permission: PermissionId,
+        answer: PermissionAnswer,
+        by: Peer,
+    ) -> Result<(), RegistryError> {
+        self.ask(session, |reply| Request::Answer { permission, answer, by, reply }).await
+    }
+
+    /// Takes back what somebody has answered for good.
+    pub async fn revoke(self: &Arc<Self>, session: SessionId, rule: RuleId) -> Result<(), RegistryError> {
+        self.ask(session, |reply| Request::Revoke { rule, reply }).await
+    }
+
     pub async fn resume(self: &Arc<Self>, session: SessionId) -> Result<(), RegistryError> {
         self.check_space()?;
         self.ask(session, |reply| Request::Resume { reply }).await
@@ -220,11 +236,21 @@ impl Registry {
         let Some(row) = store.session(session).await? else {
             return Ok(None);
         };
-        // Nobody runs a turn of a session that has no actor.
+        // Nobody runs a turn, or waits for an answer, of a session that has no actor.
+        self.withdraw_questions(Some(session), row.open_permissions > 0).await?;
         self.settle_running_turns(session, ErrorCode::Internal, RECORD_LOST).await?;
         let open_turns = store.open_turns(session).await?;
         let (announced, waiting) = (store.announced(session).await?, store.waiting_messages(session).await?);
-        Ok(Some(session::actor(row, open_turns, waiting, &announced, Arc::clone(&self.shared), self.halt.watch())))
+        let standing = store.standing_rules(session).await?;
+        Ok(Some(session::actor(
+            row,
+            open_turns,
+            waiting,
+            standing,
+            &announced,
+            Arc::clone(&self.shared),
+            self.halt.watch(),
+        )))
     }
 
     /// Called with the gate held.
@@ -308,6 +334,7 @@ impl Registry {
     ) -> Result<(usize, Option<(SessionActor, SessionHandle)>), RegistryError> {
         // What the old actor had on its way to the writer comes first.
         self.hub().append(Unit::default()).await?;
+        self.withdraw_questions(Some(session), true).await?;
         let settled = self.settle_running_turns(session, ErrorCode::Internal, reason).await?;
         let waits = !self.hub().store().open_turns(session).await?.is_empty();
         let next = if waits { self.load(session).await? } else { None };

@@ -13,12 +13,13 @@ use crate::store::{Catalogue, NewMessage, Op, StoreError, Unit};
 impl Registry {
     /// Puts the record right after whatever ended the last daemon, and takes up the work that was accepted then.
     ///
-    /// 1. A turn that was running is interrupted: it is never run twice.
+    /// 1. Questions that were open are cancelled, and a turn that was running is interrupted: it is never run twice.
     /// 2. What a dead daemon left of its processes is ended, before anything new is started.
     /// 3. The configured agents are recorded; those that are gone become archived.
     /// 4. With `resume_on_start`, suspended sessions become active.
     /// 5. Queued turns of active sessions run, each when there is a slot for its process.
     pub async fn recover(self: &Arc<Self>) -> Result<(), RegistryError> {
+        self.withdraw_questions(None, true).await?;
         self.settle_open_turns().await?;
         self.clear_leftovers().await?;
         self.record_agents(&self.shared().config()).await?;
@@ -27,6 +28,15 @@ impl Registry {
         }
         self.take_up_queued_turns().await?;
         self.log_session_counts().await;
+        Ok(())
+    }
+
+    /// Nobody waits for the answers to open questions any more: those of one session, or all that there are.
+    pub(super) async fn withdraw_questions(&self, session: Option<SessionId>, are_any: bool) -> Result<(), StoreError> {
+        if are_any {
+            let reason = "whoever asked is gone";
+            self.hub().append(Unit::catalogue(Catalogue::CancelPermissions { session, reason })).await?;
+        }
         Ok(())
     }
 

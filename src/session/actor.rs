@@ -14,14 +14,15 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::choices::Choices;
+use super::consent::{Deed, Told};
 use super::context::{self, Context, Owed};
 use super::crashes::Crashes;
 use super::handshake::Handshake;
+use super::inbox::Inbox;
 use super::link::{Connected, Link, LinkInput, Phase};
 use super::links::Links;
 use super::outbox::{Outbox, Outcome};
@@ -36,10 +37,12 @@ use crate::config::{Changes, Config};
 use crate::lane::LaneWatch;
 use crate::model::agent::FrozenProfile;
 use crate::model::event::ExitReason;
+use crate::model::permission::policy::Authority;
+use crate::model::permission::standing::StandingRule;
 use crate::model::session::Session;
 use crate::model::{
-    Announced, ErrorCode, Meter, PermissionMode, ProcessState, PromptAbilities, SessionId, SessionLimits,
-    SessionStatus, Timestamp, TurnError, TurnId, TurnStatus,
+    Announced, ErrorCode, Meter, ProcessState, PromptAbilities, SessionId, SessionLimits, SessionStatus, Timestamp,
+    TurnError, TurnId, TurnStatus,
 };
 use crate::store::{Op, OpenTurn, StoreError, WaitingMessage};
 
@@ -74,7 +77,14 @@ pub(super) enum After {
         running: Option<TurnId>,
         turns: Vec<TurnId>,
     },
-    Send(Bytes),
+    /// Carry the deed out, or refuse it; then tell whoever answered.
+    Answered {
+        /// Whose question it was.
+        process: u64,
+        deed: Box<Deed>,
+        told: Told,
+        reply: Option<Reply<()>>,
+    },
     /// Read the conversation so far, for the agent.
     ReadHistory,
     /// What there was to write for the halt is written.
@@ -113,7 +123,10 @@ pub struct SessionActor {
     pub(super) id: SessionId,
     pub(super) owner_uid: Option<u32>,
     pub(super) profile: FrozenProfile,
-    pub(super) permissions: PermissionMode,
+    pub(super) permissions: Authority,
+    pub(super) inbox: Inbox,
+    /// Which number the process has, from 1.
+    pub(super) processes_started: u64,
     pub(super) workspace: PathBuf,
     pub(super) status: SessionStatus,
     /// The first prompt gives a session without a title its title.
@@ -158,6 +171,7 @@ pub fn actor(
     session: Session,
     open_turns: Vec<OpenTurn>,
     waiting: Vec<WaitingMessage>,
+    standing: Vec<StandingRule>,
     announced: &Announced,
     shared: Arc<Shared>,
     halt: LaneWatch<Halt>,
@@ -176,8 +190,14 @@ pub fn actor(
     let actor = SessionActor {
         id: session.id,
         owner_uid: session.owner_uid,
+        permissions: Authority {
+            profile: session.profile.permissions.clone().unwrap_or_else(|| session.permissions.clone()),
+            session: session.permissions,
+            standing,
+        },
         profile: session.profile,
-        permissions: session.permissions,
+        inbox: Inbox::default(),
+        processes_started: 0,
         workspace: PathBuf::from(session.workspace),
         status: session.status,
         untitled: session.title.is_empty(),
@@ -317,7 +337,7 @@ impl SessionActor {
 
     pub(super) fn has_idle_process(&self) -> bool {
         let has_work = self.running.is_some() || !(self.queue.is_empty() || self.spending.is_paused());
-        self.link.is_ready() && !has_work && self.choices.is_quiet()
+        self.link.is_ready() && !has_work && self.choices.is_quiet() && !self.owes_answer()
     }
 
     fn is_done(&self) -> bool {
@@ -402,7 +422,15 @@ impl SessionActor {
                 }
                 answer(reply, Ok(turns));
             }
-            After::Send(line) => self.send(line),
+            After::Answered { process, deed, told, reply } => {
+                // Another process has requests of its own under the same numbers.
+                if process == self.processes_started {
+                    self.carry_out(*deed, told);
+                }
+                if let Some(reply) = reply {
+                    answer(reply, Ok(()));
+                }
+            }
             After::Settled => self.is_settled = true,
             After::ReadHistory => {
                 let bytes_max = self.shared.config().sessions.transcript_max.0;
@@ -433,9 +461,10 @@ impl SessionActor {
         let config = self.shared.config();
         let request = self.requests.next_deadline().map(Instant::from_std);
         let replay = self.link.handshake().and_then(Handshake::replay_until);
-        let turn = self.running.as_ref().and_then(|running| running.deadline(config.sessions.turn_silence_timeout));
+        let turn = self.running.as_ref().and_then(|running| running.deadline(self.silence_timeout()));
         let crashes = self.forgiveness(&config);
-        [request, replay, turn, crashes, self.idle_deadline(&config)].into_iter().flatten().min()
+        let question = self.inbox.next_expiry();
+        [request, replay, turn, crashes, question, self.idle_deadline(&config)].into_iter().flatten().min()
     }
 
     /// When the crashes are forgotten; not while another one may be under way.
@@ -457,7 +486,8 @@ impl SessionActor {
             tracing::warn!("the agent did not say that it has repeated the conversation; going on");
             self.on_replayed();
         }
-        self.enforce_turn(now, config.sessions.turn_silence_timeout);
+        self.expire_questions(now);
+        self.enforce_turn(now, self.silence_timeout());
         if is_over(self.forgiveness(&config)) {
             self.crashes.forgive();
         }
@@ -492,7 +522,9 @@ fn after_failure(after: After, error: &Arc<StoreError>) {
             }
         }
         After::Refuse { reply, refusal } => answer(reply, Err(*refusal)),
-        After::Begin(_) | After::Send(_) | After::ReadHistory | After::Settled | After::Purged => {}
+        After::Answered { reply: Some(reply), .. } => answer(reply, Err(refusal())),
+        After::Answered { reply: None, .. } | After::Begin(_) | After::ReadHistory | After::Settled | After::Purged => {
+        }
     }
 }
 

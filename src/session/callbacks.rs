@@ -1,14 +1,15 @@
 //! What the agent sends on its own: updates, and requests that it makes of us.
 
-use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::action;
 use super::actor::SessionActor;
 use super::consent::Deed;
 use super::transcript::Aside;
-use crate::acp::update::{self, ToolCall, UpdateParams};
+use crate::acp::incoming::PermissionRequest;
+use crate::acp::update::{self, UpdateParams};
 use crate::acp::{Chunk, Envelope, Line, RpcError, incoming, outgoing};
-use crate::model::permission::{Action, CommandText, ToolKind};
+use crate::model::permission::Action;
 use crate::model::{EventBody, TurnId};
 use crate::store::Op;
 
@@ -82,6 +83,12 @@ impl SessionActor {
     }
 
     fn on_notification(&mut self, method: &str, params: Option<&RawValue>) {
+        if method == "$/cancel_request" {
+            if let Some(request) = params.and_then(incoming::cancelled_request) {
+                self.withdraw_request(&request);
+            }
+            return;
+        }
         if method != "session/update" {
             return tracing::debug!(method, "a notification that acpd does not know; ignored");
         }
@@ -107,10 +114,10 @@ impl SessionActor {
     }
 
     fn on_agent_request(&mut self, id: &RawValue, method: &str, params: Option<&RawValue>) {
-        if method == "session/request_permission"
-            && let Some(params) = params
-        {
-            return self.on_permission_request(id, params);
+        match (method, params) {
+            ("session/request_permission", Some(params)) => return self.on_permission_request(id, params),
+            ("elicitation/create", Some(params)) => return self.on_elicitation(id, params),
+            _ => {}
         }
         tracing::debug!(method, "a request that acpd does not serve");
         self.send(outgoing::failure(id, RpcError::METHOD_NOT_FOUND, format!("acpd does not serve {method}")));
@@ -121,25 +128,28 @@ impl SessionActor {
             Ok(request) => request,
             Err(error) => return self.send(outgoing::failure(id, RpcError::INVALID_PARAMS, error)),
         };
-        let kind = request.tool_call.kind.as_deref().map_or_else(ToolKind::default, ToolKind::from_protocol);
-        let action = Action { kind, paths: Vec::new(), command: command_of(&request.tool_call) };
+        let PermissionRequest { tool_call: call, options } = request;
+        let action = action::of(&call, self.transcript.open_call(&call.id));
         let question = self.transcript.capped(params);
-        self.seek_consent(&action, question, Deed::Agents { id: id.to_owned(), request });
+        let tool_call_id = call.id.clone();
+        let title = call.title.clone().unwrap_or_else(|| tool_call_id.clone());
+        let tool = call.name.clone().or_else(|| call.title.clone());
+        let (turn, outbox) = (self.running_turn(), &mut self.outbox);
+        self.transcript.permission_asked(turn, call, &mut |op| outbox.push(op));
+        self.seek_consent(&action, question, Deed::Agents { id: id.to_owned(), tool_call_id, title, tool, options });
+    }
+
+    fn on_elicitation(&mut self, id: &RawValue, params: &RawValue) {
+        match incoming::elicitation_message(params) {
+            Ok(message) => {
+                let question = self.transcript.capped(params);
+                self.seek_consent(&Action::default(), question, Deed::Elicitation { id: id.to_owned(), message });
+            }
+            Err(error) => self.send(outgoing::failure(id, RpcError::INVALID_PARAMS, error)),
+        }
     }
 
     pub(super) fn running_turn(&self) -> Option<TurnId> {
         self.running.as_ref().map(|running| running.turn)
-    }
-}
-
-/// What a tool call runs, where its arguments say so in the way that most agents have.
-fn command_of(call: &ToolCall) -> Option<CommandText> {
-    match call.raw_input.as_ref()?.get("command")? {
-        Value::String(text) => Some(CommandText::Shell(text.clone())),
-        Value::Array(words) => {
-            let words = words.iter().map(|word| word.as_str().map(str::to_owned));
-            words.collect::<Option<_>>().map(CommandText::Arguments)
-        }
-        _ => None,
     }
 }

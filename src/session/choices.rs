@@ -15,7 +15,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::actor::{After, Purpose, SessionActor, answer};
-use super::{Edit, MAILBOX_MAX, Refusal, Reply, listed};
+use super::{Edit, MAILBOX_MAX, Refusal, Reply, check_modes, listed};
 use crate::acp::{RpcError, choices, outgoing};
 use crate::model::{Announced, Choice, Chosen, Known};
 use crate::store::{ChoicesChange, Op};
@@ -36,6 +36,8 @@ pub struct Choices {
     queue: VecDeque<Asking>,
     /// What was asked and not answered in time, by the id of the request.
     late: BTreeMap<u64, Choice>,
+    /// How often this process was asked to leave a mode.
+    returns: u32,
 }
 
 /// Choices that belong together.
@@ -82,7 +84,7 @@ enum No {
 impl Choices {
     pub fn new(mode: Option<String>, model: Option<String>, chosen: Chosen, announced: &Announced) -> Self {
         let (known, options) = remembered(announced);
-        Self { known, mode, model, options, chosen, queue: VecDeque::new(), late: BTreeMap::new() }
+        Self { known, mode, model, options, chosen, queue: VecDeque::new(), late: BTreeMap::new(), returns: 0 }
     }
 
     /// Whether nothing is being asked of the agent.
@@ -97,6 +99,28 @@ impl Choices {
 
     pub fn model(&self) -> Option<&str> {
         self.model.as_deref()
+    }
+
+    pub fn mode(&self) -> Option<&str> {
+        self.mode.as_deref()
+    }
+
+    /// The modes to go back to, the best first: what was chosen, then what there is.
+    pub fn modes_instead(&self) -> impl Iterator<Item = String> {
+        self.chosen.mode.iter().chain(self.known.modes.iter().flatten()).cloned()
+    }
+
+    /// Whether the agent is being asked for a mode already.
+    pub fn is_asking_for_mode(&self) -> bool {
+        let is_mode = |choice: &Choice| matches!(choice, Choice::Mode(_));
+        self.queue.iter().any(|asking| {
+            asking.later.iter().any(is_mode) || asking.now.as_ref().is_some_and(|now| is_mode(&now.choice))
+        })
+    }
+
+    pub fn count_return(&mut self) -> u32 {
+        self.returns += 1;
+        self.returns
     }
 
     /// What the agent has in place of this one, as far as is known.
@@ -170,6 +194,7 @@ impl SessionActor {
         choices.known.config_options = config_options.or(choices.known.config_options.take());
         choices.options = news.config_options.clone().unwrap_or_else(|| std::mem::take(&mut choices.options));
         let mode = news.mode.filter(|mode| choices.mode.as_ref() != Some(mode));
+        let is_other_mode = mode.is_some();
         let model = news.model.filter(|model| choices.model.as_ref() != Some(model));
         let change = ChoicesChange {
             announced: news.announced,
@@ -180,6 +205,9 @@ impl SessionActor {
             commands: news.commands,
         };
         self.record_choices(change);
+        if is_other_mode {
+            self.leave_wider_mode();
+        }
     }
 
     fn record_choices(&mut self, change: ChoicesChange) {
@@ -203,6 +231,10 @@ impl SessionActor {
         if let Some(choice) = self.choices.unknown(&edit.choices) {
             let known = self.choices.known.instead_of(&choice).unwrap_or_default();
             return answer(reply, Err(Refusal::UnknownChoice { choice: Box::new(choice), known }));
+        }
+        let policy = edit.change.permissions.as_ref().unwrap_or(&self.permissions.session);
+        if let Err(refusal) = check_modes(&self.profile, policy, &edit.choices) {
+            return answer(reply, Err(refusal));
         }
         if !self.link.is_ready() {
             return self.commit_edit(edit, reply);
@@ -232,7 +264,17 @@ impl SessionActor {
 
     /// A new process is asked for what was chosen before. It comes first: nothing is asked of a process that is not ready.
     pub(super) fn apply_choices(&mut self) {
-        self.choices.add(self.choices.chosen.each(), Origin::Start);
+        // What was chosen under a wider policy is not asked for any more.
+        let chosen = self.choices.chosen.each().into_iter().filter(|choice| !self.is_too_wide(choice)).collect();
+        self.choices.returns = 0;
+        self.choices.add(chosen, Origin::Start);
+        self.ask_on();
+        self.leave_wider_mode();
+    }
+
+    /// Asks the agent for something that nobody chose now. No prompt goes out before it has answered.
+    pub(super) fn ask_for(&mut self, choice: Choice) {
+        self.choices.add(vec![choice], Origin::Start);
         self.ask_on();
     }
 

@@ -1,58 +1,177 @@
-//! Whether an agent may do what it is about to do: the policy judges, and what is allowed is done.
+//! Whether an agent may do what it is about to do: the policy judges, and what it does not answer waits for a person.
 //!
-//! Whatever needs consent comes here as a [`Deed`], with what is known of it as an [`Action`]. A deed is carried out or
-//! refused once, after the decision is committed.
+//! Whatever needs consent comes here as a [`Deed`], with what is known of it as an [`Action`]. Every question is recorded,
+//! also one that is answered at once, with the rule that answers it. A deed is carried out or refused once, after the
+//! decision is committed.
 
+use bytes::Bytes;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use tokio::time::Instant;
 
-use super::actor::{After, SessionActor};
-use crate::acp::incoming::PermissionRequest;
+use super::actor::SessionActor;
+use super::inbox::{Decided, OPEN_MAX, Open, once};
 use crate::acp::outgoing;
+use crate::model::permission::question::{
+    Decider, Decision, Permission, PermissionKind, PermissionOption, PermissionStatus,
+};
 use crate::model::permission::{Action, Verdict};
-use crate::model::{EventBody, TurnId};
+use crate::model::{PermissionId, Timestamp};
 use crate::store::Op;
+
+/// Characters of a question's title that are kept.
+const TITLE_CHARS_MAX: usize = 500;
+/// Bytes of an action's JSON. One that is larger is told by its kind alone; the request has the rest.
+const ACTION_BYTES_MAX: usize = 64 << 10;
 
 /// What waits for consent.
 pub(super) enum Deed {
     /// The agent does it itself, and asks first: it is told what was decided.
-    Agents { id: Box<RawValue>, request: PermissionRequest },
+    Agents {
+        id: Box<RawValue>,
+        tool_call_id: String,
+        title: String,
+        tool: Option<String>,
+        options: Vec<PermissionOption>,
+    },
+    /// The agent wants to know something.
+    Elicitation { id: Box<RawValue>, message: String },
+}
+
+/// What a person is told of a deed beside the action and the request.
+pub(super) struct About {
+    pub kind: PermissionKind,
+    pub tool_call_id: Option<String>,
+    pub title: String,
+    /// What tells this tool from others, for an "always" that has neither files nor a command to go by.
+    pub tool: Option<String>,
+    pub options: Vec<PermissionOption>,
+}
+
+/// What was decided, as far as it concerns whoever asked.
+pub(super) enum Told {
+    Allowed { option: Option<String>, content: Option<Map<String, Value>> },
+    Rejected { option: Option<String> },
+    Cancelled,
+}
+
+impl Deed {
+    fn about(&self) -> About {
+        match self {
+            Self::Agents { tool_call_id, title, tool, options, .. } => About {
+                kind: PermissionKind::Tool,
+                tool_call_id: Some(tool_call_id.clone()),
+                title: title.clone(),
+                tool: tool.clone(),
+                options: options.clone(),
+            },
+            Self::Elicitation { message, .. } => About {
+                kind: PermissionKind::Elicitation,
+                tool_call_id: None,
+                title: message.clone(),
+                tool: None,
+                options: Vec::new(),
+            },
+        }
+    }
+
+    /// Whether the agent does it itself.
+    pub fn is_the_agents(&self) -> bool {
+        matches!(self, Self::Agents { .. })
+    }
+
+    /// The id of the request that asks for it, in the agent's own JSON.
+    pub fn request(&self) -> &str {
+        match self {
+            Self::Agents { id, .. } | Self::Elicitation { id, .. } => id.get(),
+        }
+    }
+
+    /// How the agent is told that nobody decides it any more.
+    pub fn cancelled(&self) -> Bytes {
+        match self {
+            Self::Agents { id, .. } => outgoing::permission(id, None),
+            Self::Elicitation { id, .. } => outgoing::elicitation(id, "cancel", None),
+        }
+    }
 }
 
 impl SessionActor {
     /// Has a deed judged, and does what follows. `question` is what a person is shown.
     pub(super) fn seek_consent(&mut self, action: &Action, question: Box<RawValue>, deed: Deed) {
         let turn = self.running_turn();
-        match self.permissions.judge(action) {
-            Verdict::Allow { by } => self.carry_out(turn, question, deed, true, &format!("policy {by}")),
-            Verdict::Deny { by } => self.carry_out(turn, question, deed, false, &format!("policy {by}")),
-            // There is nobody to ask yet.
-            Verdict::Ask => self.carry_out(turn, question, deed, false, "policy ask"),
+        let About { kind, tool_call_id, title, tool, options } = deed.about();
+        let title: String = title.chars().take(TITLE_CHARS_MAX).collect();
+        let located = self.located(action, tool);
+        let mut verdict = match &deed {
+            Deed::Elicitation { .. } => self.permissions.judge_question(),
+            Deed::Agents { .. } => self.permissions.judge(&located),
+        };
+        if let Verdict::Ask = verdict
+            && !deed.is_the_agents()
+            && let Some(permission) = self.granted(&located)
+        {
+            verdict = Verdict::Allow { by: format!("permission {permission}") };
         }
+        let timeout = self.shared.config().permissions.timeout;
+        let asked_at = Timestamp::now();
+        let is_asked = matches!(verdict, Verdict::Ask);
+        let expires_at = timeout.filter(|_| is_asked).and_then(|timeout| asked_at.after(timeout));
+        let id = PermissionId::new();
+        self.record(Op::AskPermission(Box::new(Permission {
+            id,
+            session: self.id,
+            turn,
+            kind,
+            tool_call_id: tool_call_id.clone(),
+            title: title.clone(),
+            action: bounded(action),
+            options: options.clone(),
+            request: question,
+            status: PermissionStatus::Open,
+            asked_at,
+            expires_at,
+            resolution: None,
+        })));
+        let expires_at = expires_at.and(timeout).map(|timeout| Instant::now() + timeout);
+        let process = self.processes_started;
+        let open = Open { turn, kind, tool_call_id, title, options, located, deed, expires_at, process };
+        // A policy tells agents "once" and nothing else. Where that is not offered, a person decides.
+        let can_allow = !open.deed.is_the_agents() || once(&open.options, Decision::Allow).is_some();
+        let (decision, rule) = match verdict {
+            Verdict::Allow { by } if can_allow => (Decision::Allow, by),
+            Verdict::Deny { by } => (Decision::Reject, by),
+            Verdict::Ask | Verdict::Allow { .. } if !self.inbox.is_full() => {
+                self.inbox.add(id, open);
+                return self.withdraw_if_ending(id);
+            }
+            Verdict::Ask | Verdict::Allow { .. } => {
+                (Decision::Reject, format!("limit: {OPEN_MAX} questions wait already"))
+            }
+        };
+        let decided = Decided::new(Some(decision), &open.options, Decider::Policy { rule });
+        self.settle_question(id, open, decided, None);
     }
 
-    fn carry_out(&mut self, turn: Option<TurnId>, question: Box<RawValue>, deed: Deed, allowed: bool, by: &str) {
-        let Deed::Agents { id, request } = deed;
-        let tool_call_id = request.tool_call.id.clone();
-        let what = request.tool_call.title.clone().unwrap_or_else(|| tool_call_id.clone());
-        let option = if allowed { request.allow_once } else { request.reject_once };
-        let mark = self.outbox.mark();
-        let outbox = &mut self.outbox;
-        self.transcript.permission_asked(turn, request.tool_call, &mut |op| outbox.push(op));
-        let body = EventBody::PermissionRequested { tool_call_id: tool_call_id.clone(), request: question };
-        self.record(Op::Event { turn, body });
-        let body = EventBody::PermissionResolved {
-            tool_call_id: tool_call_id.clone(),
-            outcome: if option.is_some() { "selected" } else { "cancelled" },
-            option_id: option.clone(),
-            decided_by: by.to_owned(),
-        };
-        self.record(Op::Event { turn, body });
-        if !allowed {
-            let outbox = &mut self.outbox;
-            let reason = "rejected by the permission policy";
-            self.transcript.permission_rejected(&tool_call_id, reason, &mut |op| outbox.push(op));
-            self.notice(turn, "permission_rejected", format!("{what}: the session's policy does not allow it ({by})"));
+    /// Carries a deed out, or refuses it: the decision is committed.
+    pub(super) fn carry_out(&mut self, deed: Deed, told: Told) {
+        match (deed, told) {
+            (Deed::Agents { id, .. }, Told::Allowed { option, .. } | Told::Rejected { option, .. }) => {
+                self.send(outgoing::permission(&id, option.as_deref()));
+            }
+            (Deed::Elicitation { id, .. }, Told::Allowed { content, .. }) => {
+                self.send(outgoing::elicitation(&id, "accept", content.as_ref()));
+            }
+            (Deed::Elicitation { id, .. }, Told::Rejected { .. }) => {
+                self.send(outgoing::elicitation(&id, "decline", None));
+            }
+            (deed, Told::Cancelled) => self.send(deed.cancelled()),
         }
-        self.outbox.then(mark, After::Send(outgoing::permission(&id, option.as_deref())));
     }
+}
+
+/// What is kept of an action.
+fn bounded(action: &Action) -> Action {
+    let is_small = serde_json::to_vec(action).is_ok_and(|json| json.len() <= ACTION_BYTES_MAX);
+    if is_small { action.clone() } else { Action { kind: action.kind, ..Action::default() } }
 }

@@ -4,6 +4,7 @@
 //! closed `enum Input` from one `select!` and awaits nothing slow in its handlers: a commit's acknowledgement, an
 //! agent's line and a free slot are inputs like any other.
 
+mod action;
 mod actor;
 mod callbacks;
 mod choices;
@@ -12,8 +13,10 @@ mod context;
 mod crashes;
 mod handshake;
 mod history;
+mod inbox;
 mod link;
 mod links;
+mod modes;
 mod outbox;
 mod process;
 mod prompt;
@@ -33,15 +36,18 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::agent::{Bounds, Host};
 use crate::config::{self, Config};
 use crate::hub::Hub;
+use crate::model::permission::question::PermissionOption;
 use crate::model::status::Denied;
 use crate::model::{
-    Blob, Choice, Chosen, Content, ContextChange, ContextProblem, MessageId, ProcessState, SessionStatus, Timestamp,
-    TurnId,
+    Blob, Choice, Chosen, Content, ContextChange, ContextProblem, MessageId, Peer, PermissionId, ProcessState, RuleId,
+    SessionStatus, Timestamp, TurnId,
 };
 use crate::security::Security;
 use crate::store::{Claim, SessionChange, StoreError};
 
 pub use actor::{SessionActor, actor};
+pub use inbox::PermissionAnswer;
+pub use modes::check_modes;
 pub use slots::{Slot, Slots};
 
 /// Requests that wait for one session. More are shed.
@@ -113,6 +119,18 @@ pub enum Request {
     /// Deletes the session, because its time in the status that it was seen in is over. One that went on is kept.
     Expire {
         seen: SessionStatus,
+        reply: Reply<()>,
+    },
+    /// Answers a question of the agent's.
+    Answer {
+        permission: PermissionId,
+        answer: PermissionAnswer,
+        by: Peer,
+        reply: Reply<()>,
+    },
+    /// Takes back what somebody has answered for good.
+    Revoke {
+        rule: RuleId,
         reply: Reply<()>,
     },
     /// Starts the process without a prompt, so that the first one finds it warm.
@@ -210,6 +228,17 @@ pub enum Refusal {
     /// The agent had agreed to a part of a change already, and does not go back.
     #[error("{refusal}; and the agent does not go back: it has {} now", listed(.kept))]
     Kept { refusal: Box<Refusal>, kept: Vec<Choice> },
+    #[error("{choice} grants more than the session's policy does ({policy})")]
+    WiderMode { choice: Box<Choice>, agent: String, policy: &'static str },
+    /// Somebody or something else was first.
+    #[error("the permission {0} is not open any more")]
+    PermissionClosed(PermissionId),
+    #[error("the question has no option {option:?}")]
+    UnknownOption { option: String, options: Vec<PermissionOption> },
+    #[error("{field}: {problem}")]
+    UnfitAnswer { field: &'static str, problem: String },
+    #[error("the session has no rule {0}")]
+    NoSuchRule(RuleId),
     #[error(transparent)]
     Context(ContextProblem),
     #[error("the session was deleted")]

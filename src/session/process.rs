@@ -70,6 +70,7 @@ impl SessionActor {
         match spawned {
             Ok(process) => {
                 self.requests = Requests::default();
+                self.processes_started += 1;
                 self.spending.begin_process();
                 self.transcript.set_bounds(&self.shared.config().limits);
                 let phase = Phase::Starting(Handshake::new());
@@ -199,12 +200,16 @@ impl SessionActor {
                 false
             }
         };
+        // The last words to the agent; what is withdrawn is recorded beside them.
+        self.withdraw_all("the agent's process was stopped");
+        let Link::Up(connected) = &mut self.link else { return };
         connected.process.stop();
         connected.slot.leave();
         connected.phase = Phase::Stopping { reason, was_restoring };
     }
 
     pub(super) fn on_exited(&mut self, exit: Exit) {
+        self.withdraw_all("the agent's process went away");
         let Link::Up(connected) = std::mem::replace(&mut self.link, Link::Stopped) else { return };
         let Connected { pid, mut slot, phase, .. } = connected;
         let (reason, during) = match &phase {

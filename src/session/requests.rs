@@ -25,6 +25,10 @@ impl SessionActor {
             Request::SystemMessage { message, reply } => self.on_system_message(message, reply),
             Request::Cancel { turn, queued, reply } => self.on_cancel(turn, queued, reply),
             Request::Change { edit, reply } => self.on_change(*edit, reply),
+            Request::Answer { permission, answer, by, reply } => {
+                self.on_permission_answer(permission, answer, by, reply);
+            }
+            Request::Revoke { rule, reply } => self.on_revoke(rule, reply),
             Request::Resume { reply } => self.on_resume(reply),
             Request::Close { reason, purge, reply } => self.on_close(reason, purge, reply),
             Request::Expire { seen, reply } => self.on_expire(seen, reply),
@@ -140,6 +144,10 @@ impl SessionActor {
             self.request_cancel(turn);
         }
         self.outbox.then(mark, After::Cancel { reply, running, turns });
+        // As the protocol has it: the agent hears of the cancel, and then gets its questions back.
+        if let Some(turn) = running {
+            self.withdraw_of_turn(turn, "the turn was cancelled");
+        }
     }
 
     /// Archived and in error, a session can only be read or deleted.
@@ -169,9 +177,13 @@ impl SessionActor {
             // Another change came first while the agent was asked.
             Err(problem) => return answer(reply, Err(Refusal::Context(problem))),
         };
+        let is_other_policy = change.permissions.is_some();
         self.record_change(change);
         self.record_chosen(&choices);
         self.outbox.then(mark, After::Answer(vec![reply]));
+        if is_other_policy {
+            self.leave_wider_mode();
+        }
     }
 
     fn record_change(&mut self, mut change: SessionChange) {
@@ -182,6 +194,9 @@ impl SessionActor {
         if let Some(limits) = &mut change.limits {
             self.limits = self.limits.changed_by(*limits);
             *limits = self.limits;
+        }
+        if let Some(policy) = &change.permissions {
+            self.permissions.session = policy.clone();
         }
         self.record(Op::ChangeSession(change));
     }
@@ -218,6 +233,7 @@ impl SessionActor {
         {
             return answer(reply, Err(Refusal::Denied(denied)));
         }
+        self.withdraw_all("the session was closed");
         self.cancel_everything();
         if let Ok(true) = self.change_status(Trigger::Archive, "archive")
             && let Some(reason) = reason
@@ -275,6 +291,7 @@ impl SessionActor {
     /// The daemon stops: keep what there is, and let the process go.
     pub(super) fn on_halt(&mut self, halt: Halt) {
         self.halted = halt;
+        self.withdraw_all("the daemon stops");
         if self.running.is_some() {
             self.interrupt_running();
         }
@@ -301,6 +318,8 @@ fn refuse(request: Request, refusal: impl Fn() -> Refusal) {
         Request::Cancel { reply, .. } => answer(reply, Err(refusal())),
         Request::SystemMessage { reply, .. }
         | Request::Change { reply, .. }
+        | Request::Answer { reply, .. }
+        | Request::Revoke { reply, .. }
         | Request::Resume { reply }
         | Request::Close { reply, .. }
         | Request::Expire { reply, .. } => answer(reply, Err(refusal())),

@@ -138,6 +138,11 @@ impl Transcript {
         self.open_tool(turn, call, blobs, record);
     }
 
+    /// A call that has begun and has not ended.
+    pub fn open_call(&self, tool_call_id: &str) -> Option<&ToolCall> {
+        self.tools.get(tool_call_id).map(|tool| &tool.call)
+    }
+
     /// A tool call that was rejected: agents say nothing more of it.
     pub fn permission_rejected(&mut self, tool_call_id: &str, reason: &str, record: &mut impl FnMut(Op)) {
         self.end_tool(tool_call_id, "failed", Some(reason.to_owned()), record);
@@ -316,7 +321,7 @@ impl Transcript {
 impl OpenTool {
     /// What is absent in a change is as before; collections are replaced.
     fn merge(&mut self, change: ToolCall, blobs: Vec<Blob>) {
-        let ToolCall { id: _, name, title, kind, status, raw_input, raw_output, content } = change;
+        let ToolCall { id: _, name, title, kind, status, raw_input, raw_output, content, locations } = change;
         let call = &mut self.call;
         call.name = name.or(call.name.take());
         call.title = title.or(call.title.take());
@@ -324,6 +329,7 @@ impl OpenTool {
         call.status = status.or(call.status.take());
         call.raw_input = raw_input.or(call.raw_input.take());
         call.raw_output = raw_output.or(call.raw_output.take());
+        call.locations = locations.or(call.locations.take());
         if content.is_some() {
             (call.content, self.blobs) = (content, blobs);
         }

@@ -64,6 +64,11 @@ impl Running {
         self.verdict.take().map(|verdict| verdict.ending)
     }
 
+    /// Whether it is decided how it ends.
+    pub fn is_ending(&self) -> bool {
+        self.verdict.is_some()
+    }
+
     /// When something must be done about it: the kill after a verdict, or the end of patience with a silent agent.
     pub fn deadline(&self, silence: Option<Duration>) -> Option<Instant> {
         match &self.verdict {
@@ -148,6 +153,7 @@ impl SessionActor {
             return;
         };
         self.touch();
+        self.withdraw_of_turn(turn, "the turn ended");
         self.close_transcript(status != TurnStatus::Completed);
         self.finish(turn, status, stop_reason, error);
     }
@@ -243,6 +249,18 @@ impl SessionActor {
         }
     }
 
+    /// What the agent waited for has come: its silence counts from here.
+    pub(super) fn restart_silence(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.heard_at = Instant::now();
+        }
+    }
+
+    /// How long the agent may be silent. The clock stands still while it is acpd that has to answer.
+    pub(super) fn silence_timeout(&self) -> Option<Duration> {
+        self.shared.config().sessions.turn_silence_timeout.filter(|_| !self.owes_answer())
+    }
+
     fn tool_call_cap(&self) -> Option<u32> {
         let own = self.limits.tool_call_cap.filter(|cap| *cap > 0);
         own.or(self.shared.config().sessions.tool_call_cap)
@@ -255,6 +273,7 @@ impl SessionActor {
         tracing::warn!(%turn, message, "a turn is over its bounds; telling the agent to end it");
         self.decide(Ending::Failed { error: TurnError::new(code, message), reason });
         self.send_cancel(turn);
+        self.withdraw_of_turn(turn, "the turn was ended");
     }
 
     /// Silence that lasts too long is a verdict; a verdict that the agent does not answer in time is carried out.
@@ -283,6 +302,8 @@ impl SessionActor {
     }
 
     pub(super) fn close_transcript(&mut self, partial: bool) {
+        // Agents may use the ids of their calls again, for something else.
+        self.inbox.forget_grants();
         let outbox = &mut self.outbox;
         self.transcript.close(partial, &mut |op| outbox.push(op));
     }

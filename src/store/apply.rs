@@ -143,6 +143,10 @@ impl<'a> Apply<'a> {
             Op::SetTurnContext { turn, context } => self.set_turn_context(*turn, context),
             Op::OweLinks(owed) => self.owe_links(session, *owed),
             Op::Remember(remember) => self.remember(session, &remember.0, &remember.1),
+            Op::AskPermission(asked) => self.ask_permission(session, asked),
+            Op::ResolvePermission(resolved) => self.resolve_permission(session, resolved),
+            Op::AddRule(rule) => self.add_rule(session, rule),
+            Op::RemoveRule(rule) => self.remove_rule(session, *rule),
             Op::Purge => self.purge(session),
         }
     }

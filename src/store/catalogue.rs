@@ -29,6 +29,7 @@ impl Apply<'_> {
             Catalogue::MarkExpired { session, status_changed_at, seen_at } => {
                 self.mark_expired(*session, *status_changed_at, *seen_at)?;
             }
+            Catalogue::CancelPermissions { session, reason } => self.cancel_permissions(*session, reason)?,
             Catalogue::Swept { at } => {
                 self.note_sweep(*at)?;
                 self.forget_old_keys(*at)?;

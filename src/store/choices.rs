@@ -67,6 +67,7 @@ impl Apply<'_> {
             tags: None,
             limits: None,
             context: None,
+            permissions: None,
             mode,
             model,
             config_options,

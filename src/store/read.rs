@@ -85,7 +85,9 @@ const MESSAGES_BYTES_MAX: usize = 8 << 20;
 const SESSION_COLUMNS: &str = "SELECT sessions.*, workspaces.path AS workspace, \
      (SELECT count(*) FROM turns WHERE turns.session_id = sessions.id) AS turns, \
      (SELECT count(*) FROM turns WHERE turns.session_id = sessions.id \
-     AND NOT (coalesce(error_code, '') IN ('turn_limit', 'cost_limit') AND started_at IS NULL)) AS turns_counted \
+     AND NOT (coalesce(error_code, '') IN ('turn_limit', 'cost_limit') AND started_at IS NULL)) AS turns_counted, \
+     (SELECT count(*) FROM permissions WHERE permissions.session_id = sessions.id AND permissions.status = 'open') \
+     AS open_permissions \
      FROM sessions JOIN workspaces ON workspaces.id = sessions.workspace_id";
 
 /// An event that tells of a message has the message's columns beside it.
@@ -414,7 +416,7 @@ impl Store {
 }
 
 /// For rows that are passed over.
-fn log_damage(error: &StoreError) {
+pub(super) fn log_damage(error: &StoreError) {
     tracing::error!(error = error as &dyn std::error::Error, "a row of the record is damaged; it is passed over");
 }
 

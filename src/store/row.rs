@@ -8,10 +8,10 @@ use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
 use super::{StoreError, StoredEvent};
-use crate::model::Timestamp;
 use crate::model::message::Message;
 use crate::model::session::{ProcessIdentity, ProcessName, Session, Workspace};
 use crate::model::turn::{Turn, TurnError};
+use crate::model::{Policy, Timestamp};
 
 pub fn session(row: &SqliteRow) -> Result<Session, StoreError> {
     Ok(Session {
@@ -19,7 +19,12 @@ pub fn session(row: &SqliteRow) -> Result<Session, StoreError> {
         workspace_id: parsed(row, "workspace_id")?,
         workspace: column(row, "workspace")?,
         profile: from_json(row, "profile")?,
-        permissions: parsed(row, "permissions")?,
+        permissions: match json_option(row, "policy")? {
+            Some(policy) => policy,
+            // Sessions of before there were rules have a mode alone.
+            None => Policy::of(parsed(row, "permissions")?),
+        },
+        open_permissions: column(row, "open_permissions")?,
         title: column(row, "title")?,
         tags: from_json(row, "tags")?,
         status: parsed(row, "status")?,

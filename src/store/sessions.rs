@@ -12,14 +12,14 @@ impl Apply<'_> {
         self.connection.run(
             "to create a session",
             "INSERT INTO sessions (id, workspace_id, agent, profile, permissions, title, tags, status, created_at, \
-             updated_at, last_active_at, status_changed_at, limits, owner_uid, chosen, mode, model, context) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'active', ?8, ?8, ?8, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+             updated_at, last_active_at, status_changed_at, limits, owner_uid, chosen, mode, model, context, policy) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'active', ?8, ?8, ?8, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
             params![
                 session.to_string(),
                 new.workspace_id.to_string(),
                 new.profile.slug,
                 to_json(&new.profile)?,
-                new.permissions.as_str(),
+                new.permissions.mode.as_str(),
                 new.title,
                 to_json(&new.tags)?,
                 self.now.as_millis(),
@@ -29,6 +29,7 @@ impl Apply<'_> {
                 new.chosen.mode,
                 new.chosen.model,
                 to_json(&new.context)?,
+                to_json(&new.permissions)?,
             ],
         )?;
         let body = EventBody::SessionCreated {
@@ -44,13 +45,16 @@ impl Apply<'_> {
         self.connection.run(
             "to change a session",
             "UPDATE sessions SET title = coalesce(?2, title), tags = coalesce(?3, tags), limits = coalesce(?4, limits), \
-             context = coalesce(?5, context), updated_at = ?6 WHERE id = ?1",
+             context = coalesce(?5, context), policy = coalesce(?6, policy), permissions = coalesce(?7, permissions), \
+             updated_at = ?8 WHERE id = ?1",
             params![
                 session.to_string(),
                 change.title,
                 change.tags.as_ref().map(to_json).transpose()?,
                 change.limits.as_ref().map(to_json).transpose()?,
                 change.context.as_ref().map(to_json).transpose()?,
+                change.permissions.as_ref().map(to_json).transpose()?,
+                change.permissions.as_ref().map(|policy| policy.mode.as_str()),
                 self.now.as_millis(),
             ],
         )?;
@@ -59,6 +63,7 @@ impl Apply<'_> {
             tags: change.tags.clone(),
             limits: change.limits,
             context: change.context.clone(),
+            permissions: change.permissions.clone(),
             mode: None,
             model: None,
             config_options: None,

@@ -8,7 +8,7 @@ use sqlx::ConnectOptions;
 use super::*;
 use crate::config::Config;
 use crate::model::{
-    Chosen, Content, EventBody, MessageId, PermissionMode, Role, SessionContext, SessionId, SessionLimits,
+    Chosen, Content, EventBody, MessageId, PermissionMode, Policy, Role, SessionContext, SessionId, SessionLimits,
     SessionStatus, Timestamp, TurnId, TurnStatus, WorkspaceId,
 };
 
@@ -32,7 +32,7 @@ async fn session(writer: &Writer) -> SessionId {
         workspace_id,
         workspace: format!("/{workspace_id}"),
         profile: profile.freeze(),
-        permissions: PermissionMode::Ask,
+        permissions: Policy::of(PermissionMode::Ask),
         title: "t".into(),
         tags: vec!["a".into()],
         limits: SessionLimits::default(),

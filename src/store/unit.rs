@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Claim, Made};
+use super::{Claim, Made, Resolved};
 use crate::model::agent::FrozenProfile;
+use crate::model::permission::question::Permission;
+use crate::model::permission::standing::StandingRule;
 use crate::model::session::ProcessIdentity;
 use crate::model::{
-    AgentProfile, Announced, Blob, Chosen, Content, ContextRestored, EventBody, LastError, MessageId, Meter,
-    PermissionMode, PromptAbilities, Role, SessionContext, SessionId, SessionLimits, SessionStatus, Timestamp,
-    TurnError, TurnId, TurnStatus, Usage, WorkspaceId,
+    AgentProfile, Announced, Blob, Chosen, Content, ContextRestored, EventBody, LastError, MessageId, Meter, Policy,
+    PromptAbilities, Role, RuleId, SessionContext, SessionId, SessionLimits, SessionStatus, Timestamp, TurnError,
+    TurnId, TurnStatus, Usage, WorkspaceId,
 };
 
 /// Changes that belong together: first the catalogue's, then the sessions' in order.
@@ -52,6 +54,11 @@ pub enum Catalogue {
     /// Retention was looked after.
     Swept {
         at: Timestamp,
+    },
+    /// Nobody waits for the open questions any more: those of one session, or all that there are.
+    CancelPermissions {
+        session: Option<SessionId>,
+        reason: &'static str,
     },
     /// A write that changes nothing for anybody, to see whether one can be made.
     Heartbeat,
@@ -125,6 +132,12 @@ pub enum Op {
     /// A request's key, with what comes of it. To be put before the operations that carry it out, but after the session's
     /// creation: it keeps how far the log reached before them.
     Remember(Box<(Claim, Made)>),
+    /// A question of the agent's, open from here on.
+    AskPermission(Box<Permission>),
+    /// The answer to an open question.
+    ResolvePermission(Box<Resolved>),
+    AddRule(Box<StandingRule>),
+    RemoveRule(RuleId),
     /// Deletes the session with all that it has.
     Purge,
 }
@@ -134,7 +147,7 @@ pub struct NewSession {
     pub workspace_id: WorkspaceId,
     pub workspace: String,
     pub profile: FrozenProfile,
-    pub permissions: PermissionMode,
+    pub permissions: Policy,
     pub title: String,
     pub tags: Vec<String>,
     pub limits: SessionLimits,
@@ -151,12 +164,15 @@ pub struct SessionChange {
     pub limits: Option<SessionLimits>,
     /// As a whole.
     pub context: Option<SessionContext>,
+    /// As a whole.
+    pub permissions: Option<Policy>,
 }
 
 impl SessionChange {
     pub fn is_empty(&self) -> bool {
-        let Self { title, tags, limits, context } = self;
-        title.is_none() && tags.is_none() && limits.is_none() && context.is_none()
+        let Self { title, tags, limits, context, permissions } = self;
+        let is_described = title.is_some() || tags.is_some() || context.is_some();
+        !is_described && limits.is_none() && permissions.is_none()
     }
 }
 
@@ -276,11 +292,12 @@ impl Op {
                 | EventBody::PlanUpdated { update }
                 | EventBody::UsageUpdated { update }
                 | EventBody::AgentUpdate { update } => update.get().len(),
-                EventBody::PermissionRequested { request, .. } => request.get().len(),
                 _ => 0,
             },
             Self::Message(message) => message.weight(),
             Self::SetChoices(change) => change.weight(),
+            // In its row, and in the event that tells of it.
+            Self::AskPermission(asked) => 2 * asked.request.get().len(),
             _ => 0,
         };
         ROW_BYTES + payload

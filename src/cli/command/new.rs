@@ -36,7 +36,7 @@ pub struct SessionOptions {
     /// A tag to find the session by; may be given several times
     #[arg(long = "tag", value_name = "TAG")]
     pub tags: Vec<String>,
-    /// How the agent's requests for permission are answered: ask, allow or deny
+    /// How the agent's requests for permission are answered: ask, read-only, edit, allow or deny
     #[arg(long, value_name = "MODE")]
     pub permissions: Option<PermissionMode>,
 }
@@ -62,7 +62,7 @@ impl SessionOptions {
             agent: self.agent.clone(),
             title: self.title.clone(),
             tags: self.tags.clone(),
-            permissions: self.permissions.map(|mode| PermissionPolicy { mode }),
+            permissions: self.permissions.map(PermissionPolicy::of),
             start,
             ..CreateSession::default()
         })

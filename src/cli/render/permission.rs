@@ -33,22 +33,21 @@ pub struct Resolved {
 
 impl Permissions {
     pub fn requested(&mut self, data: &Value) {
-        let Some(id) = data["toolCallId"].as_str() else { return };
+        let Some(id) = data["permissionId"].as_str() else { return };
         if self.questions.len() >= OPEN_QUESTIONS_MAX {
             self.questions.clear();
         }
-        let request = &data["request"];
-        let options = request["options"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let options = data["options"].as_array().map(Vec::as_slice).unwrap_or_default();
         let kinds = options
             .iter()
             .filter_map(|option| Some((option["optionId"].as_str()?.to_owned(), option["kind"].as_str()?.to_owned())))
             .collect();
-        let title = one_line(request["toolCall"]["title"].as_str().unwrap_or_default());
+        let title = one_line(data["title"].as_str().unwrap_or_default());
         self.questions.insert(id.to_owned(), Question { title, kinds });
     }
 
     pub fn resolved(&mut self, data: &Value) -> Resolved {
-        let question = data["toolCallId"].as_str().and_then(|id| self.questions.remove(id)).unwrap_or_default();
+        let question = data["permissionId"].as_str().and_then(|id| self.questions.remove(id)).unwrap_or_default();
         let kind = data["optionId"].as_str().and_then(|id| question.kinds.get(id));
         let verdict = match (data["outcome"].as_str(), kind) {
             (Some("selected"), Some(kind)) if kind.starts_with("allow") => "allowed",
@@ -75,17 +74,15 @@ mod tests {
     use super::*;
 
     fn ask(permissions: &mut Permissions) {
-        permissions.requested(&json!({"toolCallId": "c", "request": {
-            "toolCall": {"title": "rm -rf\x1b[2J build"},
+        permissions.requested(&json!({"permissionId": "p", "toolCallId": "c", "title": "rm -rf\x1b[2J build",
             "options": [{"optionId": "1", "name": "Yes", "kind": "allow_once"}, {"optionId": "2", "name": "No", "kind": "reject_once"}],
-        }}));
+        }));
     }
 
     #[test]
     fn an_answer_is_told_with_its_question_and_the_hint_once() {
         let mut permissions = Permissions::default();
-        let answer =
-            |option| json!({"toolCallId": "c", "outcome": "selected", "optionId": option, "decidedBy": "policy ask"});
+        let answer = |option| json!({"permissionId": "p", "toolCallId": "c", "outcome": "selected", "optionId": option, "decidedBy": "policy ask"});
         for (option, line, has_hint) in [
             ("1", "permission allowed: rm -rf[2J build (policy ask)", false),
             ("2", "permission rejected: rm -rf[2J build (policy ask)", true),

@@ -1,0 +1,3 @@
+DROP TABLE permission_rules;
+DROP TABLE permissions;
+ALTER TABLE sessions DROP COLUMN policy;

@@ -1,0 +1,191 @@
+//! Questions of agents: listed, shown and answered; and what was answered for good.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{FromRequestParts, Path, State};
+use axum::http::request::Parts;
+use serde::Deserialize;
+
+use super::Api;
+use super::error::ApiError;
+use super::extract::{Id, Json, LIMIT_MAX, Named, Query, page};
+use super::sessions::stored;
+use super::wire::permissions::{
+    AnswerPermission, ElicitationAction, Permission, PermissionList, PermissionRule, PermissionRuleList,
+};
+use crate::model::permission::question::Decision;
+use crate::model::{Peer, PermissionId, RuleId, SessionId};
+use crate::registry::RegistryError;
+use crate::session::{PermissionAnswer, Refusal};
+use crate::store::PermissionFilter;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListQuery {
+    status: Option<String>,
+    limit: Option<i64>,
+    offset: Option<i64>,
+}
+
+impl Named for PermissionId {
+    fn not_found(id: String) -> ApiError {
+        ApiError::NoSuchPermission(id)
+    }
+}
+
+/// A session, and something of its own, in the path.
+pub struct Within<T> {
+    session: SessionId,
+    id: T,
+}
+
+impl<T: std::str::FromStr> FromRequestParts<Arc<Api>> for Within<T>
+where
+    T: Named,
+{
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, ApiError> {
+        let Path((session, id)) = Path::<(String, String)>::from_request_parts(parts, api)
+            .await
+            .map_err(|error| ApiError::invalid("id", error.body_text()))?;
+        Ok(Self {
+            session: session.parse().map_err(|_| ApiError::NoSuchSession(session))?,
+            id: id.parse().map_err(|_| T::not_found(id))?,
+        })
+    }
+}
+
+impl Named for RuleId {
+    fn not_found(id: String) -> ApiError {
+        ApiError::NoSuchRule(id)
+    }
+}
+
+pub async fn of_all(
+    State(api): State<Arc<Api>>,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<PermissionList>, ApiError> {
+    list(&api, None, &query).await
+}
+
+pub async fn of_session(
+    State(api): State<Arc<Api>>,
+    Id(session): Id<SessionId>,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<PermissionList>, ApiError> {
+    stored(&api, session).await?;
+    list(&api, Some(session), &query).await
+}
+
+async fn list(api: &Api, session: Option<SessionId>, query: &ListQuery) -> Result<Json<PermissionList>, ApiError> {
+    let (limit, offset) = page(query.limit, query.offset)?;
+    let open_only = match query.status.as_deref() {
+        None | Some("open") => true,
+        Some("all") => false,
+        Some(other) => return Err(ApiError::invalid("status", format!("{other:?} is neither open nor all"))),
+    };
+    let filter = PermissionFilter { session, open_only };
+    let (permissions, total) = api.registry.hub().store().permissions(filter, limit, offset).await?;
+    let permissions = permissions.into_iter().map(Permission::from).collect();
+    Ok(Json(PermissionList { permissions, total, limit, offset }))
+}
+
+pub async fn show(State(api): State<Arc<Api>>, Id(id): Id<PermissionId>) -> Result<Json<Permission>, ApiError> {
+    Ok(Json(known(&api, id, None).await?))
+}
+
+pub async fn answer(
+    State(api): State<Arc<Api>>,
+    Id(id): Id<PermissionId>,
+    Extension(peer): Extension<Arc<Peer>>,
+    Json(request): Json<AnswerPermission>,
+) -> Result<Json<Permission>, ApiError> {
+    decide(&api, id, None, &peer, request).await
+}
+
+pub async fn answer_in_session(
+    State(api): State<Arc<Api>>,
+    Within { session, id }: Within<PermissionId>,
+    Extension(peer): Extension<Arc<Peer>>,
+    Json(request): Json<AnswerPermission>,
+) -> Result<Json<Permission>, ApiError> {
+    stored(&api, session).await?;
+    decide(&api, id, Some(session), &peer, request).await
+}
+
+async fn decide(
+    api: &Api,
+    id: PermissionId,
+    session: Option<SessionId>,
+    peer: &Peer,
+    request: AnswerPermission,
+) -> Result<Json<Permission>, ApiError> {
+    let answer = understood(request)?;
+    let asked = known(api, id, session).await?;
+    match api.registry.answer(asked.session_id, id, answer, peer.clone()).await {
+        Ok(()) => Ok(Json(known(api, id, session).await?)),
+        // Whoever was first is in the record by now.
+        Err(RegistryError::Refused(Refusal::PermissionClosed(_))) => {
+            Err(ApiError::PermissionAnswered(Box::new(known(api, id, session).await?)))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Exactly one way of answering, and what belongs to it.
+fn understood(request: AnswerPermission) -> Result<PermissionAnswer, ApiError> {
+    let AnswerPermission { option_id, decision, always, action, content } = request;
+    let misplaced = |field: &str, with: &str| Err(ApiError::invalid(field, format!("goes with {with} only")));
+    if always.is_some() && decision.is_none() {
+        return misplaced("always", "decision");
+    }
+    if content.is_some() && action != Some(ElicitationAction::Accept) {
+        return misplaced("content", "the action accept");
+    }
+    match (option_id, decision, action) {
+        (Some(option), None, None) => Ok(PermissionAnswer::Option(option)),
+        (None, Some(decision), None) => Ok(PermissionAnswer::Decision { decision, always: always.unwrap_or(false) }),
+        (None, None, Some(action)) => {
+            let decision = match action {
+                ElicitationAction::Accept => Some(Decision::Allow),
+                ElicitationAction::Decline => Some(Decision::Reject),
+                ElicitationAction::Cancel => None,
+            };
+            Ok(PermissionAnswer::Elicitation { decision, content })
+        }
+        (None, None, None) => Err(ApiError::invalid("decision", "is missing; give optionId, decision or action")),
+        _ => Err(ApiError::invalid("decision", "give only one of optionId, decision and action")),
+    }
+}
+
+pub async fn rules(
+    State(api): State<Arc<Api>>,
+    Id(session): Id<SessionId>,
+) -> Result<Json<PermissionRuleList>, ApiError> {
+    stored(&api, session).await?;
+    let rules = api.registry.hub().store().standing_rules(session).await?;
+    let rules: Vec<PermissionRule> = rules.into_iter().map(PermissionRule::from).collect();
+    let total = i64::try_from(rules.len()).unwrap_or(i64::MAX);
+    Ok(Json(PermissionRuleList { rules, total, limit: LIMIT_MAX, offset: 0 }))
+}
+
+/// Answers with the rule as it was.
+pub async fn revoke(
+    State(api): State<Arc<Api>>,
+    Within { session, id }: Within<RuleId>,
+) -> Result<Json<PermissionRule>, ApiError> {
+    stored(&api, session).await?;
+    let rules = api.registry.hub().store().standing_rules(session).await?;
+    let rule = rules.into_iter().find(|rule| rule.id == id).ok_or_else(|| ApiError::NoSuchRule(id.to_string()))?;
+    api.registry.revoke(session, id).await?;
+    Ok(Json(rule.into()))
+}
+
+/// The question, when there is one and it is this session's.
+async fn known(api: &Api, id: PermissionId, session: Option<SessionId>) -> Result<Permission, ApiError> {
+    let permission = api.registry.hub().store().permission(id).await?;
+    let permission = permission.filter(|permission| session.is_none_or(|session| permission.session == session));
+    permission.map(Permission::from).ok_or_else(|| ApiError::NoSuchPermission(id.to_string()))
+}

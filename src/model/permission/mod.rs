@@ -1,0 +1,227 @@
+//! What an agent may do: policies with their modes and rules, how they judge what an agent is about to do, and the
+//! questions that are left for a person.
+//!
+//! Everything here is pure. Where a path really leads is looked up before, and comes as a [`Place`].
+
+pub mod command;
+pub mod policy;
+pub mod question;
+pub mod rule;
+pub mod standing;
+#[cfg(test)]
+mod tests;
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// How a policy answers what no rule of its own answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PermissionMode {
+    /// A person is asked.
+    Ask,
+    /// Reading is allowed, and all else asked.
+    ReadOnly,
+    /// Reading, and edits in the workspace, are allowed, and all else asked.
+    Edit,
+    Allow,
+    Deny,
+}
+
+impl PermissionMode {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ask => "ask",
+            Self::ReadOnly => "read-only",
+            Self::Edit => "edit",
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+        }
+    }
+
+    /// Whether a session may choose `self` when its profile grants `granted`. A session only ever narrows.
+    pub const fn narrows(self, granted: Self) -> bool {
+        match granted {
+            Self::Allow => true,
+            Self::Edit => !matches!(self, Self::Allow),
+            Self::ReadOnly => matches!(self, Self::ReadOnly | Self::Ask | Self::Deny),
+            Self::Ask => matches!(self, Self::Ask | Self::Deny),
+            Self::Deny => matches!(self, Self::Deny),
+        }
+    }
+
+    /// How it answers what no rule has answered. What is guarded is allowed by no mode.
+    pub fn judge(self, action: &Located) -> Verdict {
+        let is_inside = action.places.iter().all(|place| matches!(place, Place::Inside { .. }));
+        let is_edit = action.kind() == ToolKind::Edit && !action.places.is_empty();
+        let is_allowed = match self {
+            Self::Deny => return Verdict::Deny { by: "mode deny".to_owned() },
+            Self::Allow => true,
+            Self::Ask => false,
+            Self::ReadOnly => action.kind().only_reads() && is_inside,
+            Self::Edit => (action.kind().only_reads() || is_edit) && is_inside,
+        };
+        if is_allowed && !action.is_guarded() {
+            Verdict::Allow { by: format!("mode {}", self.as_str()) }
+        } else {
+            Verdict::Ask
+        }
+    }
+}
+
+impl FromStr for PermissionMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "ask" => Ok(Self::Ask),
+            "read-only" => Ok(Self::ReadOnly),
+            "edit" => Ok(Self::Edit),
+            "allow" => Ok(Self::Allow),
+            "deny" => Ok(Self::Deny),
+            _ => Err(format!("{text:?} is not a permission mode; the modes are ask, read-only, edit, allow and deny")),
+        }
+    }
+}
+
+/// What a tool does, by the protocol's kinds. What an agent does not say, or says in another word, is `Other`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolKind {
+    Read,
+    Edit,
+    Delete,
+    Move,
+    Search,
+    Execute,
+    Think,
+    Fetch,
+    SwitchMode,
+    #[default]
+    Other,
+}
+
+impl ToolKind {
+    pub fn from_protocol(name: &str) -> Self {
+        match name {
+            "read" => Self::Read,
+            "edit" => Self::Edit,
+            "delete" => Self::Delete,
+            "move" => Self::Move,
+            "search" => Self::Search,
+            "execute" => Self::Execute,
+            "think" => Self::Think,
+            "fetch" => Self::Fetch,
+            "switch_mode" => Self::SwitchMode,
+            _ => Self::Other,
+        }
+    }
+
+    /// Whether it changes nothing and reaches nobody.
+    pub const fn only_reads(self) -> bool {
+        matches!(self, Self::Read | Self::Search | Self::Think)
+    }
+}
+
+/// What an agent is about to do, as far as it is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Action {
+    pub kind: ToolKind,
+    /// The files that it touches, as they were named: absolute, or below the workspace.
+    pub paths: Vec<String>,
+    /// What it runs: an argument vector, or one text for a shell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<CommandText>,
+}
+
+/// An action whose paths were looked up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Located {
+    /// What the agent calls it.
+    pub said: ToolKind,
+    pub places: Vec<Place>,
+    pub command: Option<CommandText>,
+    /// The tool's name, or what else tells it from others.
+    pub tool: Option<String>,
+}
+
+/// Where a path leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Below the workspace: by its real path from there, and as it was named, with the `..` and `.` in it taken out.
+    Inside { real: String, named: String },
+    /// Elsewhere, or it cannot be said where.
+    Outside { named: String },
+}
+
+impl Place {
+    /// All names that it has below the workspace, as far as can be said.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let (real, named) = match self {
+            Self::Inside { real, named } => (Some(real), named),
+            Self::Outside { named } => (None, named),
+        };
+        real.into_iter().chain([named]).map(String::as_str)
+    }
+
+    fn is_in_git(&self) -> bool {
+        self.names().any(command::names_git_directory)
+    }
+}
+
+impl Located {
+    /// What runs a command is an execution, whatever else an agent calls it.
+    pub fn kind(&self) -> ToolKind {
+        if self.command.is_some() { ToolKind::Execute } else { self.said }
+    }
+
+    /// Whether it touches what no general rule and no mode allows: `.git`, and commands that commit or push.
+    pub fn is_guarded(&self) -> bool {
+        self.places.iter().any(Place::is_in_git) || self.command.as_ref().is_some_and(command::is_guarded)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum CommandText {
+    Arguments(Vec<String>),
+    Shell(String),
+}
+
+/// How an action is answered, and which mode or rule answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Allow {
+        by: String,
+    },
+    Deny {
+        by: String,
+    },
+    /// By a person.
+    Ask,
+}
+
+impl Verdict {
+    /// The stricter of two, and of two that are equally strict the first.
+    #[must_use]
+    pub fn or_stricter(self, other: Self) -> Self {
+        let strictness = |verdict: &Self| match verdict {
+            Self::Allow { .. } => 0,
+            Self::Ask => 1,
+            Self::Deny { .. } => 2,
+        };
+        if strictness(&other) > strictness(&self) { other } else { self }
+    }
+
+    /// Says whose word it is.
+    #[must_use]
+    fn of(self, whose: &str) -> Self {
+        match self {
+            Self::Allow { by } => Self::Allow { by: format!("{whose} {by}") },
+            Self::Deny { by } => Self::Deny { by: format!("{whose} {by}") },
+            Self::Ask => Self::Ask,
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Policies: a mode and ordered rules; and what holds for a session, which is the stricter of two of them.
+
+use serde::{Deserialize, Serialize};
+
+use super::rule::{Rule, Ruling};
+use super::standing::StandingRule;
+use super::{Located, PermissionMode, Verdict};
+
+/// Rules of one policy.
+const RULES_MAX: usize = 256;
+
+/// The first rule that matches answers, else the mode does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    pub mode: PermissionMode,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<Rule>,
+}
+
+/// A part of a policy that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyProblem {
+    /// Such as `rules[2].paths`.
+    pub field: String,
+    pub problem: String,
+}
+
+impl Policy {
+    pub const fn of(mode: PermissionMode) -> Self {
+        Self { mode, rules: Vec::new() }
+    }
+
+    pub fn check(&self) -> Result<(), PolicyProblem> {
+        if self.rules.len() > RULES_MAX {
+            let problem = format!("are more than {RULES_MAX}");
+            return Err(PolicyProblem { field: "rules".to_owned(), problem });
+        }
+        for (index, rule) in self.rules.iter().enumerate() {
+            rule.check()
+                .map_err(|(name, problem)| PolicyProblem { field: format!("rules[{index}].{name}"), problem })?;
+        }
+        Ok(())
+    }
+
+    pub fn judge(&self, action: &Located) -> Verdict {
+        let matching = self.rules.iter().enumerate().find(|(_, rule)| rule.matches(action));
+        let Some((index, rule)) = matching else { return self.mode.judge(action) };
+        let by = format!("rules[{index}]");
+        match rule.decision {
+            Ruling::Allow => Verdict::Allow { by },
+            Ruling::Deny => Verdict::Deny { by },
+            Ruling::Ask => Verdict::Ask,
+        }
+    }
+
+    /// Whether the workspace is not to be written to by the agent's process itself.
+    pub const fn forbids_writes(&self) -> bool {
+        matches!(self.mode, PermissionMode::ReadOnly | PermissionMode::Deny)
+    }
+}
+
+/// All that decides what a session's agent may do.
+#[derive(Clone, Debug)]
+pub struct Authority {
+    /// What the profile grants, as it was when the session was made.
+    pub profile: Policy,
+    /// The session's own, which only narrows that.
+    pub session: Policy,
+    /// What persons have answered for good.
+    pub standing: Vec<StandingRule>,
+}
+
+impl Authority {
+    /// The stricter word of profile and session holds. What a person said for good lifts a question, and never a
+    /// refusal; and a refusal for good holds against everything.
+    pub fn judge(&self, action: &Located) -> Verdict {
+        let matching = |allows: bool| {
+            let rule = self.standing.iter().find(|rule| rule.allows == allows && rule.matches(action));
+            rule.map(|rule| format!("rule {}", rule.id))
+        };
+        let verdict = self.profile.judge(action).of("profile").or_stricter(self.session.judge(action).of("session"));
+        match verdict {
+            Verdict::Deny { .. } => verdict,
+            Verdict::Allow { .. } | Verdict::Ask if let Some(by) = matching(false) => Verdict::Deny { by },
+            Verdict::Ask => matching(true).map_or(Verdict::Ask, |by| Verdict::Allow { by }),
+            Verdict::Allow { .. } => verdict,
+        }
+    }
+
+    /// The verdict on a question that is no action.
+    pub fn judge_question(&self) -> Verdict {
+        match (self.profile.mode, self.session.mode) {
+            (PermissionMode::Deny, _) => Verdict::Deny { by: "profile mode deny".to_owned() },
+            (_, PermissionMode::Deny) => Verdict::Deny { by: "session mode deny".to_owned() },
+            _ => Verdict::Ask,
+        }
+    }
+
+    /// Whether the workspace is not to be written to by the agent's process itself.
+    #[expect(dead_code, reason = "confinement is built beside this")]
+    pub const fn forbids_writes(&self) -> bool {
+        self.profile.forbids_writes() || self.session.forbids_writes()
+    }
+}

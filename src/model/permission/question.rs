@@ -1,0 +1,179 @@
+//! Questions of agents, and how they were answered. The JSON of an answer is defined here, because it is the record.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::Action;
+use crate::model::{Peer, PermissionId, SessionId, Timestamp, TurnId};
+
+/// What a question is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PermissionKind {
+    /// A tool of the agent's own.
+    Tool,
+    /// A file that acpd is to write.
+    File,
+    /// A command that acpd is to run.
+    Terminal,
+    /// Something that the agent wants to know.
+    Elicitation,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PermissionStatus {
+    Open,
+    Answered,
+    Cancelled,
+    Expired,
+}
+
+macro_rules! words {
+    ($name:ident, $what:literal: $($variant:ident = $word:literal),* $(,)?) => {
+        impl $name {
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word,)* }
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                match text {
+                    $($word => Ok(Self::$variant),)*
+                    _ => Err(format!(concat!("{:?} is not ", $what), text)),
+                }
+            }
+        }
+    };
+}
+
+words!(PermissionKind, "a kind of permission": Tool = "tool", File = "file", Terminal = "terminal", Elicitation = "elicitation");
+words!(PermissionStatus, "the status of a permission": Open = "open", Answered = "answered", Cancelled = "cancelled", Expired = "expired");
+
+/// A question of an agent's, with its answer when there is one.
+#[derive(Clone, Debug)]
+pub struct Permission {
+    pub id: PermissionId,
+    pub session: SessionId,
+    pub turn: Option<TurnId>,
+    pub kind: PermissionKind,
+    pub tool_call_id: Option<String>,
+    pub title: String,
+    pub action: Action,
+    pub options: Vec<PermissionOption>,
+    /// The agent's own JSON.
+    pub request: Box<RawValue>,
+    pub status: PermissionStatus,
+    pub asked_at: Timestamp,
+    pub expires_at: Option<Timestamp>,
+    pub resolution: Option<Resolution>,
+}
+
+/// One of the answers that an agent offers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PermissionOption {
+    pub option_id: String,
+    pub name: String,
+    pub kind: OptionKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OptionKind {
+    AllowOnce,
+    AllowAlways,
+    RejectOnce,
+    RejectAlways,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Decision {
+    Allow,
+    Reject,
+}
+
+impl OptionKind {
+    pub const fn new(decision: Decision, always: bool) -> Self {
+        match (decision, always) {
+            (Decision::Allow, false) => Self::AllowOnce,
+            (Decision::Allow, true) => Self::AllowAlways,
+            (Decision::Reject, false) => Self::RejectOnce,
+            (Decision::Reject, true) => Self::RejectAlways,
+        }
+    }
+
+    pub const fn decision(self) -> Decision {
+        match self {
+            Self::AllowOnce | Self::AllowAlways => Decision::Allow,
+            Self::RejectOnce | Self::RejectAlways => Decision::Reject,
+        }
+    }
+
+    pub const fn is_always(self) -> bool {
+        matches!(self, Self::AllowAlways | Self::RejectAlways)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    Selected,
+    Cancelled,
+}
+
+/// How a question was answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Resolution {
+    pub outcome: Outcome,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Decision>,
+    /// What the agent was told, when that was one of its options.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub option_id: Option<String>,
+    /// Whether it holds for the same again.
+    pub always: bool,
+    pub by: Decider,
+    pub at: Timestamp,
+}
+
+/// Who or what answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum Decider {
+    Person(Peer),
+    Policy { rule: String },
+    Timeout,
+    Cancelled { reason: String },
+}
+
+impl fmt::Display for Decider {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Person(Peer { uid, program: Some(program), .. }) => write!(formatter, "user {uid} with {program}"),
+            Self::Person(Peer { uid, .. }) => write!(formatter, "user {uid}"),
+            Self::Policy { rule } => write!(formatter, "policy {rule}"),
+            Self::Timeout => formatter.write_str("timeout"),
+            Self::Cancelled { reason } => write!(formatter, "cancelled: {reason}"),
+        }
+    }
+}
+
+impl Decider {
+    /// The status of what it has answered.
+    pub const fn status(&self) -> PermissionStatus {
+        match self {
+            Self::Person(_) | Self::Policy { .. } => PermissionStatus::Answered,
+            Self::Timeout => PermissionStatus::Expired,
+            Self::Cancelled { .. } => PermissionStatus::Cancelled,
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Rules of a policy: what they are about, and what they decide.
+//!
+//! A rule that allows has to be met by all that an action does; one that forbids or asks, by any of it. So doubt never
+//! widens anything.
+
+use std::fmt;
+
+use globset::{GlobBuilder, GlobMatcher};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::{Located, Place, ToolKind, command};
+
+/// What is allowed of a single text in a rule.
+const TEXT_BYTES_MAX: usize = 1024;
+/// Entries of one list in a rule.
+const ENTRIES_MAX: usize = 256;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ruling {
+    Allow,
+    Deny,
+    Ask,
+}
+
+/// One rule. What it does not name it does not look at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    pub decision: Ruling,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kinds: Option<Vec<ToolKind>>,
+    /// Globs below the workspace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paths: Option<Vec<PathGlob>>,
+    /// The first words of command lines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commands: Option<Vec<CommandPrefix>>,
+}
+
+impl Rule {
+    /// What is wrong with it that no single field shows: a list of nothing would match everything or nothing.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        let lengths = [
+            ("kinds", self.kinds.as_ref().map(Vec::len)),
+            ("paths", self.paths.as_ref().map(Vec::len)),
+            ("commands", self.commands.as_ref().map(Vec::len)),
+        ];
+        for (name, length) in lengths {
+            match length {
+                Some(0) => return Err((name, "is empty; leave it out to match everything".to_owned())),
+                Some(length) if length > ENTRIES_MAX => {
+                    return Err((name, format!("has more than {ENTRIES_MAX} entries")));
+                }
+                Some(_) | None => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub fn matches(&self, action: &Located) -> bool {
+        match self.decision {
+            Ruling::Allow => self.covers(action),
+            Ruling::Deny | Ruling::Ask => self.touches(action),
+        }
+    }
+
+    /// Whether all that the action does is named by the rule.
+    fn covers(&self, action: &Located) -> bool {
+        let is_inside = action.places.iter().all(|place| matches!(place, Place::Inside { .. }));
+        let kinds = self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&action.kind()));
+        let paths = self.paths.as_ref().is_none_or(|globs| {
+            !action.places.is_empty() && action.places.iter().all(|place| globs.iter().any(|glob| glob.covers(place)))
+        });
+        let commands = self.commands.as_ref().is_none_or(|prefixes| {
+            let vector = action.command.as_ref().and_then(command::vector);
+            vector.is_some_and(|vector| prefixes.iter().any(|CommandPrefix(prefix)| vector.starts_with(prefix)))
+        });
+        is_inside && kinds && paths && commands && (!action.is_guarded() || self.names_guarded(action))
+    }
+
+    /// Whether anything that the action does is named by the rule.
+    fn touches(&self, action: &Located) -> bool {
+        let kinds =
+            self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&action.kind()) || kinds.contains(&action.said));
+        let paths = self.paths.as_ref().is_none_or(|globs| {
+            action.places.iter().any(|place| place.names().any(|name| globs.iter().any(|glob| glob.matches(name))))
+        });
+        let commands = self.commands.as_ref().is_none_or(|prefixes| {
+            let mentions = |CommandPrefix(prefix): &CommandPrefix| {
+                action.command.as_ref().is_some_and(|command| command::mentions(command, prefix))
+            };
+            prefixes.iter().any(mentions)
+        });
+        kinds && paths && commands
+    }
+
+    /// Whether the rule speaks of what is guarded by its name, for each way in which the action touches that.
+    fn names_guarded(&self, action: &Located) -> bool {
+        let globs = self.paths.as_deref().unwrap_or_default();
+        let prefixes = self.commands.as_deref().unwrap_or_default();
+        let by_path = !action.places.iter().any(Place::is_in_git)
+            || globs.iter().any(|glob| command::names_git_directory(&glob.text));
+        let by_command = !action.command.as_ref().is_some_and(command::is_guarded)
+            || prefixes.iter().any(|CommandPrefix(prefix)| {
+                let is_met =
+                    action.command.as_ref().and_then(command::vector).is_some_and(|vector| vector.starts_with(prefix));
+                is_met && command::are_guarded(prefix)
+            });
+        by_path && by_command
+    }
+}
+
+/// A glob below the workspace. `*` stays within a directory, `**` does not.
+#[derive(Clone, Debug)]
+pub struct PathGlob {
+    text: String,
+    matcher: GlobMatcher,
+}
+
+impl PathGlob {
+    pub fn new(text: &str) -> Result<Self, String> {
+        if text.is_empty() || text.len() > TEXT_BYTES_MAX {
+            return Err(format!("a glob has 1 to {TEXT_BYTES_MAX} bytes"));
+        }
+        let is_plain = |component: &str| !matches!(component, "" | "." | "..");
+        if !text.split('/').all(is_plain) {
+            return Err(format!(
+                "{text:?} is not a glob below the workspace: no / at its ends, no //, no . and no .. in it"
+            ));
+        }
+        let glob = GlobBuilder::new(text).literal_separator(true).build();
+        let glob = glob.map_err(|error| format!("{text:?} is not a glob: {}", error.kind()))?;
+        Ok(Self { text: text.to_owned(), matcher: glob.compile_matcher() })
+    }
+
+    fn matches(&self, name: &str) -> bool {
+        self.matcher.is_match(name)
+    }
+
+    /// By its real path: where a link leads is what is touched.
+    fn covers(&self, place: &Place) -> bool {
+        match place {
+            Place::Inside { real, .. } => self.matches(real),
+            Place::Outside { .. } => false,
+        }
+    }
+}
+
+impl PartialEq for PathGlob {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for PathGlob {}
+
+impl Serialize for PathGlob {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+impl<'de> Deserialize<'de> for PathGlob {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::new(&String::deserialize(deserializer)?).map_err(de::Error::custom)
+    }
+}
+
+/// The first words of a command: `["cargo", "test"]`, or `"cargo test"`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CommandPrefix(pub Vec<String>);
+
+impl CommandPrefix {
+    fn new(words: Vec<String>) -> Result<Self, String> {
+        let is_word =
+            |word: &String| !word.is_empty() && word.len() <= TEXT_BYTES_MAX && !word.chars().any(char::is_control);
+        if words.is_empty() || words.len() > ENTRIES_MAX || !words.iter().all(is_word) {
+            return Err("a command is a list of words, or a text that is cut into words".to_owned());
+        }
+        Ok(Self(words))
+    }
+}
+
+impl<'de> Deserialize<'de> for CommandPrefix {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = CommandPrefix;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("the words of a command")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<CommandPrefix, E> {
+                let words = command::split(text);
+                let words = words.ok_or_else(|| E::custom(format!("{text:?} is more than words to a shell")))?;
+                CommandPrefix::new(words).map_err(E::custom)
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<CommandPrefix, A::Error> {
+                let mut words = Vec::new();
+                while let Some(word) = list.next_element::<String>()? {
+                    words.push(word);
+                }
+                CommandPrefix::new(words).map_err(de::Error::custom)
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}

@@ -1,0 +1,73 @@
+//! Standing rules: what a person has answered with "always". They are a session's, listed and revocable, and name exactly
+//! what was asked.
+
+use serde::{Deserialize, Serialize};
+
+use super::{CommandText, Located, Place, ToolKind};
+use crate::model::{Peer, RuleId, Timestamp};
+
+/// Standing rules that a session has. Beyond that an "always" holds once.
+pub const STANDING_MAX: usize = 256;
+
+#[derive(Clone, Debug)]
+pub struct StandingRule {
+    pub id: RuleId,
+    pub allows: bool,
+    pub subject: Subject,
+    pub made_by: Peer,
+    pub made_at: Timestamp,
+}
+
+/// What a standing rule is about. Exactly one of the three is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Subject {
+    pub kind: ToolKind,
+    /// These files, by their real paths below the workspace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paths: Option<Vec<String>>,
+    /// This command, to the letter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<CommandText>,
+    /// This tool, when it names neither files nor a command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+}
+
+impl Subject {
+    /// What the same again would be. There is none for files outside the workspace, and for what has no name.
+    pub fn of(action: &Located) -> Option<Self> {
+        let subject = Self { kind: action.kind(), paths: None, command: action.command.clone(), tool: None };
+        if subject.command.is_some() {
+            return Some(subject);
+        }
+        if action.places.is_empty() {
+            return action.tool.clone().map(|tool| Self { tool: Some(tool), ..subject });
+        }
+        let real = |place: &Place| match place {
+            Place::Inside { real, .. } => Some(real.clone()),
+            Place::Outside { .. } => None,
+        };
+        let paths = action.places.iter().map(real).collect::<Option<Vec<String>>>()?;
+        Some(Self { paths: Some(paths), ..subject })
+    }
+}
+
+impl StandingRule {
+    /// A rule that allows is met by all files of an action, one that forbids by any.
+    pub fn matches(&self, action: &Located) -> bool {
+        let Subject { kind, paths, command, tool } = &self.subject;
+        let is_known = |place: &Place| match (place, paths) {
+            (Place::Inside { real, .. }, Some(paths)) => paths.contains(real),
+            _ => false,
+        };
+        let is_met = match (paths, command, tool) {
+            (None, Some(_), None) => action.command == *command,
+            (Some(_), None, None) if self.allows => !action.places.is_empty() && action.places.iter().all(is_known),
+            (Some(_), None, None) => action.places.iter().any(is_known),
+            (None, None, Some(_)) => action.places.is_empty() && action.tool == *tool,
+            _ => false,
+        };
+        is_met && action.kind() == *kind && action.command.is_some() == command.is_some()
+    }
+}

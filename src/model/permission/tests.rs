@@ -1,0 +1,273 @@
+//! The traps: each of them is a way in which a policy could allow what nobody allowed.
+
+use proptest::prelude::*;
+
+use super::policy::{Authority, Policy};
+use super::rule::{CommandPrefix, PathGlob, Rule, Ruling};
+use super::standing::{StandingRule, Subject};
+use super::*;
+use crate::model::{Peer, RuleId, Timestamp};
+
+fn rule(decision: Ruling) -> Rule {
+    Rule { decision, kinds: None, paths: None, commands: None }
+}
+
+fn with_paths(decision: Ruling, globs: &[&str]) -> Rule {
+    Rule { paths: Some(globs.iter().map(|glob| PathGlob::new(glob).unwrap()).collect()), ..rule(decision) }
+}
+
+fn with_command(decision: Ruling, prefix: &[&str]) -> Rule {
+    let prefix = CommandPrefix(prefix.iter().map(|&word| word.to_owned()).collect());
+    Rule { commands: Some(vec![prefix]), ..rule(decision) }
+}
+
+fn policy(mode: PermissionMode, rules: Vec<Rule>) -> Policy {
+    Policy { mode, rules }
+}
+
+fn inside(path: &str) -> Place {
+    Place::Inside { real: path.to_owned(), named: path.to_owned() }
+}
+
+fn edit(places: Vec<Place>) -> Located {
+    Located { said: ToolKind::Edit, places, ..Located::default() }
+}
+
+fn run(text: &str) -> Located {
+    Located { said: ToolKind::Execute, command: Some(CommandText::Shell(text.to_owned())), ..Located::default() }
+}
+
+fn word(policy: &Policy, action: &Located) -> &'static str {
+    match policy.judge(action) {
+        Verdict::Allow { .. } => "allow",
+        Verdict::Deny { .. } => "deny",
+        Verdict::Ask => "ask",
+    }
+}
+
+#[test]
+fn an_action_is_allowed_only_as_a_whole_and_denied_by_any_part() {
+    let allow = policy(PermissionMode::Ask, vec![with_paths(Ruling::Allow, &["src/**"])]);
+    assert_eq!(word(&allow, &edit(vec![inside("src/a"), inside("src/b/c")])), "allow");
+    assert_eq!(word(&allow, &edit(vec![inside("src/a"), inside("docs/b")])), "ask");
+    assert_eq!(word(&allow, &edit(vec![])), "ask", "nobody knows which file it is");
+    assert_eq!(word(&allow, &edit(vec![inside("src")])), "ask");
+    assert_eq!(word(&allow, &edit(vec![inside("srcs/a")])), "ask");
+    let deny = policy(PermissionMode::Allow, vec![with_paths(Ruling::Deny, &["secrets/*"])]);
+    assert_eq!(word(&deny, &edit(vec![inside("a"), inside("secrets/b")])), "deny");
+    assert_eq!(word(&deny, &edit(vec![inside("secrets/a/b")])), "allow", "a star stays in its directory");
+}
+
+#[test]
+fn a_link_counts_by_where_it_leads_and_to_a_denial_by_its_name_too() {
+    let link = Place::Inside { real: "docs/a".to_owned(), named: "src/a".to_owned() };
+    let allow = policy(PermissionMode::Ask, vec![with_paths(Ruling::Allow, &["src/**"])]);
+    assert_eq!(word(&allow, &edit(vec![link.clone()])), "ask");
+    for glob in ["src/**", "docs/**"] {
+        assert_eq!(
+            word(&policy(PermissionMode::Allow, vec![with_paths(Ruling::Deny, &[glob])]), &edit(vec![link.clone()])),
+            "deny"
+        );
+    }
+    let hidden = Place::Inside { real: ".git/config".to_owned(), named: "config".to_owned() };
+    assert_eq!(word(&policy(PermissionMode::Allow, vec![]), &edit(vec![hidden])), "ask");
+}
+
+#[test]
+fn what_is_outside_is_allowed_by_nothing_but_the_mode_that_allows_all() {
+    let outside = || vec![Place::Outside { named: "/etc/passwd".to_owned() }];
+    let general = Rule { kinds: Some(vec![ToolKind::Edit, ToolKind::Read]), ..rule(Ruling::Allow) };
+    for kind in [ToolKind::Edit, ToolKind::Read] {
+        let action = Located { said: kind, places: outside(), ..Located::default() };
+        for mode in [PermissionMode::Ask, PermissionMode::ReadOnly, PermissionMode::Edit] {
+            assert_eq!(
+                word(&policy(mode, vec![general.clone(), rule(Ruling::Allow)]), &action),
+                "ask",
+                "{kind:?} {mode:?}"
+            );
+        }
+        assert_eq!(word(&policy(PermissionMode::Allow, vec![]), &action), "allow");
+    }
+    let deny = policy(PermissionMode::Allow, vec![with_paths(Ruling::Deny, &["secrets/**"])]);
+    let detour = edit(vec![Place::Outside { named: "secrets/key".to_owned() }]);
+    assert_eq!(word(&deny, &detour), "deny", "a path that was not looked up has its name");
+}
+
+#[test]
+fn git_is_allowed_only_by_a_rule_that_names_it() {
+    let all = rule(Ruling::Allow);
+    let git = with_command(Ruling::Allow, &["git"]);
+    let push = with_command(Ruling::Allow, &["git", "push"]);
+    for text in ["git push", "git -C x push", "git -c a=b commit", "/usr/bin/git push", "env git push"] {
+        for mode in [PermissionMode::Edit, PermissionMode::Allow] {
+            assert_eq!(word(&policy(mode, vec![all.clone(), git.clone()]), &run(text)), "ask", "{text}");
+        }
+    }
+    assert_eq!(word(&policy(PermissionMode::Ask, vec![push.clone()]), &run("git push origin")), "allow");
+    assert_eq!(word(&policy(PermissionMode::Ask, vec![push]), &run("git -C x push")), "ask");
+    assert_eq!(word(&policy(PermissionMode::Ask, vec![git]), &run("git status")), "allow");
+    for path in [".git/config", "a/.git/hooks/b", ".GIT/config", ".git"] {
+        let action = edit(vec![inside(path)]);
+        let wide = with_paths(Ruling::Allow, &["**"]);
+        assert_eq!(word(&policy(PermissionMode::Allow, vec![wide, all.clone()]), &action), "ask", "{path}");
+    }
+    let named = policy(PermissionMode::Ask, vec![with_paths(Ruling::Allow, &[".git/**"])]);
+    assert_eq!(word(&named, &edit(vec![inside(".git/config")])), "allow");
+}
+
+#[test]
+fn a_command_is_an_execution_whatever_it_is_called() {
+    let action = Located { said: ToolKind::Read, ..run("cat a") };
+    for mode in [PermissionMode::ReadOnly, PermissionMode::Edit] {
+        assert_eq!(word(&policy(mode, vec![]), &action), "ask");
+    }
+    let reads = Rule { kinds: Some(vec![ToolKind::Read]), ..rule(Ruling::Allow) };
+    assert_eq!(word(&policy(PermissionMode::Ask, vec![reads]), &action), "ask");
+    for decision in [ToolKind::Read, ToolKind::Execute] {
+        let denied = Rule { kinds: Some(vec![decision]), ..rule(Ruling::Deny) };
+        assert_eq!(word(&policy(PermissionMode::Allow, vec![denied]), &action), "deny");
+    }
+}
+
+#[test]
+fn a_denied_command_is_found_in_whatever_surrounds_it() {
+    let deny = policy(PermissionMode::Allow, vec![with_command(Ruling::Deny, &["rm", "-rf"])]);
+    for text in [
+        "rm -rf x",
+        "rm -rf x; y",
+        "true && rm -rf x",
+        "sudo /bin/rm -v -rf x",
+        "sh -c \"rm -rf x\"",
+        "r\\m '-rf' x",
+        "$(rm -rf x)",
+    ] {
+        assert_eq!(word(&deny, &run(text)), "deny", "{text}");
+    }
+    assert_eq!(word(&deny, &run("rm x")), "allow");
+}
+
+fn standing(allows: bool, action: &Located) -> StandingRule {
+    StandingRule {
+        id: RuleId::new(),
+        allows,
+        subject: Subject::of(action).unwrap(),
+        made_by: Peer { uid: 1, pid: None, program: None },
+        made_at: Timestamp::from_millis(0),
+    }
+}
+
+#[test]
+fn an_always_lifts_a_question_and_never_a_refusal() {
+    let (test, push) = (run("cargo test"), run("git push"));
+    let judge = |mode, rules, standing: Vec<StandingRule>, action: &Located| {
+        let (profile, session) = (policy(mode, rules), policy(PermissionMode::Allow, vec![]));
+        Authority { profile, session, standing }.judge(action)
+    };
+    let allowed = |verdict: Verdict| matches!(verdict, Verdict::Allow { .. });
+    let denied = |verdict: Verdict| matches!(verdict, Verdict::Deny { .. });
+    let yes = |action: &Located| vec![standing(true, action)];
+    assert!(allowed(judge(PermissionMode::Ask, vec![], yes(&test), &test)));
+    assert!(allowed(judge(PermissionMode::Ask, vec![], yes(&push), &push)), "a person named it");
+    assert_eq!(judge(PermissionMode::Ask, vec![], yes(&test), &run("cargo test; rm x")), Verdict::Ask);
+    assert!(denied(judge(PermissionMode::Deny, vec![], yes(&test), &test)));
+    assert!(denied(judge(PermissionMode::Ask, vec![with_command(Ruling::Deny, &["cargo"])], yes(&test), &test)));
+    assert!(denied(judge(PermissionMode::Allow, vec![], vec![standing(false, &test)], &test)));
+
+    let files = edit(vec![inside("a"), inside("b")]);
+    assert!(allowed(judge(PermissionMode::Ask, vec![], yes(&files), &edit(vec![inside("b")]))));
+    assert_eq!(judge(PermissionMode::Ask, vec![], yes(&files), &edit(vec![inside("a"), inside("c")])), Verdict::Ask);
+    assert_eq!(judge(PermissionMode::Ask, vec![], yes(&files), &edit(vec![])), Verdict::Ask);
+    let delete = Located { said: ToolKind::Delete, ..edit(vec![inside("a")]) };
+    assert_eq!(judge(PermissionMode::Ask, vec![], yes(&files), &delete), Verdict::Ask, "another kind is another thing");
+
+    let tool = Located { said: ToolKind::Other, tool: Some("weather".to_owned()), ..Located::default() };
+    assert!(allowed(judge(PermissionMode::Ask, vec![], yes(&tool), &tool)));
+    let writing = Located { places: vec![inside("a")], ..tool.clone() };
+    assert_eq!(judge(PermissionMode::Ask, vec![], yes(&tool), &writing), Verdict::Ask, "it names a file now");
+    assert_eq!(Subject::of(&edit(vec![Place::Outside { named: "/x".to_owned() }])), None);
+}
+
+fn strictness(verdict: &Verdict) -> u8 {
+    match verdict {
+        Verdict::Allow { .. } => 0,
+        Verdict::Ask => 1,
+        Verdict::Deny { .. } => 2,
+    }
+}
+
+fn any_mode() -> impl Strategy<Value = PermissionMode> {
+    use PermissionMode::{Allow, Ask, Deny, Edit, ReadOnly};
+    prop::sample::select(vec![Ask, ReadOnly, Edit, Allow, Deny])
+}
+
+fn any_kind() -> impl Strategy<Value = ToolKind> {
+    prop::sample::select(vec![ToolKind::Read, ToolKind::Edit, ToolKind::Execute, ToolKind::Delete, ToolKind::Other])
+}
+
+fn any_policy() -> impl Strategy<Value = Policy> {
+    let ruling = prop::sample::select(vec![Ruling::Allow, Ruling::Deny, Ruling::Ask]);
+    let paths = prop::option::of(prop::sample::select(vec!["**", "src/*", "a", ".git/**"]));
+    let command = prop::option::of(prop::sample::select(vec!["cargo", "git", "rm"]));
+    let rule =
+        (ruling, prop::option::of(any_kind()), paths, command).prop_map(|(decision, kind, paths, command)| Rule {
+            kinds: kind.map(|kind| vec![kind]),
+            paths: paths.map(|glob| vec![PathGlob::new(glob).unwrap()]),
+            commands: command.map(|word| vec![CommandPrefix(vec![word.to_owned()])]),
+            ..rule(decision)
+        });
+    (any_mode(), prop::collection::vec(rule, 0..4)).prop_map(|(mode, rules)| policy(mode, rules))
+}
+
+fn any_action() -> impl Strategy<Value = Located> {
+    let place = prop::sample::select(vec!["src/x", "a", ".git/config", "docs/y"]);
+    let place = (place, any::<bool>())
+        .prop_map(|(path, is_inside)| if is_inside { inside(path) } else { Place::Outside { named: path.to_owned() } });
+    let command = prop::option::of("(cargo|git|rm|sh) ?(push|test|status|-c)?[;|&$ ]?[a-z]{0,3}");
+    (any_kind(), prop::collection::vec(place, 0..3), command).prop_map(|(said, places, command)| Located {
+        said,
+        places,
+        command: command.map(CommandText::Shell),
+        tool: Some("tool".to_owned()),
+    })
+}
+
+proptest! {
+    #[test]
+    fn the_stricter_word_holds(profile in any_policy(), session in any_policy(), action in any_action()) {
+        let (by_profile, by_session) = (profile.judge(&action), session.judge(&action));
+        let both = Authority { profile, session, standing: vec![] }.judge(&action);
+        prop_assert_eq!(strictness(&both), strictness(&by_profile).max(strictness(&by_session)));
+    }
+
+    #[test]
+    fn a_standing_answer_never_allows_what_is_denied(profile in any_policy(), session in any_policy(), action in any_action()) {
+        let before = Authority { profile: profile.clone(), session: session.clone(), standing: vec![] }.judge(&action);
+        if let Some(subject) = Subject::of(&action) {
+            let rule = StandingRule { subject, ..standing(true, &run("x")) };
+            let after = Authority { profile, session, standing: vec![rule] }.judge(&action);
+            let is_denied = matches!(before, Verdict::Deny { .. });
+            prop_assert_eq!(strictness(&after), if is_denied { 2 } else { 0 });
+        }
+    }
+
+    #[test]
+    fn no_prefix_allows_what_a_shell_would_do_more_with(
+        before in "[a-z /=.-]{0,8}",
+        meta in prop::sample::select(";|&$`<>(){}*?[]!#~\n\r\\^\u{a0}\0\u{2028}".chars().collect::<Vec<char>>()),
+        after in "[a-z /;|&$=.-]{0,8}",
+    ) {
+        let policy = policy(PermissionMode::Ask, vec![with_command(Ruling::Allow, &["cargo", "test"])]);
+        let text = format!("cargo test {before}{meta}{after}");
+        prop_assert_eq!(policy.judge(&run(&text)), Verdict::Ask);
+        let words = CommandText::Arguments(vec!["cargo".to_owned(), "test".to_owned(), format!("{before}{meta}{after}")]);
+        let action = Located { command: Some(words), ..Located::default() };
+        prop_assert_eq!(policy.judge(&action), Verdict::Ask);
+    }
+
+    #[test]
+    fn no_mode_and_no_general_rule_allows_git(mode in any_mode(), before in "[a-z ;&]{0,6}", after in "[a-z ]{0,6}") {
+        let policy = policy(mode, vec![rule(Ruling::Allow), with_command(Ruling::Allow, &["git"])]);
+        let verdict = policy.judge(&run(&format!("{before} git {after} push")));
+        prop_assert!(strictness(&verdict) > 0, "{:?}", verdict);
+    }
+}

@@ -1,0 +1,233 @@
+//! Policies through the front door: what is decided without a person, by which rule, and that sessions only narrow.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod harness;
+
+use std::os::unix::fs::symlink;
+
+use harness::Daemon;
+use serde_json::{Value, json};
+
+/// An agent that asks for all of these in one turn, without waiting for the answers in between.
+fn asking(tool_calls: &[Value]) -> Value {
+    let asks = tool_calls.iter().enumerate().map(|(index, call)| {
+        let mut call = call.clone();
+        call["toolCallId"] = json!(format!("c{index}"));
+        call["title"] = json!(format!("call {index}"));
+        json!({"ask": {"method": "session/request_permission", "params": {"sessionId": "test-session", "toolCall": call,
+            "options": [{"optionId": "once", "name": "Once", "kind": "allow_once"},
+                {"optionId": "no", "name": "No", "kind": "reject_once"}]}}})
+    });
+    let asks: Vec<Value> = asks.collect();
+    json!([{"handshake": {}}, {"repeat": [{"prompt": [{"gate": "begin"}, {"repeat": asks, "times": 1}, {"gate": "asked"}]}]}])
+}
+
+/// What became of the questions of one turn, in order: `allow BY`, `reject BY` or `ask`.
+async fn decisions(daemon: &Daemon, agent: &str, session: &str, count: usize) -> Vec<String> {
+    let accepted = daemon.prompt(session, "go").await;
+    daemon.gate(agent).reached("begin").await.open().await;
+    let passage = daemon.gate(agent).reached("asked").await;
+    let mut events = daemon.events(session, accepted["after"].as_i64()).await;
+    for _ in 0..count {
+        events.until("permission.requested").await;
+    }
+    let list =
+        daemon.get(&format!("/v1/sessions/{session}/permissions?status=all&limit={count}")).await.expect_status(200);
+    let shown = list["permissions"].as_array().unwrap().iter().rev().map(|permission| {
+        match (permission["resolution"]["decision"].as_str(), permission["resolution"]["by"]["rule"].as_str()) {
+            (Some(decision), Some(rule)) => format!("{decision} {rule}"),
+            _ => "ask".to_owned(),
+        }
+    });
+    let shown = shown.collect();
+    passage.open().await;
+    shown
+}
+
+fn edit(path: &str) -> Value {
+    json!({"kind": "edit", "locations": [{"path": path}]})
+}
+
+fn run(command: &str) -> Value {
+    json!({"kind": "execute", "rawInput": {"command": command}})
+}
+
+#[tokio::test]
+async fn rules_come_before_the_mode_and_every_decision_names_its_rule() {
+    let calls = [
+        run("cargo test --all"),
+        run("cargo test; rm -rf /"),
+        run("rm -rf build"),
+        run("true && /bin/rm x"),
+        run("git push"),
+        run("env git commit"),
+        run("git push origin main"),
+        edit("src/a.rs"),
+        edit("src/../a.rs"),
+        edit("/etc/passwd"),
+        edit("out/a.rs"),
+        json!({"kind": "edit", "locations": [{"path": "src/a.rs"}, {"path": "secrets/key"}]}),
+        json!({"kind": "edit"}),
+        edit(".git/hooks/pre-commit"),
+        edit("hooks/pre-commit"),
+        json!({"kind": "read", "rawInput": {"path": "src/a.rs"}}),
+        json!({"kind": "read", "rawInput": {"path": "/etc/passwd"}}),
+        json!({"kind": "read", "rawInput": {"command": "rm x"}}),
+        json!({"kind": "fetch", "rawInput": {"url": "https://example.org"}}),
+    ];
+    let policy = r#"permissions = { mode = "edit", rules = [
+        { decision = "deny", commands = ["rm"] },
+        { decision = "deny", paths = ["secrets/**"] },
+        { decision = "allow", commands = ["cargo test", ["git"]] },
+        { decision = "allow", commands = [["git", "push", "origin"]] },
+        { decision = "ask", kinds = ["fetch"] },
+    ] }"#;
+    let builder = Daemon::builder().agent_with("asking", asking(&calls), policy);
+    std::fs::create_dir_all(builder.workspace().join("src")).unwrap();
+    std::fs::create_dir_all(builder.workspace().join(".git/hooks")).unwrap();
+    symlink("/etc", builder.workspace().join("out")).unwrap();
+    symlink(".git/hooks", builder.workspace().join("hooks")).unwrap();
+    let daemon = builder.start().await;
+    let session = daemon.create_session("asking").await;
+    let decided = decisions(&daemon, "asking", &session, calls.len()).await;
+    let expected = [
+        "allow profile rules[2]",
+        "reject profile rules[0]",
+        "reject profile rules[0]",
+        "reject profile rules[0]",
+        "ask",
+        "ask",
+        "allow profile rules[3]",
+        "allow profile mode edit",
+        "ask",
+        "ask",
+        "ask",
+        "reject profile rules[1]",
+        "ask",
+        "ask",
+        "ask",
+        "allow profile mode edit",
+        "ask",
+        "reject profile rules[0]",
+        "ask",
+    ];
+    for (index, (decided, expected)) in decided.iter().zip(expected).enumerate() {
+        assert_eq!(decided, expected, "{}", calls[index]);
+    }
+}
+
+#[tokio::test]
+async fn a_session_narrows_its_profile_and_never_widens_it() {
+    let calls = [run("cargo test"), run("make"), edit("a.rs"), run("git push")];
+    let daemon = Daemon::builder()
+        .agent_with(
+            "trusted",
+            asking(&calls),
+            r#"permissions = { mode = "allow", rules = [{ decision = "deny", commands = ["make"] }] }"#,
+        )
+        .start()
+        .await;
+    let session = daemon.create_session("trusted").await;
+    let decided = decisions(&daemon, "trusted", &session, calls.len()).await;
+    assert_eq!(decided, ["allow profile mode allow", "reject profile rules[0]", "allow profile mode allow", "ask"]);
+
+    let path = format!("/v1/sessions/{session}");
+    let policy = json!({"mode": "ask", "rules": [{"decision": "allow", "commands": [["make"], "cargo test"]}]});
+    let changed = daemon.patch(&path, json!({"permissions": policy})).await.expect_status(200);
+    assert_eq!(changed["permissions"]["mode"], "ask");
+    assert_eq!(changed["permissions"]["rules"][0]["commands"], json!([["make"], ["cargo", "test"]]));
+    let decided = decisions(&daemon, "trusted", &session, calls.len()).await;
+    assert_eq!(
+        decided,
+        ["allow profile mode allow", "reject profile rules[0]", "ask", "ask"],
+        "the stricter word holds"
+    );
+
+    daemon.patch(&path, json!({"permissions": {"mode": "deny"}})).await.expect_status(200);
+    let decided = decisions(&daemon, "trusted", &session, calls.len()).await;
+    assert_eq!(decided[0], "reject session mode deny");
+
+    // Back to what the profile grants, and no further.
+    daemon.patch(&path, json!({"permissions": {"mode": "allow"}})).await.expect_status(200);
+    let made =
+        json!({"workspace": daemon.workspace(), "agent": "trusted", "permissions": {"mode": "edit"}, "start": "lazy"});
+    let narrow = daemon.post("/v1/sessions", made).await.expect_status(201);
+    assert_eq!(narrow["permissions"], json!({"mode": "edit"}));
+    for (rules, field) in [
+        (json!([{"decision": "allow", "paths": ["/etc/*"]}]), "permissions.rules[0].paths[0]"),
+        (json!([{"decision": "allow"}, {"decision": "allow", "paths": ["[a"]}]), "permissions.rules[1].paths[0]"),
+        (json!([{"decision": "allow", "commands": ["a | b"]}]), "permissions.rules[0].commands[0]"),
+        (json!([{"decision": "allow", "kinds": []}]), "permissions.rules[0].kinds"),
+        (json!([{"decision": "allow", "colour": 1}]), "permissions.rules[0].colour"),
+    ] {
+        let refused = daemon.patch(&path, json!({"permissions": {"mode": "ask", "rules": rules}})).await;
+        assert_eq!(refused.expect_status(400)["details"]["field"], field);
+    }
+    assert_eq!(daemon.session(&session).await["permissions"], json!({"mode": "allow"}), "nothing was changed");
+}
+
+#[tokio::test]
+async fn a_wider_policy_is_refused_whenever_it_is_asked_for() {
+    let daemon = Daemon::builder().agent_with("wary", asking(&[]), "permissions = \"read-only\"").start().await;
+    let session = daemon.create_lazy_session("wary").await;
+    for mode in ["edit", "allow"] {
+        let refused = daemon.patch(&format!("/v1/sessions/{session}"), json!({"permissions": {"mode": mode}})).await;
+        assert_eq!(refused.expect_status(403)["error"], "wider_permissions");
+    }
+    assert_eq!(daemon.session(&session).await["permissions"]["mode"], "read-only");
+}
+
+#[tokio::test]
+async fn modes_that_grant_more_than_the_policy_are_refused_unless_the_profile_names_them() {
+    let modes = json!({"modes": {"currentModeId": "default", "availableModes": [{"id": "default", "name": "Default"},
+        {"id": "autoEdit", "name": "Edits"}, {"id": "yolo", "name": "Yolo"}]}});
+    let set = json!({"switch": {"session/set_mode": [{"reply": {}}], "session/prompt": [
+        {"update": {"sessionUpdate": "current_mode_update", "currentModeId": "yolo"}}, {"reply": {"stopReason": "end_turn"}}]}});
+    let script = json!([{"record": true}, {"handshake": {"newSession": modes}}, {"repeat": [set]}]);
+    let daemon = Daemon::builder()
+        .agent_with("editing", script.clone(), "permissions = \"edit\"")
+        .agent_with("free", script, "permissions = \"edit\"\nmodes_allowed = [\"yolo\"]")
+        .start()
+        .await;
+    let create = |agent: &str, mode: &str| {
+        let body = json!({"workspace": daemon.workspace(), "agent": agent, "mode": mode});
+        async { daemon.post("/v1/sessions", body).await }
+    };
+    assert_eq!(create("editing", "yolo").await.expect_status(403)["error"], "wider_mode");
+    create("free", "yolo").await.expect_status(201);
+    let session = create("editing", "autoEdit").await.expect_status(201)["id"].as_str().unwrap().to_owned();
+    let path = format!("/v1/sessions/{session}");
+    let refused = daemon.patch(&path, json!({"mode": "yolo"})).await.expect_status(403);
+    assert_eq!((&refused["error"], &refused["details"]["field"]), (&json!("wider_mode"), &json!("mode")));
+
+    // It goes there by itself, and is asked to go back to what was chosen.
+    daemon.prompt_and_wait(&session, "go").await;
+    let mut events = daemon.events(&session, None).await;
+    loop {
+        let updated = events.until("session.updated").await;
+        if updated.last().unwrap().payload()["mode"] == "yolo" {
+            break;
+        }
+    }
+    loop {
+        let updated = events.until("session.updated").await;
+        if updated.last().unwrap().payload()["mode"] == "autoEdit" {
+            break;
+        }
+    }
+    let messages = daemon.messages(&session).await;
+    assert!(messages.iter().any(|message| message["content"]["code"] == "wider_mode"), "{messages:?}");
+
+    // A policy that is narrowed later takes the mode back too.
+    daemon.patch(&path, json!({"permissions": {"mode": "ask"}})).await.expect_status(200);
+    let updated = async {
+        loop {
+            let updated = events.until("session.updated").await;
+            if updated.last().unwrap().payload()["mode"] == "default" {
+                break;
+            }
+        }
+    };
+    updated.await;
+}
