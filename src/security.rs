@@ -14,15 +14,18 @@ pub enum SecurityEvent {
     ForeignUser,
     /// A workspace that is not inside the roots, or does not stay there.
     OutsideRoots,
+    /// A path that an agent named, and that leads out of its workspace.
+    PathEscape,
 }
 
 impl SecurityEvent {
-    pub const ALL: [Self; 2] = [Self::ForeignUser, Self::OutsideRoots];
+    pub const ALL: [Self; 3] = [Self::ForeignUser, Self::OutsideRoots, Self::PathEscape];
 
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::ForeignUser => "foreign_user",
             Self::OutsideRoots => "outside_roots",
+            Self::PathEscape => "path_escape",
         }
     }
 }
@@ -62,6 +65,6 @@ mod tests {
         let security = Security::default();
         security.refused(SecurityEvent::OutsideRoots, None, Some(Path::new("/etc")), "a test");
         let counts: Vec<_> = security.counts().collect();
-        assert_eq!(counts, [("foreign_user", 0), ("outside_roots", 1)]);
+        assert_eq!(counts, [("foreign_user", 0), ("outside_roots", 1), ("path_escape", 0)]);
     }
 }

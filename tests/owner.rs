@@ -114,3 +114,39 @@ async fn nothing_is_left_of_an_owners_nasty_agent_with_and_without_a_cgroup() {
         assert!(cgroup.is_none_or(|cgroup| cgroup.agents().is_empty()));
     }
 }
+
+#[tokio::test]
+async fn a_terminal_runs_as_the_owner_and_files_are_not_served_with_roots_rights() {
+    let Some(builder) = builder() else { return };
+    let file = builder.workspace().join("file");
+    std::fs::write(&file, "text").unwrap();
+    let request = |method: &str, more: serde_json::Value| {
+        let mut params = json!({"sessionId": "test-session"});
+        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        [
+            json!({"request": {"method": method, "params": params}}),
+            json!({"textFromAnswer": true}),
+            json!({"text": "\n"}),
+        ]
+    };
+    let terminal = json!({"terminalId": "{terminal0}"});
+    let steps = [
+        request("terminal/create", json!({"command": "id -u"})),
+        request("terminal/wait_for_exit", terminal.clone()),
+        request("terminal/output", terminal),
+        request("fs/read_text_file", json!({"path": file})),
+        request("fs/write_text_file", json!({"path": file, "content": "x"})),
+    ];
+    let script = json!([{"handshake": {}}, {"prompt": steps.concat()}]);
+    let settings = "permissions = \"allow\"\nterminal_commands = [\"id\"]";
+    let mut daemon = builder.agent_with("owned", script, settings).start().await;
+    let session = create_owned_session(&mut daemon, "owned").await;
+    let turn = daemon.prompt_and_wait(&session, "go").await;
+    assert_eq!(turn["status"], "completed", "{turn}");
+    let messages = daemon.messages(&session).await;
+    let text: Vec<&str> = messages[1]["content"]["text"].as_str().unwrap().lines().collect();
+    let output: serde_json::Value = serde_json::from_str(text[2]).unwrap();
+    assert_eq!(output["output"], format!("{}\n", ORDINARY.uid));
+    assert!(text[3..].iter().all(|answer| answer.contains("belongs to another user")), "{text:?}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "text");
+}

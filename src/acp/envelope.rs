@@ -37,6 +37,11 @@ pub struct RpcError {
 impl RpcError {
     pub const METHOD_NOT_FOUND: i64 = -32601;
     pub const INVALID_PARAMS: i64 = -32602;
+    pub const INTERNAL_ERROR: i64 = -32603;
+    /// The request was cancelled.
+    pub const CANCELLED: i64 = -32800;
+    /// A file, or a terminal, that is not there.
+    pub const NOT_FOUND: i64 = -32002;
     pub const AUTH_REQUIRED: i64 = -32000;
     /// Agents hand on the status of the model's own interface.
     pub const TOO_MANY_REQUESTS: i64 = 429;

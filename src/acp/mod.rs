@@ -2,11 +2,12 @@
 //!
 //! Framing ([`codec`]), routing on a borrowed envelope ([`envelope`]), request correlation with deadlines
 //! ([`requests`]), the lines we write ([`outgoing`]) and what we understand of those we read ([`update`],
-//! [`incoming`], [`content`], [`usage`], [`choices`], and [`chunk`] for most of it). Nothing here knows of processes, and
+//! [`incoming`], [`client`], [`content`], [`usage`], [`choices`], and [`chunk`] for most of it). Nothing here knows of processes, and
 //! nothing an agent sends is an error of ours: what cannot be understood is kept as it is.
 
 pub mod choices;
 mod chunk;
+pub mod client;
 pub mod codec;
 pub mod content;
 pub mod envelope;

@@ -40,11 +40,11 @@ struct Failure<'a> {
 
 const JSONRPC: &str = "2.0";
 
-/// Which of our own abilities the agent may use: none yet of files and terminals.
-pub fn initialize(id: u64) -> Bytes {
+/// Tells which of our own abilities the agent may use.
+pub fn initialize(id: u64, files: bool, terminals: bool) -> Bytes {
     let params = serde_json::json!({
         "protocolVersion": PROTOCOL_VERSION,
-        "clientCapabilities": { "fs": { "readTextFile": false, "writeTextFile": false }, "terminal": false,
+        "clientCapabilities": { "fs": { "readTextFile": files, "writeTextFile": files }, "terminal": terminals,
             "elicitation": { "form": {}, "url": {} } },
         "clientInfo": { "name": "acpd", "title": "acpd", "version": env!("CARGO_PKG_VERSION") },
     });
@@ -111,6 +111,11 @@ pub fn elicitation(id: &RawValue, action: &str, content: Option<&Map<String, Val
     if let Some(content) = content {
         result["content"] = content.clone().into();
     }
+    success(id, result)
+}
+
+/// The answer to a request of the agent's that went well.
+pub fn success(id: &RawValue, result: Value) -> Bytes {
     line(&Answer { jsonrpc: JSONRPC, id, result })
 }
 
@@ -138,7 +143,7 @@ mod tests {
     fn what_we_write_is_one_line_each() {
         let id = RawValue::from_string("\"q-1\"".to_owned()).unwrap();
         let lines = [
-            initialize(0),
+            initialize(0, true, false),
             new_session(1, "/home/me/a \"b\"\nc"),
             prompt(2, "s", &[serde_json::json!({"type": "text", "text": "two\nlines"})]),
             resume_session(3, "s", "/home/me"),
@@ -152,6 +157,7 @@ mod tests {
             permission(&id, None),
             elicitation(&id, "accept", serde_json::json!({"name": "x"}).as_object()),
             elicitation(&id, "decline", None),
+            success(&id, serde_json::json!({"content": "two\nlines"})),
             failure(&id, RpcError::METHOD_NOT_FOUND, "no such method"),
         ];
         let mut shown = String::new();

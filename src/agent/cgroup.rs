@@ -140,6 +140,11 @@ impl AgentCgroup {
         ])
     }
 
+    /// The way in, for a terminal of the agent's.
+    pub fn door(&self) -> CgroupDoor {
+        CgroupDoor { directory: self.directory.clone(), daemon: self.daemon.clone() }
+    }
+
     /// Whether the kernel has killed anybody in it for want of memory.
     pub fn was_out_of_memory(&self) -> bool {
         fs::read_to_string(self.directory.join("memory.events")).is_ok_and(|events| has_oom_kills(&events))
@@ -155,6 +160,21 @@ impl AgentCgroup {
         if let Err(error) = remove(&self.directory) {
             tracing::error!(cgroup = %self.directory.display(), %error, "an agent's cgroup cannot be removed");
         }
+    }
+}
+
+/// The way into an agent's cgroup, and out again, without the right to end it.
+#[derive(Clone, Debug)]
+pub struct CgroupDoor {
+    directory: PathBuf,
+    daemon: PathBuf,
+}
+
+impl CgroupDoor {
+    /// What a shim needs to join it and to leave it.
+    pub fn open(&self) -> std::io::Result<[File; 2]> {
+        let open = |path: PathBuf| OpenOptions::new().write(true).open(path);
+        Ok([open(self.directory.join("cgroup.procs"))?, open(self.daemon.join("cgroup.procs"))?])
     }
 }
 

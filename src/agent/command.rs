@@ -54,7 +54,7 @@ const ENVIRONMENT_OF_THE_USER: [&str; 9] = [
 pub const SELF_PROGRAM: &str = "/proc/self/exe";
 
 /// Where programs are looked for when the daemon has no PATH.
-const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+pub(super) const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Tells an agent, and all that it starts, which session it works for. A daemon finds by it what a dead one left.
 pub const SESSION_MARK: &str = "ACPD_SESSION";
@@ -101,11 +101,7 @@ impl Command {
 
         let mut clean: BTreeMap<String, String> = environment
             .iter()
-            .filter(|(name, _)| {
-                ENVIRONMENT_ALLOWED.contains(&name.as_str())
-                    || name.starts_with(ENVIRONMENT_ALLOWED_PREFIX)
-                    || frozen.env_pass.contains(name)
-            })
+            .filter(|(name, _)| is_allowed(name) || frozen.env_pass.contains(name))
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
         if let Some(current) = current {
@@ -115,6 +111,21 @@ impl Command {
         clean.entry("PATH".to_owned()).or_insert_with(|| DEFAULT_PATH.to_owned());
         clean.insert(SESSION_MARK.to_owned(), session.to_string());
         Ok(Self { session, program, args, environment: clean, workspace: workspace.to_owned(), owner: None })
+    }
+
+    /// What a terminal runs. It gets what every agent gets, and nothing of the profile's own, which may be secret.
+    pub fn for_terminal(
+        session: SessionId,
+        program: PathBuf,
+        args: Vec<String>,
+        workspace: &Path,
+        environment: &BTreeMap<String, String>,
+    ) -> Self {
+        let allowed = environment.iter().filter(|(name, _)| is_allowed(name));
+        let mut clean: BTreeMap<String, String> = allowed.map(|(name, value)| (name.clone(), value.clone())).collect();
+        clean.entry("PATH".to_owned()).or_insert_with(|| DEFAULT_PATH.to_owned());
+        clean.insert(SESSION_MARK.to_owned(), session.to_string());
+        Self { session, program, args, environment: clean, workspace: workspace.to_owned(), owner: None }
     }
 
     /// Runs it as this user, with that user's home instead of the daemon's.
@@ -137,6 +148,10 @@ impl Command {
     }
 }
 
+fn is_allowed(name: &str) -> bool {
+    ENVIRONMENT_ALLOWED.contains(&name) || name.starts_with(ENVIRONMENT_ALLOWED_PREFIX)
+}
+
 /// The file that a command stands for: this program itself, a path, or the first match on PATH.
 pub fn find_program(command: &str, path: &str) -> Option<PathBuf> {
     if command == SELF_COMMAND {
@@ -152,7 +167,7 @@ pub fn find_program(command: &str, path: &str) -> Option<PathBuf> {
         .find(|program| is_executable(program))
 }
 
-fn is_executable(program: &Path) -> bool {
+pub(super) fn is_executable(program: &Path) -> bool {
     program.is_file() && rustix::fs::access(program, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
@@ -172,6 +187,8 @@ mod tests {
             adapter: crate::model::Adapter::Generic,
             permissions: crate::model::Policy::of(crate::model::PermissionMode::Ask),
             modes_allowed: vec![],
+            client_files: true,
+            terminal_commands: vec![],
             tags: vec![],
             install_hint: String::new(),
         }

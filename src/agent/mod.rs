@@ -16,10 +16,12 @@
 //!    daemon that is killed drops everything at once, and the shims see to the rest.
 //! 5. What the agent writes is bounded in memory; when nobody takes it, the agent is made to wait (backpressure).
 
+mod beneath;
 mod cgroup;
 mod children;
 mod command;
 mod family;
+mod files;
 mod host;
 mod inside;
 mod keeper;
@@ -28,10 +30,16 @@ mod pipes;
 mod process;
 mod procfs;
 pub mod shim;
+mod terminal;
+mod terminal_command;
 mod workspace;
 
+pub use beneath::{Beneath, FileError};
 pub use command::{Command, find_program};
+pub use files::{Target, TextRead, Window, check_text};
 pub use host::Host;
 pub use inside::{git_ref, path_inside, place};
 pub use process::{Bounds, Cause, Exit, Output, Process, SpawnError};
+pub use terminal::{Terminal, TerminalBounds, TerminalEnd, TerminalTold};
+pub use terminal_command::{Prepared, TerminalError, TerminalRights, prepare};
 pub use workspace::{WorkspaceError, resolve_workspace};

@@ -36,7 +36,7 @@ pub struct Signals {
 
 /// Reads on after the exit only what is in the pipe then. A descendant of the agent may hold the pipe open and write to
 /// it for ever, but what the agent itself wrote is all there.
-fn end_with_what_is_there<R: AsyncRead + AsFd>(pipe: &mut Take<R>) {
+pub(super) fn end_with_what_is_there<R: AsyncRead + AsFd>(pipe: &mut Take<R>) {
     let bytes = rustix::io::ioctl_fionread(pipe.get_ref()).unwrap_or(0);
     pipe.set_limit(bytes);
 }

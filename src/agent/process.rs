@@ -20,7 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep_until};
 use tracing::Instrument;
 
-use super::cgroup::{AgentCgroup, CgroupLimits};
+use super::cgroup::{AgentCgroup, CgroupDoor, CgroupLimits};
 use super::children::Children;
 use super::command::{Command, CommandError};
 use super::host::Host;
@@ -150,6 +150,8 @@ pub struct Process {
     output: mpsc::Receiver<Output>,
     stop: Lane<Stop>,
     stderr: Tail,
+    /// Where its terminals go.
+    door: Option<CgroupDoor>,
 }
 
 impl Process {
@@ -168,6 +170,7 @@ impl Process {
             }
         };
         let Started { shim, stdin, stdout, stderr } = started;
+        let door = cgroup.as_ref().map(AgentCgroup::door);
 
         let (output_sender, output) = mpsc::channel(OUTPUT_BATCHES_MAX);
         let (input, input_lines) = mpsc::channel(INPUT_LINES_MAX);
@@ -212,7 +215,12 @@ impl Process {
             drop(output_sender.send(Output::Exited(Exit { code, signal, stderr: tail.text(), cause })).await);
         };
         host.tasks.spawn(supervision.instrument(span));
-        Ok(Self { input, output, stop, stderr })
+        Ok(Self { input, output, stop, stderr, door })
+    }
+
+    /// The way into its cgroup, where it has one.
+    pub fn cgroup_door(&self) -> Option<&CgroupDoor> {
+        self.door.as_ref()
     }
 
     /// The end of what it has written to standard error so far.

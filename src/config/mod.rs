@@ -120,6 +120,9 @@ pub struct Limits {
     pub media_max: ByteSize,
     pub payload_max: ByteSize,
     pub stderr_tail: ByteSize,
+    pub file_max: ByteSize,
+    pub terminals: usize,
+    pub terminal_output: ByteSize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -268,21 +271,28 @@ impl Default for Config {
                 crash_limit: 5,
                 cgroup: CgroupMode::Auto,
             },
-            limits: Limits {
-                processes: 5,
-                memory_max: None,
-                pids_max: Some(4096),
-                line_max: ByteSize::mib(32),
-                long_lines: ByteSize::mib(64),
-                prompt_max: ByteSize::mib(1),
-                media_max: ByteSize::mib(16),
-                payload_max: ByteSize::mib(1),
-                stderr_tail: ByteSize::kib(8),
-            },
+            limits: default_limits(),
             permissions: Permissions { mode: PermissionMode::Ask, rules: Vec::new(), timeout: None },
             log: Log { level: LogLevel::Info, files: 7 },
             agents: agents.into_iter().map(|agent| (agent.slug.clone(), agent)).collect(),
         }
+    }
+}
+
+fn default_limits() -> Limits {
+    Limits {
+        processes: 5,
+        memory_max: None,
+        pids_max: Some(4096),
+        line_max: ByteSize::mib(32),
+        long_lines: ByteSize::mib(64),
+        prompt_max: ByteSize::mib(1),
+        media_max: ByteSize::mib(16),
+        payload_max: ByteSize::mib(1),
+        stderr_tail: ByteSize::kib(8),
+        file_max: ByteSize::mib(10),
+        terminals: 8,
+        terminal_output: ByteSize::mib(1),
     }
 }
 
@@ -309,6 +319,8 @@ fn builtin_gemini() -> AgentProfile {
         adapter: Adapter::Gemini,
         permissions: Policy::of(PermissionMode::Ask),
         modes_allowed: Vec::new(),
+        client_files: true,
+        terminal_commands: Vec::new(),
         tags: Vec::new(),
         install_hint: "install it with `npm install -g @google/gemini-cli` and run `gemini` once to sign in, \
                        or try acpd without any key: --agent demo"
@@ -328,6 +340,8 @@ fn builtin_demo() -> AgentProfile {
         adapter: Adapter::Generic,
         permissions: Policy::of(PermissionMode::Ask),
         modes_allowed: Vec::new(),
+        client_files: true,
+        terminal_commands: Vec::new(),
         tags: Vec::new(),
         install_hint: String::new(),
     }

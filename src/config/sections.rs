@@ -68,6 +68,9 @@ pub fn read(root: &mut Section<'_>, config: &mut Config) {
         section.read("media_max", &mut limits.media_max);
         section.read("payload_max", &mut limits.payload_max);
         section.read("stderr_tail", &mut limits.stderr_tail);
+        section.read("file_max", &mut limits.file_max);
+        section.read("terminals", &mut limits.terminals);
+        section.read("terminal_output", &mut limits.terminal_output);
     });
     root.section("permissions", |section| {
         section.read("mode", &mut config.permissions.mode);
@@ -115,6 +118,8 @@ fn read_agents(root: &mut Section<'_>, config: &mut Config) {
                 adapter: Adapter::Generic,
                 permissions: granted.clone(),
                 modes_allowed: Vec::new(),
+                client_files: true,
+                terminal_commands: Vec::new(),
                 tags: Vec::new(),
                 install_hint: String::new(),
             });
@@ -135,6 +140,8 @@ fn read_agent(section: &mut Section<'_>, profile: &mut AgentProfile) {
     let granted = profile.permissions.clone();
     section.read_as("permissions", &mut profile.permissions, |value| policy::policy(value, granted));
     section.read("modes_allowed", &mut profile.modes_allowed);
+    section.read("client_files", &mut profile.client_files);
+    section.read("terminal_commands", &mut profile.terminal_commands);
     section.read("tags", &mut profile.tags);
     section.read("install_hint", &mut profile.install_hint);
 }
@@ -149,6 +156,10 @@ pub fn check(config: &Config, problems: &mut Vec<Problem>) {
         if profile.command.is_empty() {
             let hint = "give the program that speaks ACP on its standard input and output";
             problem(format!("{key}.command"), "is missing".to_owned(), hint);
+        }
+        if profile.terminal_commands.iter().any(|command| command.trim().is_empty()) {
+            let hint = "name the first words of commands, such as \"cargo\" or \"npm test\", or \"*\" for any";
+            problem(format!("{key}.terminal_commands"), "has an empty command".to_owned(), hint);
         }
         if !is_slug(&profile.slug) {
             let hint = "use lower-case letters, digits, '-' and '_', beginning with a letter";

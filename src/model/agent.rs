@@ -49,6 +49,15 @@ impl Adapter {
             Self::Gemini | Self::Generic => None,
         }
     }
+
+    /// Whether the agent reads a file before it makes it, and takes an error there for the failure of the whole: then a
+    /// file that is not there reads as an empty one.
+    pub const fn reads_new_files(self) -> bool {
+        match self {
+            Self::Generic => false,
+            Self::Gemini => true,
+        }
+    }
 }
 
 impl FromStr for Adapter {
@@ -80,6 +89,10 @@ pub struct AgentProfile {
     pub permissions: Policy,
     /// Modes of the agent's that may be chosen although they grant more than the policy does.
     pub modes_allowed: Vec<String>,
+    /// Whether the agent may read and write the workspace's files through acpd.
+    pub client_files: bool,
+    /// What it may run in terminals of acpd's: the first words of commands, or `*`. None means no terminals.
+    pub terminal_commands: Vec<String>,
     pub tags: Vec<String>,
     /// What to tell a person whose machine does not have the command.
     pub install_hint: String,
@@ -103,6 +116,15 @@ pub struct FrozenProfile {
     pub permissions: Option<Policy>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modes_allowed: Vec<String>,
+    /// Profiles that were frozen before agents could use acpd's files and terminals have these.
+    #[serde(default = "client_files_default")]
+    pub client_files: bool,
+    #[serde(default)]
+    pub terminal_commands: Vec<String>,
+}
+
+const fn client_files_default() -> bool {
+    true
 }
 
 impl AgentProfile {
@@ -117,6 +139,8 @@ impl AgentProfile {
             adapter: self.adapter,
             permissions: Some(self.permissions.clone()),
             modes_allowed: self.modes_allowed.clone(),
+            client_files: self.client_files,
+            terminal_commands: self.terminal_commands.clone(),
         }
     }
 }
@@ -138,6 +162,8 @@ mod tests {
             adapter: Adapter::Generic,
             permissions: Policy::of(PermissionMode::Ask),
             modes_allowed: vec![],
+            client_files: true,
+            terminal_commands: vec![],
             tags: vec![],
             install_hint: String::new(),
         };

@@ -134,6 +134,41 @@ pub enum EventBody {
         decided_by: String,
         by: Decider,
     },
+    FileRead {
+        path: String,
+        bytes: usize,
+        line: Option<u32>,
+        limit: Option<u32>,
+        decided_by: String,
+    },
+    FileWritten {
+        path: String,
+        bytes: usize,
+        is_new: bool,
+        decided_by: String,
+    },
+    FileRefused {
+        path: String,
+        operation: &'static str,
+        reason: String,
+        decided_by: Option<String>,
+    },
+    TerminalCreated {
+        terminal_id: String,
+        command: Vec<String>,
+        cwd: String,
+        decided_by: String,
+    },
+    TerminalExited {
+        terminal_id: String,
+        exit_code: Option<i32>,
+        signal: Option<String>,
+    },
+    TerminalRefused {
+        command: Vec<String>,
+        reason: String,
+        decided_by: Option<String>,
+    },
     AgentUpdate {
         update: Box<RawValue>,
     },
@@ -185,6 +220,12 @@ impl EventBody {
             Self::UsageUpdated { .. } => "usage.updated",
             Self::PermissionRequested { .. } => "permission.requested",
             Self::PermissionResolved { .. } => "permission.resolved",
+            Self::FileRead { .. } => "file.read",
+            Self::FileWritten { .. } => "file.written",
+            Self::FileRefused { .. } => "file.refused",
+            Self::TerminalCreated { .. } => "terminal.created",
+            Self::TerminalExited { .. } => "terminal.exited",
+            Self::TerminalRefused { .. } => "terminal.refused",
             Self::AgentUpdate { .. } => "agent.update",
         }
     }
@@ -226,13 +267,19 @@ mod tests {
             | EventBody::UsageUpdated { .. }
             | EventBody::PermissionRequested { .. }
             | EventBody::PermissionResolved { .. }
+            | EventBody::FileRead { .. }
+            | EventBody::FileWritten { .. }
+            | EventBody::FileRefused { .. }
+            | EventBody::TerminalCreated { .. }
+            | EventBody::TerminalExited { .. }
+            | EventBody::TerminalRefused { .. }
             | EventBody::AgentUpdate { .. } => {}
         }
     }
 
     /// One of each.
     fn samples() -> Vec<EventBody> {
-        vec![
+        let mut samples = vec![
             EventBody::SessionCreated {
                 workspace_id: WorkspaceId::new(),
                 workspace: "/home/me/project".into(),
@@ -291,7 +338,26 @@ mod tests {
             EventBody::UsageUpdated { update: raw("{}") },
             permission_requested(),
             permission_resolved(),
-            EventBody::AgentUpdate { update: raw("{}") },
+        ];
+        samples.extend(samples_of_services());
+        samples.push(EventBody::AgentUpdate { update: raw("{}") });
+        samples
+    }
+
+    /// Of what acpd does for an agent.
+    fn samples_of_services() -> Vec<EventBody> {
+        vec![
+            EventBody::FileRead { path: "a".into(), bytes: 1, line: None, limit: None, decided_by: "policy".into() },
+            EventBody::FileWritten { path: "a".into(), bytes: 1, is_new: true, decided_by: "policy".into() },
+            EventBody::FileRefused { path: "a".into(), operation: "write", reason: "r".into(), decided_by: None },
+            EventBody::TerminalCreated {
+                terminal_id: "t".into(),
+                command: vec!["cargo".into()],
+                cwd: String::new(),
+                decided_by: "policy".into(),
+            },
+            EventBody::TerminalExited { terminal_id: "t".into(), exit_code: Some(0), signal: None },
+            EventBody::TerminalRefused { command: vec!["rm".into()], reason: "r".into(), decided_by: None },
         ]
     }
 

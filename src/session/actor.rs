@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
@@ -21,18 +22,21 @@ use super::choices::Choices;
 use super::consent::{Deed, Told};
 use super::context::{self, Context, Owed};
 use super::crashes::Crashes;
+use super::grants::Grant;
 use super::handshake::Handshake;
 use super::inbox::Inbox;
 use super::link::{Connected, Link, LinkInput, Phase};
 use super::links::Links;
 use super::outbox::{Outbox, Outcome};
 use super::prompt::{Media, MediaReader};
+use super::services::{Done, Services};
 use super::spending::Spending;
+use super::terminals::Terminals;
 use super::transcript::Transcript;
 use super::turns::{QueuedTurn, Running, Stage};
 use super::{Accepted, Halt, Live, MAILBOX_MAX, Refusal, Reply, Request, SessionHandle, Shared};
 use crate::acp::Requests;
-use crate::agent::Output;
+use crate::agent::{Output, TerminalTold};
 use crate::config::{Changes, Config};
 use crate::lane::LaneWatch;
 use crate::model::agent::FrozenProfile;
@@ -59,6 +63,9 @@ enum Input {
     Media(TurnId, Result<Media, StoreError>),
     /// Another configuration is in force: deadlines may have moved.
     Reloaded,
+    /// A job for the agent is done.
+    Job(Done),
+    Terminal(String, TerminalTold),
     /// Another session waits for a slot, and this one has a process with nothing to do.
     SlotWanted,
 }
@@ -83,7 +90,14 @@ pub(super) enum After {
         process: u64,
         deed: Box<Deed>,
         told: Told,
+        /// Who decided.
+        by: String,
         reply: Option<Reply<()>>,
+    },
+    /// Answer a request of the agent's, if it is the same process.
+    Reply {
+        process: u64,
+        line: Bytes,
     },
     /// Read the conversation so far, for the agent.
     ReadHistory,
@@ -125,8 +139,6 @@ pub struct SessionActor {
     pub(super) profile: FrozenProfile,
     pub(super) permissions: Authority,
     pub(super) inbox: Inbox,
-    /// Which number the process has, from 1.
-    pub(super) processes_started: u64,
     pub(super) workspace: PathBuf,
     pub(super) status: SessionStatus,
     /// The first prompt gives a session without a title its title.
@@ -159,6 +171,9 @@ pub struct SessionActor {
     /// System messages for the next prompt.
     pub(super) waiting: Vec<WaitingMessage>,
     pub(super) transcript: Transcript,
+    pub(super) services: Services,
+    pub(super) grants: Vec<Grant>,
+    pub(super) terminals: Terminals,
     pub(super) outbox: Outbox<After>,
     pub(super) closing: Option<Closing>,
     /// The record has nothing of the session any more, so nothing can be added to it.
@@ -197,7 +212,6 @@ pub fn actor(
         },
         profile: session.profile,
         inbox: Inbox::default(),
-        processes_started: 0,
         workspace: PathBuf::from(session.workspace),
         status: session.status,
         untitled: session.title.is_empty(),
@@ -223,6 +237,9 @@ pub fn actor(
         media: MediaReader::default(),
         waiting,
         transcript,
+        services: Services::default(),
+        grants: Vec::new(),
+        terminals: Terminals::default(),
         outbox: Outbox::new(session.id, shared.hub.clone()),
         closing: None,
         is_purged: false,
@@ -254,7 +271,7 @@ impl SessionActor {
 
     async fn next_input(&mut self) -> Input {
         let deadline = self.next_deadline();
-        let has_room = !self.outbox.is_full();
+        let has_room = !self.outbox.is_full() && self.services.has_room();
         let is_idle = self.has_idle_process();
         tokio::select! {
             biased;
@@ -265,6 +282,8 @@ impl SessionActor {
             history = self.context.read() => Input::History(history),
             (turn, media) = self.media.read() => Input::Media(turn, media),
             () = self.reloads.next() => Input::Reloaded,
+            done = self.services.next() => Input::Job(done),
+            (id, told) = self.terminals.next() => Input::Terminal(id, told),
             input = self.link.next(has_room) => Input::Link(input),
             () = self.shared.slots.wanted(), if is_idle => Input::SlotWanted,
         }
@@ -284,6 +303,8 @@ impl SessionActor {
             // What cannot be read is as bad as what cannot be written: the turn waits for the next actor.
             Input::History(history) => self.context.owed = Owed::Read(history?),
             Input::Media(turn, media) => self.on_media(turn, media)?,
+            Input::Job(done) => self.on_job_done(done),
+            Input::Terminal(id, told) => self.on_terminal_told(&id, told),
             Input::Link(LinkInput::Rested) => self.link = Link::Stopped,
             Input::Link(LinkInput::Slot(slot)) => self.on_slot(slot),
             Input::Link(LinkInput::Output(output)) => match output {
@@ -344,6 +365,8 @@ impl SessionActor {
         matches!(self.link, Link::Stopped)
             && self.running.is_none()
             && self.outbox.is_idle()
+            && self.services.is_idle()
+            && self.terminals.is_empty()
             && self.closing.is_none()
             && self.mailbox.is_empty()
             && (self.queue.is_empty() || !self.takes_work() || self.spending.is_paused())
@@ -422,15 +445,16 @@ impl SessionActor {
                 }
                 answer(reply, Ok(turns));
             }
-            After::Answered { process, deed, told, reply } => {
+            After::Answered { process, deed, told, by, reply } => {
                 // Another process has requests of its own under the same numbers.
-                if process == self.processes_started {
-                    self.carry_out(*deed, told);
+                if process == self.services.process() {
+                    self.carry_out(*deed, told, &by);
                 }
                 if let Some(reply) = reply {
                     answer(reply, Ok(()));
                 }
             }
+            After::Reply { process, line } => self.send_reply(process, line),
             After::Settled => self.is_settled = true,
             After::ReadHistory => {
                 let bytes_max = self.shared.config().sessions.transcript_max.0;
@@ -523,8 +547,12 @@ fn after_failure(after: After, error: &Arc<StoreError>) {
         }
         After::Refuse { reply, refusal } => answer(reply, Err(*refusal)),
         After::Answered { reply: Some(reply), .. } => answer(reply, Err(refusal())),
-        After::Answered { reply: None, .. } | After::Begin(_) | After::ReadHistory | After::Settled | After::Purged => {
-        }
+        After::Answered { reply: None, .. }
+        | After::Reply { .. }
+        | After::Begin(_)
+        | After::ReadHistory
+        | After::Settled
+        | After::Purged => {}
     }
 }
 

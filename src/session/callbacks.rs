@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 use super::action;
 use super::actor::SessionActor;
 use super::consent::Deed;
+use super::grants;
 use super::transcript::Aside;
 use crate::acp::incoming::PermissionRequest;
 use crate::acp::update::{self, UpdateParams};
@@ -78,7 +79,7 @@ impl SessionActor {
     }
 
     /// Before the session is known its updates are kept all the same; another session's are kept as they are.
-    fn is_foreign(&self, agent_session: &str) -> bool {
+    pub(super) fn is_foreign(&self, agent_session: &str) -> bool {
         self.link.agent_session().is_some_and(|own| own != agent_session)
     }
 
@@ -119,6 +120,9 @@ impl SessionActor {
             ("elicitation/create", Some(params)) => return self.on_elicitation(id, params),
             _ => {}
         }
+        if self.on_client_request(id, method, params.unwrap_or(RawValue::NULL)) {
+            return;
+        }
         tracing::debug!(method, "a request that acpd does not serve");
         self.send(outgoing::failure(id, RpcError::METHOD_NOT_FOUND, format!("acpd does not serve {method}")));
     }
@@ -134,9 +138,11 @@ impl SessionActor {
         let tool_call_id = call.id.clone();
         let title = call.title.clone().unwrap_or_else(|| tool_call_id.clone());
         let tool = call.name.clone().or_else(|| call.title.clone());
+        let shown = grants::shown(&call);
         let (turn, outbox) = (self.running_turn(), &mut self.outbox);
         self.transcript.permission_asked(turn, call, &mut |op| outbox.push(op));
-        self.seek_consent(&action, question, Deed::Agents { id: id.to_owned(), tool_call_id, title, tool, options });
+        let id = id.to_owned();
+        self.seek_consent(&action, question, Deed::Agents { id, tool_call_id, title, tool, options, shown });
     }
 
     fn on_elicitation(&mut self, id: &RawValue, params: &RawValue) {

@@ -10,12 +10,16 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::actor::SessionActor;
+use super::files::FileWrite;
+use super::grants::Shown;
 use super::inbox::{Decided, OPEN_MAX, Open, once};
-use crate::acp::outgoing;
+use super::services::{Asked, CANCELLED};
+use super::terminals::TerminalStart;
+use crate::acp::{RpcError, outgoing};
 use crate::model::permission::question::{
-    Decider, Decision, Permission, PermissionKind, PermissionOption, PermissionStatus,
+    Decider, Decision, OptionKind, Permission, PermissionKind, PermissionOption, PermissionStatus,
 };
-use crate::model::permission::{Action, Verdict};
+use crate::model::permission::{Action, Located, Verdict};
 use crate::model::{PermissionId, Timestamp};
 use crate::store::Op;
 
@@ -33,9 +37,15 @@ pub(super) enum Deed {
         title: String,
         tool: Option<String>,
         options: Vec<PermissionOption>,
+        /// What it shows of the files that it changes.
+        shown: Vec<Shown>,
     },
     /// The agent wants to know something.
     Elicitation { id: Box<RawValue>, message: String },
+    /// acpd writes a file for it.
+    Write(Box<FileWrite>),
+    /// acpd runs a command for it.
+    Terminal(Box<TerminalStart>),
 }
 
 /// What a person is told of a deed beside the action and the request.
@@ -55,6 +65,19 @@ pub(super) enum Told {
     Cancelled,
 }
 
+impl About {
+    /// Of what acpd is asked to do. Whoever asks has no options of its own.
+    fn of_acpd(kind: PermissionKind, title: String) -> Self {
+        let option = |id: &str, name: &str, decision| PermissionOption {
+            option_id: id.to_owned(),
+            name: name.to_owned(),
+            kind: OptionKind::new(decision, false),
+        };
+        let options = vec![option("allow", "Allow", Decision::Allow), option("reject", "Reject", Decision::Reject)];
+        Self { kind, tool_call_id: None, title, tool: None, options }
+    }
+}
+
 impl Deed {
     fn about(&self) -> About {
         match self {
@@ -72,6 +95,8 @@ impl Deed {
                 tool: None,
                 options: Vec::new(),
             },
+            Self::Write(write) => About::of_acpd(PermissionKind::File, write.title()),
+            Self::Terminal(start) => About::of_acpd(PermissionKind::Terminal, start.title()),
         }
     }
 
@@ -84,6 +109,8 @@ impl Deed {
     pub fn request(&self) -> &str {
         match self {
             Self::Agents { id, .. } | Self::Elicitation { id, .. } => id.get(),
+            Self::Write(write) => write.asked.id.get(),
+            Self::Terminal(start) => start.asked.id.get(),
         }
     }
 
@@ -92,6 +119,8 @@ impl Deed {
         match self {
             Self::Agents { id, .. } => outgoing::permission(id, None),
             Self::Elicitation { id, .. } => outgoing::elicitation(id, "cancel", None),
+            Self::Write(write) => cancelled(&write.asked),
+            Self::Terminal(start) => cancelled(&start.asked),
         }
     }
 }
@@ -105,11 +134,10 @@ impl SessionActor {
         let located = self.located(action, tool);
         let mut verdict = match &deed {
             Deed::Elicitation { .. } => self.permissions.judge_question(),
-            Deed::Agents { .. } => self.permissions.judge(&located),
+            Deed::Agents { .. } | Deed::Write(_) | Deed::Terminal(_) => self.permissions.judge(&located),
         };
         if let Verdict::Ask = verdict
-            && !deed.is_the_agents()
-            && let Some(permission) = self.granted(&located)
+            && let Some(permission) = self.granted_deed(&located, &deed)
         {
             verdict = Verdict::Allow { by: format!("permission {permission}") };
         }
@@ -134,7 +162,7 @@ impl SessionActor {
             resolution: None,
         })));
         let expires_at = expires_at.and(timeout).map(|timeout| Instant::now() + timeout);
-        let process = self.processes_started;
+        let process = self.services.process();
         let open = Open { turn, kind, tool_call_id, title, options, located, deed, expires_at, process };
         // A policy tells agents "once" and nothing else. Where that is not offered, a person decides.
         let can_allow = !open.deed.is_the_agents() || once(&open.options, Decision::Allow).is_some();
@@ -153,8 +181,17 @@ impl SessionActor {
         self.settle_question(id, open, decided, None);
     }
 
+    /// The permission that covers a deed of acpd's, because the agent has asked for the same before.
+    fn granted_deed(&self, located: &Located, deed: &Deed) -> Option<PermissionId> {
+        match deed {
+            Deed::Agents { .. } | Deed::Elicitation { .. } => None,
+            Deed::Write(write) => self.granted(located, Some(&write.content)),
+            Deed::Terminal(_) => self.granted(located, None),
+        }
+    }
+
     /// Carries a deed out, or refuses it: the decision is committed.
-    pub(super) fn carry_out(&mut self, deed: Deed, told: Told) {
+    pub(super) fn carry_out(&mut self, deed: Deed, told: Told, by: &str) {
         match (deed, told) {
             (Deed::Agents { id, .. }, Told::Allowed { option, .. } | Told::Rejected { option, .. }) => {
                 self.send(outgoing::permission(&id, option.as_deref()));
@@ -165,9 +202,17 @@ impl SessionActor {
             (Deed::Elicitation { id, .. }, Told::Rejected { .. }) => {
                 self.send(outgoing::elicitation(&id, "decline", None));
             }
+            (Deed::Write(write), Told::Allowed { .. }) => self.perform_write(write, by),
+            (Deed::Write(write), Told::Rejected { .. }) => self.refuse_write(&write, by),
+            (Deed::Terminal(start), Told::Allowed { .. }) => self.perform_terminal(start, by),
+            (Deed::Terminal(start), Told::Rejected { .. }) => self.refuse_terminal_start(&start, by),
             (deed, Told::Cancelled) => self.send(deed.cancelled()),
         }
     }
+}
+
+fn cancelled(asked: &Asked) -> Bytes {
+    outgoing::failure(&asked.id, RpcError::CANCELLED, CANCELLED)
 }
 
 /// What is kept of an action.

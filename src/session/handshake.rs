@@ -98,7 +98,8 @@ impl SessionActor {
     pub(super) fn begin_handshake(&mut self) {
         let timeout = self.shared.config().processes.initialize_timeout;
         let id = self.requests.begin(Purpose::Handshake, Some(timeout));
-        self.send(outgoing::initialize(id));
+        let (files, terminals) = (self.profile.client_files, !self.profile.terminal_commands.is_empty());
+        self.send(outgoing::initialize(id, files, terminals));
     }
 
     /// The agent's answer to the step that is under way. One that comes while the process is already going changes nothing.

@@ -26,15 +26,12 @@ use crate::store::{Op, Resolved};
 
 /// Questions of one session that wait at once. More are rejected, and that is recorded.
 pub const OPEN_MAX: usize = 32;
-/// Approved tool calls that are remembered until they end. The oldest are forgotten, and asked about again.
-const GRANTS_MAX: usize = 64;
 /// Paths of one action that are looked up. One with more is nowhere for sure.
 const PATHS_MAX: usize = 64;
 
 #[derive(Default)]
 pub(super) struct Inbox {
     open: BTreeMap<PermissionId, Open>,
-    grants: Vec<Grant>,
 }
 
 /// A question, and what hangs on its answer.
@@ -49,13 +46,6 @@ pub(super) struct Open {
     pub expires_at: Option<Instant>,
     /// The number of the process that asks. Another one is told nothing of it.
     pub process: u64,
-}
-
-/// A tool call that was approved: what acpd itself is then asked to do for it needs no second approval.
-struct Grant {
-    permission: PermissionId,
-    tool_call_id: String,
-    located: Located,
 }
 
 /// What somebody answers.
@@ -110,11 +100,6 @@ impl Inbox {
         self.open.insert(id, question);
     }
 
-    /// The calls that were approved are over.
-    pub fn forget_grants(&mut self) {
-        self.grants.clear();
-    }
-
     pub fn next_expiry(&self) -> Option<Instant> {
         self.open.values().filter_map(|open| open.expires_at).min()
     }
@@ -166,11 +151,6 @@ impl Open {
 }
 
 impl SessionActor {
-    /// Whether the agent waits for something from acpd: then its silence means nothing, and it is not idle.
-    pub(super) fn owes_answer(&self) -> bool {
-        !self.inbox.is_empty()
-    }
-
     /// An action with its paths looked up.
     pub(super) fn located(&self, action: &Action, tool: Option<String>) -> Located {
         let mut places: Vec<Place> =
@@ -179,21 +159,6 @@ impl SessionActor {
             places.push(Place::Outside { named: path.clone() });
         }
         Located { said: action.kind, places, command: action.command.clone(), tool }
-    }
-
-    /// The permission of a tool call under way that covers this too: the same command, or files that are among its own.
-    pub(super) fn granted(&self, action: &Located) -> Option<PermissionId> {
-        let covers = |grant: &&Grant| {
-            let is_under_way = self.transcript.open_call(&grant.tool_call_id).is_some();
-            let is_inside = |place: &Place| matches!(place, Place::Inside { .. });
-            let is_named = |place: &Place| is_inside(place) && grant.located.places.contains(place);
-            let is_covered = match &action.command {
-                Some(_) => grant.located.command == action.command,
-                None => !action.places.is_empty() && action.places.iter().all(is_named),
-            };
-            is_under_way && is_covered && grant.located.kind() == action.kind()
-        };
-        self.inbox.grants.iter().find(covers).map(|grant| grant.permission)
     }
 
     /// Somebody answers a question. The first answer is the one that counts.
@@ -246,16 +211,11 @@ impl SessionActor {
             self.notice(turn, "permission_rejected", format!("{title}: rejected ({decided_by})"));
         }
         if let (Some(Decision::Allow), Some(tool_call_id)) = (decision, tool_call_id) {
-            let transcript = &self.transcript;
-            self.inbox.grants.retain(|grant| transcript.open_call(&grant.tool_call_id).is_some());
-            if self.inbox.grants.len() >= GRANTS_MAX {
-                self.inbox.grants.remove(0);
-            }
-            self.inbox.grants.push(Grant { permission: id, tool_call_id, located });
+            self.grant(id, tool_call_id, located, &deed);
         }
         // The agent has its answer now, and its silence counts from here.
         self.restart_silence();
-        self.outbox.then(mark, After::Answered { process, deed: Box::new(deed), told, reply });
+        self.outbox.then(mark, After::Answered { process, deed: Box::new(deed), told, by: decided_by, reply });
     }
 
     /// Makes a rule of an answer that is to hold for good. There is none where the same again cannot be told.

@@ -70,8 +70,8 @@ impl SessionActor {
         match spawned {
             Ok(process) => {
                 self.requests = Requests::default();
-                self.processes_started += 1;
                 self.spending.begin_process();
+                self.services.begin(&self.workspace);
                 self.transcript.set_bounds(&self.shared.config().limits);
                 let phase = Phase::Starting(Handshake::new());
                 self.link = Link::Up(Connected { process, slot, pid: None, phase });
@@ -204,6 +204,7 @@ impl SessionActor {
         self.withdraw_all("the agent's process was stopped");
         let Link::Up(connected) = &mut self.link else { return };
         connected.process.stop();
+        self.terminals.end();
         connected.slot.leave();
         connected.phase = Phase::Stopping { reason, was_restoring };
     }
@@ -221,6 +222,8 @@ impl SessionActor {
         let error = during.map(|during| self.exit_error(during, &exit));
         self.requests = Requests::default();
         self.end_choices();
+        self.services.end();
+        self.terminals.end();
         self.record(Op::ClearProcess);
         self.record_exit(pid, reason, Some(exit), error.as_ref());
         match (phase, error) {

@@ -258,7 +258,8 @@ impl SessionActor {
 
     /// When the process is gone, nothing follows but the purge; when all is committed, everybody who waits is answered.
     pub(super) fn finish_closing(&mut self) {
-        if !matches!(self.link, Link::Stopped) {
+        // What was begun for the agent ends first, and is recorded.
+        if !matches!(self.link, Link::Stopped) || !self.services.is_idle() || !self.terminals.is_empty() {
             return;
         }
         let mark = self.outbox.mark();

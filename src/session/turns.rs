@@ -222,6 +222,7 @@ impl SessionActor {
     }
 
     pub(super) fn send_cancel(&mut self, turn: TurnId) {
+        self.cancel_services();
         let prompted =
             self.running.as_ref().is_some_and(|running| running.turn == turn && running.stage == Stage::Prompted);
         if prompted && let Some(agent_session) = self.link.agent_session() {
@@ -303,7 +304,7 @@ impl SessionActor {
 
     pub(super) fn close_transcript(&mut self, partial: bool) {
         // Agents may use the ids of their calls again, for something else.
-        self.inbox.forget_grants();
+        self.grants.clear();
         let outbox = &mut self.outbox;
         self.transcript.close(partial, &mut |op| outbox.push(op));
     }

@@ -292,6 +292,9 @@ impl Op {
                 | EventBody::PlanUpdated { update }
                 | EventBody::UsageUpdated { update }
                 | EventBody::AgentUpdate { update } => update.get().len(),
+                EventBody::TerminalCreated { command, .. } | EventBody::TerminalRefused { command, .. } => {
+                    command.iter().map(String::len).sum()
+                }
                 _ => 0,
             },
             Self::Message(message) => message.weight(),

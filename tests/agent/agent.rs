@@ -46,6 +46,9 @@
 //! | `{"textFromWrite":{"path":…,"text":…}}` | `written`, or `error: …` |
 //! | `{"textFromSocket":{"path":…,"send":…}}` | the first line of a Unix socket's answer, `(closed)`, or `error: …` |
 //!
+//! In the params of a request `{terminal0}`, `{terminal1}`, … stand for the ids of the terminals that the client has made so
+//! far, in the order of its answers.
+//!
 //! Requests of the agent have the ids 1, 2, 3, …: on purpose the same numbers that a client is likely to use.
 //!
 //! # Meeting the test

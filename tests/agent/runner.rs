@@ -30,6 +30,8 @@ pub struct Agent {
     answers: VecDeque<Message>,
     answer: Value,
     requests_sent: u64,
+    /// The ids of the terminals that the client made, in order.
+    terminals: Vec<String>,
     children: Children,
     /// What `allocate` took.
     allocated: Vec<Vec<u8>>,
@@ -51,6 +53,7 @@ impl Agent {
             answers: VecDeque::new(),
             answer: Value::Null,
             requests_sent: 0,
+            terminals: Vec::new(),
             children: Children::default(),
             allocated: Vec::new(),
             ignore_eof: false,
@@ -332,7 +335,10 @@ impl Agent {
     fn ask(&mut self, step: &Step<'_>) -> Result<u64, End> {
         self.requests_sent += 1;
         let id = self.requests_sent;
-        let call = call(step.text_at("method")?, &step.argument["params"]);
+        let mut call = call(step.text_at("method")?, &step.argument["params"]);
+        for (number, terminal) in self.terminals.iter().enumerate() {
+            call = call.replace(&format!("{{terminal{number}}}"), terminal);
+        }
         self.output.message(&format!(r#""id":{id},{call}"#))?;
         Ok(id)
     }
@@ -360,6 +366,7 @@ impl Agent {
             },
         };
         self.answer = answer.error.unwrap_or(answer.result);
+        self.terminals.extend(self.answer["terminalId"].as_str().map(str::to_owned));
         Ok(())
     }
 

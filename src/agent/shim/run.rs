@@ -63,7 +63,8 @@ struct Handed {
 struct Cgroup {
     procs: File,
     procs_of_daemon: File,
-    kill: File,
+    /// A terminal is not given it: its end is not the agent's.
+    kill: Option<File>,
 }
 
 /// Everything that must hold before the agent exists, in order.
@@ -115,7 +116,7 @@ fn receive() -> Result<Handed, Failure> {
     let stdin = descriptors.next().ok_or("there is no standard input for the agent")?;
     let mut files = descriptors.map(File::from);
     let cgroup = match (files.next(), files.next(), files.next()) {
-        (Some(procs), Some(procs_of_daemon), Some(kill)) => Some(Cgroup { procs, procs_of_daemon, kill }),
+        (Some(procs), Some(procs_of_daemon), kill) => Some(Cgroup { procs, procs_of_daemon, kill }),
         _ => None,
     };
     Ok(Handed { stdin, cgroup })
@@ -168,7 +169,7 @@ impl Plan {
         let pid = agent.as_raw_nonzero().get();
         // Where /proc hides it, it has no start that anybody could compare.
         tell(&Report::Started(procfs::name(pid).unwrap_or(ProcessName { pid, started: 0 })));
-        Ok(Watch { agent, ended, cgroup_kill: cgroup.map(|cgroup| cgroup.kill) })
+        Ok(Watch { agent, ended, cgroup_kill: cgroup.and_then(|cgroup| cgroup.kill) })
     }
 }
 

@@ -1,9 +1,11 @@
 //! The daemon's end of the shim: how it is started, told and heard.
 
+use std::fs::File;
 use std::io::{IoSlice, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
@@ -16,7 +18,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
 use tokio::process::{Child, ChildStderr, ChildStdout};
 
 use super::{ARGUMENT, DESCRIPTORS_MAX, Order, Report, START_BYTES_MAX, Start};
-use crate::agent::cgroup::AgentCgroup;
+use crate::agent::cgroup::{AgentCgroup, CgroupDoor};
 use crate::agent::children::Children;
 use crate::agent::command::{Command, SELF_PROGRAM};
 
@@ -53,17 +55,53 @@ impl Shim {
         cgroup: Option<&AgentCgroup>,
         children: &Arc<Children>,
     ) -> std::io::Result<Started> {
-        let (control, theirs) = StdUnixStream::pair()?;
         let (agent_stdin, stdin) = std::io::pipe()?;
-        let mut descriptors = vec![agent_stdin.as_fd()];
+        let stdin = pipe::Sender::from_owned_fd(OwnedFd::from(stdin))?;
         let files = cgroup.map(AgentCgroup::open).transpose()?;
+        let mut descriptors = vec![agent_stdin.as_fd()];
         descriptors.extend(files.iter().flatten().map(AsFd::as_fd));
-        hand_over(&control, &descriptors)?;
+        let (output, errors) = (Stdio::piped(), Stdio::piped());
+        let mut shim = Self::launch(command, &command.workspace, umask, &descriptors, output, errors, children)?;
+        match (shim.child.stdout.take(), shim.child.stderr.take()) {
+            (Some(stdout), Some(stderr)) => Ok(Started { shim, stdin, stdout, stderr }),
+            _ => Err(std::io::Error::other("the shim was started without its pipes")),
+        }
+    }
+
+    /// Starts what a terminal runs, with nothing to read, and gives the one pipe that it writes to.
+    pub fn start_terminal(
+        command: &Command,
+        place: &Path,
+        umask: Mode,
+        door: Option<&CgroupDoor>,
+        children: &Arc<Children>,
+    ) -> std::io::Result<(Self, pipe::Receiver)> {
+        let nothing = File::open("/dev/null")?;
+        let files = door.map(CgroupDoor::open).transpose()?;
+        let mut descriptors = vec![nothing.as_fd()];
+        descriptors.extend(files.iter().flatten().map(AsFd::as_fd));
+        let (written, output) = std::io::pipe()?;
+        let errors = output.try_clone()?;
+        let (output, errors) = (Stdio::from(output), Stdio::from(errors));
+        let shim = Self::launch(command, place, umask, &descriptors, output, errors, children)?;
+        Ok((shim, pipe::Receiver::from_owned_fd(OwnedFd::from(written))?))
+    }
+
+    fn launch(
+        command: &Command,
+        place: &Path,
+        umask: Mode,
+        descriptors: &[BorrowedFd<'_>],
+        output: Stdio,
+        errors: Stdio,
+        children: &Arc<Children>,
+    ) -> std::io::Result<Self> {
+        let (control, theirs) = StdUnixStream::pair()?;
+        hand_over(&control, descriptors)?;
         control.set_nonblocking(true)?;
         let (owner, environment) = (command.owner.clone(), command.environment.clone());
         send_start(&control, &Start { umask: umask.as_raw_mode(), owner, environment })?;
         let (reports, orders) = UnixStream::from_std(control)?.into_split();
-        let stdin = pipe::Sender::from_owned_fd(OwnedFd::from(stdin))?;
 
         let mut shim = tokio::process::Command::new(SELF_PROGRAM);
         shim.arg0("acpd")
@@ -71,18 +109,14 @@ impl Shim {
             .arg(&command.program)
             .args(&command.args)
             .env_clear()
-            .current_dir(&command.workspace)
+            .current_dir(place)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = children.start(&mut shim)?;
-        let (pid, stdout, stderr) = match (child.id(), child.stdout.take(), child.stderr.take()) {
-            (Some(pid), Some(stdout), Some(stderr)) => (pid.cast_signed(), stdout, stderr),
-            _ => return Err(std::io::Error::other("the shim was started without its pipes")),
-        };
+            .stdout(output)
+            .stderr(errors);
+        let child = children.start(&mut shim)?;
+        let pid = child.id().ok_or_else(|| std::io::Error::other("the shim has no process id"))?.cast_signed();
         let reports = BufReader::new(reports).lines();
-        let shim = Self { child, pid, children: Arc::clone(children), reports, orders, has_ended: false };
-        Ok(Started { shim, stdin, stdout, stderr })
+        Ok(Self { child, pid, children: Arc::clone(children), reports, orders, has_ended: false })
     }
 
     pub fn pid(&self) -> i32 {

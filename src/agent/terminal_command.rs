@@ -1,0 +1,218 @@
+//! What an agent wants run in a terminal: what is executed, with which arguments, in which environment and where, and
+//! whether its profile lists that. Looking for programs blocks: this is for a thread of its own.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use super::beneath::{Beneath, FileError};
+use super::command::{DEFAULT_PATH, find_program, is_executable};
+use crate::acp::client::CreateTerminal;
+use crate::config::SELF_COMMAND;
+use crate::model::permission::CommandText;
+
+/// The command with its arguments. They go to the shim on its command line, which the system bounds too.
+const ARGUMENT_BYTES_MAX: usize = 64 << 10;
+const VARIABLES_MAX: usize = 128;
+/// Names and values together.
+const ENVIRONMENT_BYTES_MAX: usize = 32 << 10;
+/// What begins so tells the loader what else to run, or speaks for acpd.
+const FORBIDDEN_PREFIXES: [&str; 3] = ["LD_", "ACPD_", "GLIBC_"];
+const FORBIDDEN_NAMES: [&str; 1] = ["GCONV_PATH"];
+
+const SHELL: &str = "/bin/sh";
+/// In a profile's list: any command.
+const ANY: &str = "*";
+
+#[derive(Debug, thiserror::Error)]
+pub enum TerminalError {
+    #[error("{command:?} was not found on the daemon's PATH, nor as a path from the terminal's directory")]
+    NotFound { command: String },
+    #[error("{command:?} is not among the commands that the agent's profile lists (agents.{agent}.terminal_commands)")]
+    NotListed { command: String, agent: String },
+    #[error("{0} is larger than a terminal takes")]
+    TooLarge(&'static str),
+    #[error("the variable {0:?} cannot be set for a terminal")]
+    Variable(String),
+    #[error("a NUL byte is in the command, its arguments or its environment")]
+    NulByte,
+    #[error("the directory of the terminal: {0}")]
+    Directory(#[from] FileError),
+}
+
+/// A command that can be started.
+#[derive(Debug)]
+pub struct Prepared {
+    pub program: PathBuf,
+    pub args: Vec<String>,
+    /// What a policy judges, and what a person is shown.
+    pub text: CommandText,
+    /// Beside what every terminal has.
+    pub environment: BTreeMap<String, String>,
+    pub directory: OwnedFd,
+    /// The directory's real path from the workspace.
+    pub place: PathBuf,
+}
+
+/// Whose terminal it is to be.
+#[derive(Clone, Debug)]
+pub struct TerminalRights {
+    pub agent: String,
+    /// The commands that the profile lists.
+    pub listed: Vec<String>,
+    /// The daemon's PATH.
+    pub path: Option<String>,
+}
+
+pub fn prepare(
+    request: &CreateTerminal,
+    workspace: &Beneath,
+    rights: &TerminalRights,
+) -> Result<Prepared, TerminalError> {
+    let environment = environment(&request.env)?;
+    let texts = || request.args.iter().chain([&request.command]);
+    if texts().map(String::len).sum::<usize>() > ARGUMENT_BYTES_MAX {
+        return Err(TerminalError::TooLarge("the command"));
+    }
+    if texts().any(|text| text.contains('\0')) {
+        return Err(TerminalError::NulByte);
+    }
+    let (directory, place) = workspace.directory(request.cwd.as_deref())?;
+    let find = |command: &str| find(command, &workspace.path().join(&place), rights.path.as_deref());
+    let not_found = |command: &str| TerminalError::NotFound { command: command.to_owned() };
+
+    let (command, args) = (&request.command, &request.args);
+    if command.trim().is_empty() {
+        return Err(not_found(command));
+    }
+    let exact = find(command);
+    let text = match words(command) {
+        // Agents that give one text mean a line of a shell. Where it is only words, no shell is needed for it.
+        Some(words) if exact.is_none() && args.is_empty() && words.len() > 1 => CommandText::Arguments(words),
+        None if exact.is_none() && args.is_empty() => CommandText::Shell(command.clone()),
+        _ => CommandText::Arguments([std::slice::from_ref(command), args].concat()),
+    };
+    if !is_listed(&text, &rights.listed) {
+        return Err(TerminalError::NotListed { command: shown(&text), agent: rights.agent.clone() });
+    }
+    let (program, args) = match &text {
+        CommandText::Shell(line) => (PathBuf::from(SHELL), vec!["-c".to_owned(), line.clone()]),
+        CommandText::Arguments(words) => {
+            let (first, rest) = words.split_first().ok_or_else(|| not_found(command))?;
+            (exact.or_else(|| find(first)).ok_or_else(|| not_found(first))?, rest.to_vec())
+        }
+    };
+    Ok(Prepared { program, args, text, environment, directory, place })
+}
+
+/// The words of a text that a shell would only part at spaces; none, when it would do more with it.
+fn words(text: &str) -> Option<Vec<String>> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || " _./:=@%+,-".contains(c);
+    let words: Vec<String> = text.split_ascii_whitespace().map(str::to_owned).collect();
+    let begins_plainly = words.first().is_some_and(|first| !first.contains('='));
+    (begins_plainly && text.chars().all(is_plain)).then_some(words)
+}
+
+/// The file to execute. A path from the terminal's directory is found there by the system, too.
+fn find(command: &str, directory: &Path, path: Option<&str>) -> Option<PathBuf> {
+    if command.is_empty() || command == SELF_COMMAND {
+        return None;
+    }
+    if command.contains('/') && !command.starts_with('/') {
+        return is_executable(&directory.join(command)).then(|| PathBuf::from(command));
+    }
+    find_program(command, path.unwrap_or(DEFAULT_PATH))
+}
+
+/// Whether the profile lists a command: its first words are one of the entries. A line for a shell can do anything, so
+/// only a list of anything has it.
+fn is_listed(text: &CommandText, listed: &[String]) -> bool {
+    listed.iter().map(|entry| entry.trim()).any(|entry| match text {
+        _ if entry == ANY => true,
+        CommandText::Shell(_) => false,
+        CommandText::Arguments(words) => {
+            let mut words = words.iter();
+            entry.split_ascii_whitespace().all(|prefix| words.next().is_some_and(|word| word == prefix))
+        }
+    })
+}
+
+fn shown(text: &CommandText) -> String {
+    match text {
+        CommandText::Shell(line) => line.clone(),
+        CommandText::Arguments(words) => words.join(" "),
+    }
+}
+
+fn environment(variables: &[(String, String)]) -> Result<BTreeMap<String, String>, TerminalError> {
+    let bytes: usize = variables.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if variables.len() > VARIABLES_MAX || bytes > ENVIRONMENT_BYTES_MAX {
+        return Err(TerminalError::TooLarge("the environment"));
+    }
+    for (name, value) in variables {
+        if !may_set(name) {
+            return Err(TerminalError::Variable(name.clone()));
+        }
+        if value.contains('\0') {
+            return Err(TerminalError::NulByte);
+        }
+    }
+    Ok(variables.iter().cloned().collect())
+}
+
+fn may_set(name: &str) -> bool {
+    let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    is_name && !FORBIDDEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && !FORBIDDEN_NAMES.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(command: &[&str], listed: &[&str]) -> bool {
+        let command = CommandText::Arguments(command.iter().map(|word| (*word).to_owned()).collect());
+        is_listed(&command, &listed.iter().map(|entry| (*entry).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_list_names_the_first_words() {
+        assert!(listed(&["cargo", "test", "--all"], &["cargo"]));
+        assert!(listed(&["npm", "test"], &["cargo", "npm test"]));
+        assert!(!listed(&["npm", "install"], &["npm test"]));
+        assert!(!listed(&["npm"], &["npm test"]));
+        assert!(!listed(&["cargo-evil"], &["cargo"]));
+        assert!(!listed(&["/tmp/cargo"], &["cargo"]), "another program of that name");
+        assert!(!listed(&["npm test"], &["npm test"]), "one word with a space in it");
+        assert!(listed(&["anything"], &["*"]));
+        assert!(!listed(&["anything"], &[]));
+    }
+
+    #[test]
+    fn a_line_for_a_shell_is_listed_by_the_star_alone() {
+        let line = CommandText::Shell("cargo test; rm -r x".to_owned());
+        assert!(!is_listed(&line, &["cargo".to_owned(), "cargo test;".to_owned()]));
+        assert!(is_listed(&line, &["*".to_owned()]));
+    }
+
+    #[test]
+    fn only_plain_words_are_parted_without_a_shell() {
+        assert_eq!(words("npm run  test").unwrap(), ["npm", "run", "test"]);
+        assert_eq!(words("./gradlew -Px=1 a:b").unwrap(), ["./gradlew", "-Px=1", "a:b"]);
+        for line in
+            ["a; b", "a && b", "a | b", "a > b", "a $B", "a `b`", "a 'b'", "a *", "A=1 b", "a\nb", "~/a b", "", "a #b"]
+        {
+            assert_eq!(words(line), None, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn what_speaks_to_the_loader_or_for_acpd_cannot_be_set() {
+        for name in ["PATH", "CI", "_x", "RUST_LOG"] {
+            assert!(may_set(name), "{name}");
+        }
+        for name in ["LD_PRELOAD", "ACPD_SESSION", "GLIBC_TUNABLES", "GCONV_PATH", "", "A=B", "1A", "A-B", "Ä"] {
+            assert!(!may_set(name), "{name}");
+        }
+    }
+}

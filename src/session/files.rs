@@ -1,0 +1,210 @@
+//! Files that the agent reads and writes through acpd.
+//!
+//! The policy judges the *real* path, the one without links, beside the one that was named; and a write goes to that real
+//! path and to no other, whatever became of the links meanwhile.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use super::actor::SessionActor;
+use super::consent::Deed;
+use super::services::{Asked, CANCELLED, Done, shown};
+use crate::acp::client::FileCall;
+use crate::acp::{RpcError, outgoing};
+use crate::agent::{FileError, Target, TextRead, Window, check_text};
+use crate::model::EventBody;
+use crate::model::permission::{Action, ToolKind, Verdict};
+use crate::store::Op;
+
+/// A write that waits for consent, or to be done.
+pub(super) struct FileWrite {
+    pub asked: Asked,
+    /// As the agent named it.
+    named: PathBuf,
+    /// From the workspace, without links.
+    real: PathBuf,
+    pub content: String,
+    is_new: bool,
+    decided_by: String,
+}
+
+/// What came of a job.
+pub(super) enum FileDone {
+    Read { asked: Asked, path: PathBuf, window: Window, outcome: Result<TextRead, FileError> },
+    Found { asked: Asked, path: PathBuf, content: String, outcome: Result<Target, FileError> },
+    Written { write: Box<FileWrite>, outcome: Result<(), FileError> },
+}
+
+impl FileWrite {
+    pub fn title(&self) -> String {
+        format!("Write {}", shown(&self.real))
+    }
+}
+
+impl SessionActor {
+    pub(super) fn on_file_call(&mut self, asked: Asked, call: FileCall) {
+        if !self.profile.client_files {
+            let message = format!("files are not served (agents.{}.client_files is false)", self.profile.slug);
+            return self.fail(&asked, RpcError::METHOD_NOT_FOUND, message);
+        }
+        let file_max = self.shared.config().limits.file_max.0;
+        match call {
+            FileCall::Read { path, line, limit } => {
+                let workspace = match self.served_workspace() {
+                    Ok(workspace) => workspace,
+                    Err(error) => return self.refuse_file(&asked, &path, "read", &error),
+                };
+                let window = Window { line, limit };
+                self.services.push(asked.clone(), 0, move || {
+                    let outcome = workspace.read_text(&path, window, file_max);
+                    Done::File(FileDone::Read { asked, path, window, outcome })
+                });
+            }
+            FileCall::Write { .. } if self.is_winding_down() => {
+                self.fail(&asked, RpcError::CANCELLED, CANCELLED);
+            }
+            FileCall::Write { path, content } => {
+                let checked = check_text(&content, file_max).and_then(|()| self.served_workspace());
+                let workspace = match checked {
+                    Ok(workspace) => workspace,
+                    Err(error) => return self.refuse_file(&asked, &path, "write", &error),
+                };
+                self.services.push(asked.clone(), content.len(), move || {
+                    let outcome = workspace.find_target(&path);
+                    Done::File(FileDone::Found { asked, path, content, outcome })
+                });
+            }
+        }
+    }
+
+    pub(super) fn on_file_done(&mut self, done: FileDone) {
+        match done {
+            // Whoever asked is gone, and nothing has happened yet.
+            FileDone::Read { asked, .. } | FileDone::Found { asked, .. } if !self.is_from_this_process(&asked) => {}
+            FileDone::Read { asked, path, window, outcome } => self.on_read(&asked, &path, window, outcome),
+            FileDone::Found { asked, path, outcome: Err(error), .. } => {
+                self.refuse_file(&asked, &path, "write", &error);
+            }
+            FileDone::Found { asked, path, content, outcome: Ok(target) } => {
+                self.on_target(asked, path, content, target);
+            }
+            FileDone::Written { write, outcome: Err(error) } => {
+                self.refuse_file(&write.asked, &write.named, "write", &error);
+            }
+            FileDone::Written { write, outcome: Ok(()) } => {
+                let FileWrite { asked, real, content, is_new, decided_by, .. } = *write;
+                let mark = self.outbox.mark();
+                let body = EventBody::FileWritten { path: shown(&real), bytes: content.len(), is_new, decided_by };
+                self.record(Op::Event { turn: asked.turn, body });
+                self.reply(&asked, mark, outgoing::success(&asked.id, json!({})));
+            }
+        }
+    }
+
+    /// An agent that works in the workspace can read it by itself, so nobody is asked; but what the policy forbids is
+    /// forbidden.
+    fn on_read(&mut self, asked: &Asked, path: &Path, window: Window, outcome: Result<TextRead, FileError>) {
+        let TextRead { real, content } = match outcome {
+            Err(FileError::NotFound) if self.profile.adapter.reads_new_files() => {
+                let real = path.strip_prefix(&self.workspace).unwrap_or(path).to_owned();
+                TextRead { real, content: String::new() }
+            }
+            Err(error) => return self.refuse_file(asked, path, "read", &error),
+            Ok(read) => read,
+        };
+        let action = Action { kind: ToolKind::Read, paths: paths(&self.workspace, &real, path), command: None };
+        let decided_by = match self.permissions.judge(&self.located(&action, None)) {
+            Verdict::Deny { by } => return self.refuse_by_policy(asked, path, "read", &format!("policy {by}")),
+            Verdict::Allow { by } => format!("policy {by}"),
+            Verdict::Ask => "policy workspace read".to_owned(),
+        };
+        let mark = self.outbox.mark();
+        let Window { line, limit } = window;
+        let body = EventBody::FileRead { path: shown(&real), bytes: content.len(), line, limit, decided_by };
+        self.record(Op::Event { turn: asked.turn, body });
+        self.reply(asked, mark, outgoing::success(&asked.id, json!({ "content": content })));
+    }
+
+    fn on_target(&mut self, asked: Asked, named: PathBuf, content: String, target: Target) {
+        let Target { real, old, is_new } = target;
+        let action = Action { kind: ToolKind::Edit, paths: paths(&self.workspace, &real, &named), command: None };
+        let absolute = shown(&self.workspace.join(&real));
+        let write = Box::new(FileWrite { asked, named, real, content, is_new, decided_by: String::new() });
+        let question = self.question(
+            write.title(),
+            "edit",
+            json!({
+                "locations": [{ "path": absolute }],
+                "content": [{ "type": "diff", "path": absolute, "oldText": old, "newText": write.content }],
+            }),
+        );
+        self.seek_consent(&action, question, Deed::Write(write));
+    }
+
+    pub(super) fn refuse_write(&mut self, write: &FileWrite, by: &str) {
+        self.refuse_by_policy(&write.asked, &write.named, "write", by);
+    }
+
+    pub(super) fn perform_write(&mut self, mut write: Box<FileWrite>, by: &str) {
+        by.clone_into(&mut write.decided_by);
+        if self.is_winding_down() {
+            return self.fail(&write.asked, RpcError::CANCELLED, CANCELLED);
+        }
+        let workspace = match self.served_workspace() {
+            Ok(workspace) => workspace,
+            Err(error) => return self.refuse_file(&write.asked, &write.named, "write", &error),
+        };
+        let umask = self.shared.umask;
+        self.services.push(write.asked.clone(), write.content.len(), move || {
+            let outcome = workspace.write_text(&write.real, &write.content, umask);
+            Done::File(FileDone::Written { write, outcome })
+        });
+    }
+
+    fn refuse_file(&mut self, asked: &Asked, path: &Path, operation: &'static str, error: &FileError) {
+        self.note_escape(path, error);
+        let code = match error {
+            FileError::NotFound => RpcError::NOT_FOUND,
+            FileError::System(_) | FileError::Changed | FileError::Denied => RpcError::INTERNAL_ERROR,
+            _ => RpcError::INVALID_PARAMS,
+        };
+        self.record_refusal(asked, path, operation, code, error.to_string(), None);
+    }
+
+    fn refuse_by_policy(&mut self, asked: &Asked, path: &Path, operation: &'static str, by: &str) {
+        // Whoever was to decide was not asked any more.
+        let (code, reason) = if self.is_winding_down() {
+            (RpcError::CANCELLED, CANCELLED.to_owned())
+        } else {
+            (RpcError::INTERNAL_ERROR, format!("it was not allowed ({by})"))
+        };
+        self.notice(asked.turn, "permission_rejected", format!("{operation} {}: {reason}", shown(path)));
+        self.record_refusal(asked, path, operation, code, reason, Some(by.to_owned()));
+    }
+
+    fn record_refusal(
+        &mut self,
+        asked: &Asked,
+        path: &Path,
+        operation: &'static str,
+        code: i64,
+        reason: String,
+        decided_by: Option<String>,
+    ) {
+        let path = shown(path);
+        let line = outgoing::failure(&asked.id, code, format!("{path}: {reason}"));
+        let mark = self.outbox.mark();
+        self.record(Op::Event {
+            turn: asked.turn,
+            body: EventBody::FileRefused { path, operation, reason, decided_by },
+        });
+        self.reply(asked, mark, line);
+    }
+}
+
+/// The path that counts, and the one that was named where that is another.
+fn paths(workspace: &Path, real: &Path, named: &Path) -> Vec<String> {
+    let is_same = named.strip_prefix(workspace).unwrap_or(named) == real;
+    if is_same { vec![shown(real)] } else { vec![shown(real), shown(named)] }
+}

@@ -1,0 +1,335 @@
+//! Terminals of the agent's: commands that acpd runs for it, for as long as its process lives.
+//!
+//! ```text
+//! create ──▶ prepared ──▶ consent ──▶ started ──▶ (output, wait, kill)* ──▶ ended ──▶ released
+//! ```
+//!
+//! One that is released, or whose agent is gone, is killed, and is there until nothing is left of it.
+
+use std::collections::BTreeMap;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::actor::SessionActor;
+use super::consent::Deed;
+use super::services::{Asked, CANCELLED, Done, shown};
+use crate::acp::client::{CreateTerminal, TerminalCall};
+use crate::acp::{RpcError, outgoing};
+use crate::agent::{
+    Command, Prepared, Process, SpawnError, Terminal, TerminalBounds, TerminalEnd, TerminalError, TerminalRights,
+    TerminalTold, prepare,
+};
+use crate::model::EventBody;
+use crate::model::error::chain;
+use crate::model::permission::{Action, CommandText, ToolKind};
+use crate::store::Op;
+
+/// What was told of terminals and waits for the actor. Each has two things to tell.
+const TOLD_MAX: usize = 64;
+/// Requests that wait for the end of one terminal.
+const WAITS_MAX: usize = 16;
+
+/// Words of a command that was refused, of which there may be any number, that are recorded.
+const WORDS_SHOWN_MAX: usize = 64;
+
+/// A terminal that waits for consent, or to be started.
+pub(super) struct TerminalStart {
+    pub asked: Asked,
+    prepared: Prepared,
+    output_bytes_max: usize,
+    decided_by: String,
+}
+
+impl TerminalStart {
+    pub fn title(&self) -> String {
+        format!("Run {}", self.command().join(" "))
+    }
+
+    /// What is executed.
+    fn command(&self) -> Vec<String> {
+        match &self.prepared.text {
+            CommandText::Arguments(words) => words.clone(),
+            CommandText::Shell(_) => {
+                let program = self.prepared.program.display().to_string();
+                [vec![program], self.prepared.args.clone()].concat()
+            }
+        }
+    }
+}
+
+/// What came of a look at what is to be run.
+pub(super) struct TerminalDone {
+    asked: Asked,
+    create: CreateTerminal,
+    outcome: Result<Prepared, TerminalError>,
+}
+
+/// A terminal that is there.
+struct There {
+    terminal: Terminal,
+    /// Until it has started: whoever waits for that.
+    start: Option<Box<TerminalStart>>,
+    waits: Vec<Asked>,
+    end: Option<TerminalEnd>,
+    /// Nobody knows its id any more.
+    is_released: bool,
+}
+
+impl There {
+    fn release(&mut self) {
+        self.is_released = true;
+        self.terminal.kill();
+    }
+}
+
+pub(super) struct Terminals {
+    there: BTreeMap<String, There>,
+    teller: mpsc::Sender<(String, TerminalTold)>,
+    told: mpsc::Receiver<(String, TerminalTold)>,
+}
+
+impl Default for Terminals {
+    fn default() -> Self {
+        let (teller, told) = mpsc::channel(TOLD_MAX);
+        Self { there: BTreeMap::new(), teller, told }
+    }
+}
+
+impl Terminals {
+    /// The next thing that a terminal tells. Safe to cancel.
+    pub async fn next(&mut self) -> (String, TerminalTold) {
+        match self.told.recv().await {
+            Some(told) => told,
+            // We hold a sender ourselves, so there is no end.
+            None => std::future::pending().await,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.there.is_empty()
+    }
+
+    pub fn is_awaited(&self) -> bool {
+        self.there.values().any(|there| there.start.is_some() || !there.waits.is_empty())
+    }
+
+    /// The agent is gone, or on its way: so are its terminals.
+    pub fn end(&mut self) {
+        for there in self.there.values_mut() {
+            there.waits.clear();
+            there.release();
+        }
+        self.there.retain(|_, there| there.end.is_none());
+    }
+}
+
+impl SessionActor {
+    pub(super) fn on_create_terminal(&mut self, asked: Asked, create: CreateTerminal) {
+        if self.profile.terminal_commands.is_empty() {
+            return self.fail_without_terminals(&asked);
+        }
+        if self.is_winding_down() {
+            return self.fail(&asked, RpcError::CANCELLED, CANCELLED);
+        }
+        let workspace = match self.open_workspace() {
+            Ok(workspace) => workspace,
+            Err(error) => return self.refuse_terminal(&asked, &words(&create), &error.to_string(), None),
+        };
+        let rights = TerminalRights {
+            agent: self.profile.slug.clone(),
+            listed: self.profile.terminal_commands.clone(),
+            path: self.shared.environment.get("PATH").cloned(),
+        };
+        let bytes = create.command.len() + create.args.iter().map(String::len).sum::<usize>();
+        self.services.push(asked.clone(), bytes, move || {
+            let outcome = prepare(&create, &workspace, &rights);
+            Done::Terminal(TerminalDone { asked, create, outcome })
+        });
+    }
+
+    fn fail_without_terminals(&mut self, asked: &Asked) {
+        let key = format!("agents.{}.terminal_commands", self.profile.slug);
+        let message = format!("there are no terminals: {key} lists no command");
+        self.fail(asked, RpcError::METHOD_NOT_FOUND, message);
+    }
+
+    pub(super) fn on_terminal_done(&mut self, done: TerminalDone) {
+        let TerminalDone { asked, create, outcome } = done;
+        if !self.is_from_this_process(&asked) {
+            return;
+        }
+        let prepared = match outcome {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                if let TerminalError::Directory(error) = &error {
+                    self.note_escape(create.cwd.as_deref().unwrap_or(&self.workspace), error);
+                }
+                return self.refuse_terminal(&asked, &words(&create), &error.to_string(), None);
+            }
+        };
+        let limit = self.shared.config().limits.terminal_output.0;
+        let asked_for = create.output_byte_limit.and_then(|bytes| usize::try_from(bytes).ok());
+        let output_bytes_max = asked_for.map_or(limit, |bytes| bytes.min(limit));
+        let action = Action { kind: ToolKind::Execute, paths: Vec::new(), command: Some(prepared.text.clone()) };
+        let start = TerminalStart { asked, prepared, output_bytes_max, decided_by: String::new() };
+        let input = match &start.prepared.text {
+            CommandText::Arguments(words) => json!({ "command": words, "cwd": shown(&start.prepared.place) }),
+            CommandText::Shell(line) => json!({ "command": line, "cwd": shown(&start.prepared.place) }),
+        };
+        let question = self.question(start.title(), "execute", json!({ "rawInput": input }));
+        self.seek_consent(&action, question, Deed::Terminal(Box::new(start)));
+    }
+
+    pub(super) fn refuse_terminal_start(&mut self, start: &TerminalStart, by: &str) {
+        let (asked, command) = (&start.asked, start.command());
+        if self.is_winding_down() {
+            return self.fail(asked, RpcError::CANCELLED, CANCELLED);
+        }
+        let reason = format!("it was not allowed ({by})");
+        self.notice(asked.turn, "permission_rejected", format!("run {}: {reason}", command.join(" ")));
+        self.refuse_terminal(asked, &command, &reason, Some(by));
+    }
+
+    pub(super) fn perform_terminal(&mut self, mut start: Box<TerminalStart>, by: &str) {
+        by.clone_into(&mut start.decided_by);
+        let asked = start.asked.clone();
+        if self.is_winding_down() {
+            return self.fail(&asked, RpcError::CANCELLED, CANCELLED);
+        }
+        let terminals_max = self.shared.config().limits.terminals;
+        if self.terminals.there.len() >= terminals_max {
+            let reason = format!("there are {terminals_max} terminals already (limits.terminals); release one first");
+            return self.refuse_terminal(&asked, &start.command(), &reason, None);
+        }
+        let id = format!("terminal-{}", uuid::Uuid::now_v7());
+        match self.spawn_terminal(id.clone(), &start) {
+            Ok(terminal) => {
+                let there = There { terminal, start: Some(start), waits: Vec::new(), end: None, is_released: false };
+                self.terminals.there.insert(id, there);
+            }
+            Err(error) => self.refuse_terminal(&asked, &start.command(), &chain(&error), None),
+        }
+    }
+
+    fn spawn_terminal(&self, id: String, start: &TerminalStart) -> Result<Terminal, SpawnError> {
+        let Prepared { program, args, environment, directory, .. } = &start.prepared;
+        let mut command =
+            Command::for_terminal(self.id, program.clone(), args.clone(), &self.workspace, &self.shared.environment);
+        if let Some(uid) = self.owner_uid.filter(|uid| *uid != rustix::process::geteuid().as_raw()) {
+            command = command.owned_by(uid)?;
+        }
+        command.environment.extend(environment.clone());
+        let bounds = TerminalBounds { output_bytes_max: start.output_bytes_max, umask: self.shared.umask };
+        let door = self.link.process().and_then(Process::cgroup_door);
+        let teller = self.terminals.teller.clone();
+        Terminal::spawn(id, &command, directory, bounds, door, &self.shared.host, teller)
+    }
+
+    pub(super) fn on_terminal_told(&mut self, id: &str, told: TerminalTold) {
+        let Some(there) = self.terminals.there.get_mut(id) else { return };
+        match told {
+            TerminalTold::Started => {
+                let Some(start) = there.start.take() else { return };
+                let mark = self.outbox.mark();
+                let body = EventBody::TerminalCreated {
+                    terminal_id: id.to_owned(),
+                    command: start.command(),
+                    cwd: shown(&start.prepared.place),
+                    decided_by: start.decided_by,
+                };
+                self.record(Op::Event { turn: start.asked.turn, body });
+                let line = outgoing::success(&start.asked.id, json!({ "terminalId": id }));
+                self.reply(&start.asked, mark, line);
+            }
+            TerminalTold::Ended(end) => self.on_terminal_ended(id, end),
+        }
+    }
+
+    fn on_terminal_ended(&mut self, id: &str, end: TerminalEnd) {
+        let Some(there) = self.terminals.there.get_mut(id) else { return };
+        let waits = std::mem::take(&mut there.waits);
+        if let Some(start) = there.start.take() {
+            self.terminals.there.remove(id);
+            let reason = end.failure.unwrap_or_else(|| "it ended before it had started".to_owned());
+            return self.refuse_terminal(&start.asked, &start.command(), &reason, None);
+        }
+        there.end = Some(end.clone());
+        if there.is_released {
+            self.terminals.there.remove(id);
+        }
+        let mark = self.outbox.mark();
+        let (exit_code, signal) = (end.code, signal_name(&end));
+        let body = EventBody::TerminalExited { terminal_id: id.to_owned(), exit_code, signal };
+        self.record(Op::Event { turn: self.running_turn(), body });
+        for asked in waits {
+            self.reply(&asked, mark, outgoing::success(&asked.id, status(&end)));
+        }
+    }
+
+    pub(super) fn on_terminal_call(&mut self, asked: Asked, id: &str, call: TerminalCall) {
+        if self.profile.terminal_commands.is_empty() {
+            return self.fail_without_terminals(&asked);
+        }
+        let Some(there) = self.terminals.there.get_mut(id).filter(|there| !there.is_released) else {
+            let message = format!("there is no terminal {:?}", shown(id.as_ref()));
+            return self.fail(&asked, RpcError::NOT_FOUND, message);
+        };
+        let answer = match (call, &there.end) {
+            (TerminalCall::Output, end) => {
+                let (output, truncated) = there.terminal.output(end.is_some());
+                let mut answer = json!({ "output": output, "truncated": truncated });
+                if let Some(end) = end {
+                    answer["exitStatus"] = status(end);
+                }
+                answer
+            }
+            (TerminalCall::WaitForExit, Some(end)) => status(end),
+            (TerminalCall::WaitForExit, None) if there.waits.len() < WAITS_MAX => return there.waits.push(asked),
+            (TerminalCall::WaitForExit, None) => {
+                let message = format!("{WAITS_MAX} requests wait for the end of this terminal already");
+                return self.fail(&asked, RpcError::INTERNAL_ERROR, message);
+            }
+            (TerminalCall::Kill, _) => {
+                there.terminal.kill();
+                json!({})
+            }
+            (TerminalCall::Release, Some(_)) => {
+                self.terminals.there.remove(id);
+                json!({})
+            }
+            (TerminalCall::Release, None) => {
+                there.release();
+                json!({})
+            }
+        };
+        let line = outgoing::success(&asked.id, answer);
+        self.reply(&asked, self.outbox.mark(), line);
+    }
+
+    fn refuse_terminal(&mut self, asked: &Asked, command: &[String], reason: &str, by: Option<&str>) {
+        let code = if by.is_some() { RpcError::INTERNAL_ERROR } else { RpcError::INVALID_PARAMS };
+        let mark = self.outbox.mark();
+        let body = EventBody::TerminalRefused {
+            command: command.iter().take(WORDS_SHOWN_MAX).map(|word| shown(word.as_ref())).collect(),
+            reason: reason.to_owned(),
+            decided_by: by.map(str::to_owned),
+        };
+        self.record(Op::Event { turn: asked.turn, body });
+        self.reply(asked, mark, outgoing::failure(&asked.id, code, reason));
+    }
+}
+
+fn words(create: &CreateTerminal) -> Vec<String> {
+    [std::slice::from_ref(&create.command), &create.args].concat()
+}
+
+fn status(end: &TerminalEnd) -> Value {
+    json!({ "exitCode": end.code, "signal": signal_name(end) })
+}
+
+fn signal_name(end: &TerminalEnd) -> Option<String> {
+    let number = end.signal?;
+    Some(Signal::try_from(number).map_or_else(|_| number.to_string(), |signal| signal.as_str().to_owned()))
+}
