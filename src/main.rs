@@ -28,10 +28,12 @@ use crate::cli::{Cli, Command, Exit};
 use crate::store::StoreError;
 
 fn main() -> ExitCode {
-    // The shim comes before everything: what it does to its process must meet no runtime and no thread.
+    // The shim and the stage before an agent come first: what they do to their process must meet no runtime and no thread.
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_some_and(|first| first == agent::shim::ARGUMENT) {
-        return agent::shim::run(arguments);
+    match arguments.next() {
+        Some(first) if first == agent::shim::ARGUMENT => return agent::shim::run(arguments),
+        Some(first) if first == agent::confine::stage::ARGUMENT => return agent::confine::stage::run(arguments),
+        _ => {}
     }
     let Cli { globals, command } = Cli::parse();
     match command {

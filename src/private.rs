@@ -9,7 +9,8 @@ use std::path::Path;
 
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
-const OTHERS: u32 = 0o077;
+/// Whoever may only go through sees nothing and changes nothing: that is how other users get to their own directories.
+const OTHERS: u32 = 0o066;
 const STICKY: u32 = 0o1000;
 
 /// Makes the directory, or makes sure that the one which is there is ours alone.

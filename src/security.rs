@@ -16,16 +16,19 @@ pub enum SecurityEvent {
     OutsideRoots,
     /// A path that an agent named, and that leads out of its workspace.
     PathEscape,
+    /// A connection of an agent, or of what one has started.
+    AgentPeer,
 }
 
 impl SecurityEvent {
-    pub const ALL: [Self; 3] = [Self::ForeignUser, Self::OutsideRoots, Self::PathEscape];
+    pub const ALL: [Self; 4] = [Self::ForeignUser, Self::OutsideRoots, Self::PathEscape, Self::AgentPeer];
 
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::ForeignUser => "foreign_user",
             Self::OutsideRoots => "outside_roots",
             Self::PathEscape => "path_escape",
+            Self::AgentPeer => "agent_peer",
         }
     }
 }
@@ -65,6 +68,6 @@ mod tests {
         let security = Security::default();
         security.refused(SecurityEvent::OutsideRoots, None, Some(Path::new("/etc")), "a test");
         let counts: Vec<_> = security.counts().collect();
-        assert_eq!(counts, [("foreign_user", 0), ("outside_roots", 1), ("path_escape", 0)]);
+        assert_eq!(counts, [("foreign_user", 0), ("outside_roots", 1), ("path_escape", 0), ("agent_peer", 0)]);
     }
 }

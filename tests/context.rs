@@ -57,7 +57,7 @@ async fn the_agent_is_shown_the_context_once_and_whenever_it_changes() {
     let selection = json!({"file": "./src//b.rs", "startLine": 10, "endLine": 20});
     let session = create(&daemon, "a", json!({"activeFile": "a file.rs", "selection": selection})).await;
     let selection = json!({"file": "src/b.rs", "startLine": 10, "endLine": 20});
-    assert_eq!(session["context"], json!({"activeFile": "a file.rs", "selection": selection}));
+    assert_eq!(session["context"], json!({"activeFile": "a file.rs", "selection": selection, "fsScope": "sandboxed"}));
     let root = format!("file://{}", session["workspace"].as_str().unwrap());
     let (a, b) = (format!("{root}/a%20file.rs"), format!("{root}/src/b.rs#L10-L20"));
 
@@ -74,7 +74,10 @@ async fn the_agent_is_shown_the_context_once_and_whenever_it_changes() {
     assert!(shown(&daemon, "a", &session, plain()).await.is_empty(), "nothing of it has changed");
     let absolute = format!("{}/new.rs", session["workspace"].as_str().unwrap());
     let changed = patch(json!({"context": {"activeFile": absolute}})).await;
-    assert_eq!(changed["context"], json!({"activeFile": "new.rs", "selection": selection, "variables": {"x": "1"}}));
+    assert_eq!(
+        changed["context"],
+        json!({"activeFile": "new.rs", "selection": selection, "fsScope": "sandboxed", "variables": {"x": "1"}})
+    );
     let new = format!("{root}/new.rs");
     assert_eq!(links(&shown(&daemon, "a", &session, plain()).await), [&new, &b]);
 
@@ -84,7 +87,7 @@ async fn the_agent_is_shown_the_context_once_and_whenever_it_changes() {
     assert_eq!(daemon.session(id_of(&session)).await["context"], changed["context"]);
 
     patch(json!({"context": null})).await;
-    assert_eq!(daemon.session(id_of(&session)).await["context"], json!({}));
+    assert_eq!(daemon.session(id_of(&session)).await["context"], json!({"fsScope": "sandboxed"}));
     assert!(shown(&daemon, "a", &session, plain()).await.is_empty());
     let events = daemon.events_so_far(id_of(&session), None).await;
     let updates: Vec<_> = events.iter().filter(|event| event.payload()["context"].is_object()).collect();
@@ -194,12 +197,12 @@ async fn variables_are_put_into_prompts_and_nothing_else_is() {
 async fn what_is_checked_out_is_found_unless_the_tool_says_it() {
     let daemon = Daemon::builder().agent("echo", echo()).start().await;
     let git = daemon.workspace().join(".git");
-    assert_eq!(create(&daemon, "echo", json!({})).await["context"], json!({}));
+    assert_eq!(create(&daemon, "echo", json!({})).await["context"], json!({"fsScope": "sandboxed"}));
     std::fs::create_dir(&git).unwrap();
     std::fs::write(git.join("HEAD"), "ref: refs/heads/feature/x\n").unwrap();
     let session = create(&daemon, "echo", Value::Null).await;
-    assert_eq!(session["context"], json!({"gitRef": "feature/x"}));
-    assert_eq!(create(&daemon, "echo", json!({"gitRef": "v1"})).await["context"], json!({"gitRef": "v1"}));
+    assert_eq!(session["context"], json!({"gitRef": "feature/x", "fsScope": "sandboxed"}));
+    assert_eq!(create(&daemon, "echo", json!({"gitRef": "v1"})).await["context"]["gitRef"], "v1");
     std::fs::write(git.join("HEAD"), "0123456789abcdef0123456789abcdef01234567\n").unwrap();
     for (change, found) in [
         (json!({"variables": {"a": "b"}}), "feature/x"),
@@ -247,7 +250,7 @@ async fn a_bad_context_is_refused_by_name_and_changes_nothing() {
         (json!({"variables": {"a": 1}}), "context.variables.a"),
         (json!({"variables": many}), "context.variables"),
         (json!({"variables": {"a": "x".repeat(20_000)}}), "context.variables"),
-        (json!({"fsScope": "full"}), "context.fsScope"),
+        (json!({"fsScope": "wide"}), "context.fsScope"),
         (json!("text"), "context"),
         (json!(["a.rs"]), "context"),
         (json!({"selection": ["a.rs", 1, 2]}), "context.selection"),

@@ -259,10 +259,10 @@ async fn everything_on_disk_is_private() {
 
 #[tokio::test]
 async fn an_agent_does_not_inherit_the_daemons_umask() {
-    let daemon = Daemon::builder().start().await;
-    let path = daemon.workspace().join("made-by-agent");
+    let builder = Daemon::builder();
+    let path = builder.workspace().join("made-by-agent");
     let script = json!([{"handshake": {}}, {"prompt": [{"textFromWrite": {"path": path, "text": "x"}}]}]);
-    let daemon = Daemon::builder().agent("writer", script).start().await;
+    let daemon = builder.agent("writer", script).start().await;
     let session = daemon.create_session("writer").await;
     daemon.prompt_and_wait(&session, "go").await;
     let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;

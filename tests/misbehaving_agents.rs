@@ -210,7 +210,7 @@ async fn a_flooding_agent_does_not_keep_another_session_waiting() {
 #[tokio::test]
 async fn what_escaped_the_agent_and_goes_on_writing_holds_nobody_up() {
     let builder = Daemon::builder();
-    let pid_file = builder.root().join("escaped.pid");
+    let pid_file = builder.workspace().join("escaped.pid");
     let answers =
         r#"read l; echo '{"id":0,"result":{"protocolVersion":1}}'; read l; echo '{"id":1,"result":{"sessionId":"s"}}'"#;
     let noise = format!("echo $$ > {}; while :; do echo noise >&2 || exit; done", pid_file.display());

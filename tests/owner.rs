@@ -80,7 +80,7 @@ async fn agent_and_shim_run_as_the_owner_with_its_groups_its_home_and_its_files(
         user.name,
         user.shell.display().to_string(),
         "(unset)".to_owned(),
-        "(unset)".to_owned(),
+        daemon.state_dir().join("run").join(&session).join("tmp").display().to_string(),
         "written".to_owned(),
         "error: Permission denied (os error 13)".to_owned(),
     ];

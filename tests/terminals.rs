@@ -144,7 +144,7 @@ async fn the_environment_is_clean_and_the_loaders_variables_are_refused() {
     .await;
     let output = answers[2]["output"].as_str().unwrap();
     let names: Vec<&str> = output.lines().map(|line| line.split('=').next().unwrap()).collect();
-    assert_eq!(names, ["ACPD_SESSION", "HOME", "MINE", "PATH"]);
+    assert_eq!(names, ["ACPD_SESSION", "HOME", "MINE", "PATH", "TMPDIR"]);
     assert!(output.contains(&session));
     for (answer, name) in answers[3..].iter().zip(["LD_PRELOAD", "ACPD_SESSION", "A B"]) {
         assert_eq!((&answer["code"], message(answer).contains(name)), (&json!(INVALID), true), "{answer}");

@@ -5,6 +5,7 @@
 //! 2. Strays are ended and reaped by one at a time: so a number stays its owner's between the look and the kill.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub struct Children {
     shims: Mutex<HashSet<i32>>,
     /// Held by whoever ends or reaps strays.
     pursuit: Mutex<()>,
+    /// Whether there ever was a shim.
+    has_started_any: AtomicBool,
     /// Whoever replaced itself by the daemon left these to it.
     inherited: Vec<ProcessName>,
 }
@@ -30,15 +33,34 @@ pub struct Children {
 impl Children {
     pub fn new() -> Self {
         let inherited = procfs::children().into_iter().filter_map(|pid| procfs::name(pid.as_raw_nonzero().get()));
-        Self { shims: Mutex::default(), pursuit: Mutex::default(), inherited: inherited.collect() }
+        Self {
+            shims: Mutex::default(),
+            pursuit: Mutex::default(),
+            has_started_any: AtomicBool::new(false),
+            inherited: inherited.collect(),
+        }
     }
 
     /// Starts a shim. Nobody looks for strays between the start and the note of it.
     pub fn start(&self, shim: &mut Command) -> std::io::Result<Child> {
         let mut shims = self.shims();
+        self.has_started_any.store(true, Ordering::Release);
         let child = shim.spawn()?;
         shims.extend(child.id().map(u32::cast_signed));
         Ok(child)
+    }
+
+    pub fn has_started_any(&self) -> bool {
+        self.has_started_any.load(Ordering::Acquire)
+    }
+
+    pub fn is_shim(&self, pid: i32) -> bool {
+        self.shims().contains(&pid)
+    }
+
+    /// Whether a child of the daemon is neither a shim nor somebody else's.
+    pub fn is_stray(&self, pid: i32) -> bool {
+        !self.is_shim(pid) && !self.is_anothers(pid)
     }
 
     /// Notes that a shim was reaped.

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{Gid, Uid, User};
 
+use super::confine::{Confinement, Seed, SessionDirectories};
 use super::shim::Owner;
 use crate::config::SELF_COMMAND;
 use crate::model::agent::FrozenProfile;
-use crate::model::{AgentProfile, SessionId};
+use crate::model::{Adapter, AgentProfile, SessionId};
 
 /// Names that every agent gets from the daemon's environment. Everything else must be named by the profile.
 const ENVIRONMENT_ALLOWED: [&str; 22] = [
@@ -68,6 +69,10 @@ pub struct Command {
     pub workspace: PathBuf,
     /// The user it runs as, when that is not the daemon's own.
     pub owner: Option<Owner>,
+    /// How it is confined, if it is.
+    pub confinement: Option<Confinement>,
+    /// What is put into the session's home first.
+    pub seed: Option<Seed>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -110,7 +115,16 @@ impl Command {
         }
         clean.entry("PATH".to_owned()).or_insert_with(|| DEFAULT_PATH.to_owned());
         clean.insert(SESSION_MARK.to_owned(), session.to_string());
-        Ok(Self { session, program, args, environment: clean, workspace: workspace.to_owned(), owner: None })
+        Ok(Self {
+            session,
+            program,
+            args,
+            environment: clean,
+            workspace: workspace.to_owned(),
+            owner: None,
+            confinement: None,
+            seed: None,
+        })
     }
 
     /// What a terminal runs. It gets what every agent gets, and nothing of the profile's own, which may be secret.
@@ -125,7 +139,16 @@ impl Command {
         let mut clean: BTreeMap<String, String> = allowed.map(|(name, value)| (name.clone(), value.clone())).collect();
         clean.entry("PATH".to_owned()).or_insert_with(|| DEFAULT_PATH.to_owned());
         clean.insert(SESSION_MARK.to_owned(), session.to_string());
-        Self { session, program, args, environment: clean, workspace: workspace.to_owned(), owner: None }
+        Self {
+            session,
+            program,
+            args,
+            environment: clean,
+            workspace: workspace.to_owned(),
+            owner: None,
+            confinement: None,
+            seed: None,
+        }
     }
 
     /// Runs it as this user, with that user's home instead of the daemon's.
@@ -145,6 +168,39 @@ impl Command {
         let groups = groups.into_iter().map(Gid::as_raw).collect();
         self.owner = Some(Owner { user: uid, group: user.gid.as_raw(), groups });
         Ok(self)
+    }
+
+    /// Fills the session's own directories in: in the arguments, and in the profile's own part of the environment.
+    pub fn with_directories(mut self, own: &SessionDirectories, env_names: &[String]) -> Self {
+        let fill = |text: &mut String| {
+            for (name, path) in [("{home}", &own.home), ("{tmp}", &own.tmp)] {
+                if text.contains(name) {
+                    *text = text.replace(name, &path.to_string_lossy());
+                }
+            }
+        };
+        self.args.iter_mut().for_each(fill);
+        let named = self.environment.iter_mut().filter(|(name, _)| env_names.contains(name));
+        named.for_each(|(_, value)| fill(value));
+        self
+    }
+
+    /// Confines it. Temporary files go where it may write; and an agent that keeps its things in the user's home gets a place
+    /// for them in the session's own.
+    pub fn confined(mut self, confinement: Confinement, own: &SessionDirectories, adapter: Adapter) -> Self {
+        self.environment.insert("TMPDIR".to_owned(), own.tmp.to_string_lossy().into_owned());
+        match adapter {
+            Adapter::Generic => {}
+            Adapter::Gemini => {
+                let users = self.environment.get("GEMINI_CLI_HOME").or_else(|| self.environment.get("HOME"));
+                if let Some(users) = users {
+                    self.seed = Some(Seed { from: Path::new(users).join(".gemini"), to: own.home.join(".gemini") });
+                }
+                self.environment.insert("GEMINI_CLI_HOME".to_owned(), own.home.to_string_lossy().into_owned());
+            }
+        }
+        self.confinement = Some(confinement);
+        self
     }
 }
 
@@ -184,11 +240,12 @@ mod tests {
             args: vec!["--dir={workspace}".into(), "plain".into()],
             env: BTreeMap::from([("KEY".to_owned(), "value".to_owned())]),
             env_pass: vec!["PASSED".into()],
-            adapter: crate::model::Adapter::Generic,
+            adapter: Adapter::Generic,
             permissions: crate::model::Policy::of(crate::model::PermissionMode::Ask),
             modes_allowed: vec![],
             client_files: true,
             terminal_commands: vec![],
+            fs_scope: crate::model::FsScope::Full,
             tags: vec![],
             install_hint: String::new(),
         }

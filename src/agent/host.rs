@@ -9,6 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use super::cgroup::Cgroups;
 use super::children::Children;
+use super::confine::Directories;
 use super::keeper::Keeper;
 use super::{leftovers, procfs};
 use crate::acp::LongLines;
@@ -33,13 +34,16 @@ pub struct Host {
     pub(super) long_lines: LongLines,
     /// The tasks of processes, which outlive their actors until they are reaped.
     pub tasks: TaskTracker,
+    /// What each session has for itself.
+    pub directories: Directories,
 }
 
 impl Host {
     /// Makes this process the one that inherits whoever loses its shim, and enters its cgroup.
-    pub fn new(mode: CgroupMode, long_lines_bytes: usize) -> std::io::Result<Self> {
+    pub fn new(mode: CgroupMode, long_lines_bytes: usize, state_dir: PathBuf) -> std::io::Result<Self> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let own = std::process::id().cast_signed();
+        let tasks = TaskTracker::new();
         Ok(Self {
             boot_id: procfs::boot_id()?,
             daemon: procfs::name(own).ok_or_else(|| std::io::Error::other("the daemon is not in /proc"))?,
@@ -47,7 +51,8 @@ impl Host {
             keeper: Keeper::start()?,
             cgroups: Cgroups::enter(mode),
             long_lines: LongLines::new(Semaphore::new(long_lines_bytes)),
-            tasks: TaskTracker::new(),
+            directories: Directories::new(state_dir, tasks.clone()),
+            tasks,
         })
     }
 

@@ -20,6 +20,8 @@ mod beneath;
 mod cgroup;
 mod children;
 mod command;
+pub mod confine;
+mod descent;
 mod family;
 mod files;
 mod host;
@@ -36,6 +38,7 @@ mod workspace;
 
 pub use beneath::{Beneath, FileError};
 pub use command::{Command, find_program};
+pub use descent::Descent;
 pub use files::{Target, TextRead, Window, check_text};
 pub use host::Host;
 pub use inside::{git_ref, path_inside, place};

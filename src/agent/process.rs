@@ -31,6 +31,7 @@ use super::shim::{Order, Report, Shim, Started, Told};
 use crate::acp::{Line, LineCodec};
 use crate::config::Config;
 use crate::lane::{Lane, LaneWatch};
+use crate::model::Sandbox;
 use crate::model::session::{ProcessIdentity, ProcessName};
 
 /// Batches of lines that wait to be read by the actor; their bytes are bounded besides.
@@ -75,8 +76,8 @@ impl Bounds {
 /// What comes from a process, in order.
 #[derive(Debug)]
 pub enum Output {
-    /// The agent runs, and this is who it is.
-    Started(Box<ProcessIdentity>),
+    /// The agent runs: who it is, and what holds it.
+    Started { identity: Box<ProcessIdentity>, sandbox: Box<Sandbox> },
     /// With their shares of the memory for lines, which go with them.
     Lines { lines: Vec<Line>, shares: Shares },
     /// The agent is alive and takes nothing in.
@@ -120,6 +121,8 @@ pub enum Cause {
 
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
+    #[error("cannot make the session's own directories below the state directory")]
+    Directories(#[source] std::io::Error),
     #[error(transparent)]
     Command(#[from] CommandError),
     #[error("cannot start {program:?} in {workspace:?}")]
@@ -197,6 +200,7 @@ impl Process {
             stop: stop.watch(),
             signals: signals.clone(),
             output: output_sender.clone(),
+            sandbox: Sandbox::NONE,
         };
         let stderr = tail.clone();
         let ends = [signals.close_stdin.clone().drop_guard(), signals.exited.clone().drop_guard()];
@@ -275,6 +279,8 @@ struct Supervisor {
     stop: LaneWatch<Stop>,
     signals: Signals,
     output: mpsc::Sender<Output>,
+    /// What holds the agent, as its shim has told.
+    sandbox: Sandbox,
 }
 
 /// The rungs of the ladder, each with the time at which the next one is taken.
@@ -369,8 +375,12 @@ impl Supervisor {
         }
     }
 
-    async fn on_report(&self, report: Report) -> Option<Ending> {
+    async fn on_report(&mut self, report: Report) -> Option<Ending> {
         match report {
+            Report::Confined(sandbox) => {
+                self.sandbox = sandbox;
+                None
+            }
             Report::Started(agent) => {
                 // The shim is our child and not reaped, so its number is its own.
                 let pid = self.shim.pid();
@@ -384,7 +394,8 @@ impl Supervisor {
                     cgroup: self.cgroup.as_ref().map(|cgroup| cgroup.directory().display().to_string()),
                 };
                 // An owner that dropped its handle needs no telling.
-                drop(self.output.send(Output::Started(Box::new(identity))).await);
+                let (identity, sandbox) = (Box::new(identity), Box::new(self.sandbox.clone()));
+                drop(self.output.send(Output::Started { identity, sandbox }).await);
                 self.signals.started.cancel();
                 None
             }

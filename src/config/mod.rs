@@ -8,6 +8,7 @@ mod paths;
 mod policy;
 mod read;
 mod reload;
+mod sandbox;
 mod sections;
 mod value;
 
@@ -17,10 +18,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::model::permission::rule::Rule;
-use crate::model::{Adapter, AgentProfile, Amount, OnExceed, PermissionMode, Policy};
+use crate::model::{Adapter, AgentProfile, Amount, FsScope, OnExceed, PermissionMode, Policy};
 
 pub use current::{Changes, Current, Origin};
 pub use paths::{Overrides, Paths};
+pub use sandbox::{BubblewrapMode, HomePaths, NetworkMode, Sandbox, SandboxMode};
 pub use value::{ByteSize, duration};
 
 /// `{acpd}` as an agent's command stands for this program itself.
@@ -39,6 +41,7 @@ pub struct Config {
     pub processes: Processes,
     pub limits: Limits,
     pub permissions: Permissions,
+    pub sandbox: Sandbox,
     pub log: Log,
     pub agents: BTreeMap<String, AgentProfile>,
 }
@@ -73,6 +76,8 @@ pub struct Store {
 pub struct Workspace {
     /// Empty means: the home of the user the daemon runs as.
     pub roots: Vec<PathBuf>,
+    /// What agents of the scope `project` may write to besides.
+    pub extra: HomePaths,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -214,9 +219,14 @@ impl Config {
     }
 }
 
+impl Default for Workspace {
+    fn default() -> Self {
+        Self { roots: Vec::new(), extra: HomePaths::from_texts(&["~/.cargo", "~/.npm"]) }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
-        let agents = [builtin_gemini(), builtin_demo()];
         Self {
             control: Control {
                 connections: 256,
@@ -240,7 +250,7 @@ impl Default for Config {
                 replay_turns: Some(20),
                 journal_max: ByteSize::mib(4),
             },
-            workspace: Workspace { roots: Vec::new() },
+            workspace: Workspace::default(),
             sessions: Sessions {
                 agent: "gemini".to_owned(),
                 queue: 16,
@@ -273,8 +283,9 @@ impl Default for Config {
             },
             limits: default_limits(),
             permissions: Permissions { mode: PermissionMode::Ask, rules: Vec::new(), timeout: None },
+            sandbox: Sandbox::default(),
             log: Log { level: LogLevel::Info, files: 7 },
-            agents: agents.into_iter().map(|agent| (agent.slug.clone(), agent)).collect(),
+            agents: [builtin_gemini(), builtin_demo()].map(|agent| (agent.slug.clone(), agent)).into(),
         }
     }
 }
@@ -321,6 +332,7 @@ fn builtin_gemini() -> AgentProfile {
         modes_allowed: Vec::new(),
         client_files: true,
         terminal_commands: Vec::new(),
+        fs_scope: FsScope::Full,
         tags: Vec::new(),
         install_hint: "install it with `npm install -g @google/gemini-cli` and run `gemini` once to sign in, \
                        or try acpd without any key: --agent demo"
@@ -342,6 +354,7 @@ fn builtin_demo() -> AgentProfile {
         modes_allowed: Vec::new(),
         client_files: true,
         terminal_commands: Vec::new(),
+        fs_scope: FsScope::Full,
         tags: Vec::new(),
         install_hint: String::new(),
     }

@@ -2,7 +2,7 @@
 //!
 //! The table below names every key once. A key that is not in it does not compile, so nobody adds one without deciding.
 
-use super::{Config, Control, Limits, Log, Permissions, Processes, Sessions, Store, Workspace};
+use super::{Config, Control, Limits, Log, Permissions, Processes, Sandbox, Sessions, Store, Workspace};
 
 /// Compares one section. Of the keys that need a restart the running values stay, and the names of those that changed
 /// are told.
@@ -30,6 +30,7 @@ pub fn merge(running: &Config, mut new: Config) -> (Config, Vec<&'static str>) {
         processes: _,
         limits: _,
         permissions: _,
+        sandbox: _,
         log: _,
         agents: _,
     } = running;
@@ -45,7 +46,7 @@ pub fn merge(running: &Config, mut new: Config) -> (Config, Vec<&'static str>) {
         ],
         at_once: [],
     });
-    section!(running, new, kept, workspace: Workspace { at_start: [], at_once: [roots], });
+    section!(running, new, kept, workspace: Workspace { at_start: [], at_once: [roots, extra], });
     section!(running, new, kept, sessions: Sessions {
         at_start: [],
         at_once: [
@@ -68,6 +69,10 @@ pub fn merge(running: &Config, mut new: Config) -> (Config, Vec<&'static str>) {
         ],
     });
     section!(running, new, kept, permissions: Permissions { at_start: [], at_once: [mode, rules, timeout], });
+    section!(running, new, kept, sandbox: Sandbox {
+        at_start: [],
+        at_once: [mode, bubblewrap, hide, network, connect_ports, bind_ports, allow_full],
+    });
     section!(running, new, kept, log: Log { at_start: [level, files], at_once: [], });
     (new, kept)
 }

@@ -1,12 +1,12 @@
 //! Which keys there are, section by section, and what must hold between them.
 
 use super::read::Section;
-use super::{Config, Problem, Store, TURN_CAP, policy};
-use crate::model::{Adapter, AgentProfile, Policy};
+use super::{Config, Problem, Store, TURN_CAP, policy, sandbox};
+use crate::model::{Adapter, AgentProfile, FsScope, Policy};
 
 /// The sections; a name in the environment that begins with one of them is a setting.
-pub const NAMES: [&str; 9] =
-    ["control", "store", "workspace", "sessions", "processes", "limits", "permissions", "log", "agents"];
+pub const NAMES: [&str; 10] =
+    ["control", "store", "workspace", "sessions", "processes", "limits", "permissions", "sandbox", "log", "agents"];
 
 const SLUG_LENGTH_MAX: usize = 64;
 
@@ -21,7 +21,10 @@ pub fn read(root: &mut Section<'_>, config: &mut Config) {
         section.read("heartbeat", &mut control.heartbeat);
     });
     root.section("store", |section| read_store(section, &mut config.store));
-    root.section("workspace", |section| section.read("roots", &mut config.workspace.roots));
+    root.section("workspace", |section| {
+        section.read("roots", &mut config.workspace.roots);
+        section.read("extra", &mut config.workspace.extra);
+    });
     root.section("sessions", |section| {
         let sessions = &mut config.sessions;
         section.read("agent", &mut sessions.agent);
@@ -77,6 +80,7 @@ pub fn read(root: &mut Section<'_>, config: &mut Config) {
         section.read_as("rules", &mut config.permissions.rules, policy::rules);
         section.read("timeout", &mut config.permissions.timeout);
     });
+    root.section("sandbox", |section| sandbox::read(section, &mut config.sandbox));
     root.section("log", |section| {
         section.read("level", &mut config.log.level);
         section.read("files", &mut config.log.files);
@@ -120,6 +124,7 @@ fn read_agents(root: &mut Section<'_>, config: &mut Config) {
                 modes_allowed: Vec::new(),
                 client_files: true,
                 terminal_commands: Vec::new(),
+                fs_scope: FsScope::Full,
                 tags: Vec::new(),
                 install_hint: String::new(),
             });
@@ -142,12 +147,14 @@ fn read_agent(section: &mut Section<'_>, profile: &mut AgentProfile) {
     section.read("modes_allowed", &mut profile.modes_allowed);
     section.read("client_files", &mut profile.client_files);
     section.read("terminal_commands", &mut profile.terminal_commands);
+    section.read("fs_scope", &mut profile.fs_scope);
     section.read("tags", &mut profile.tags);
     section.read("install_hint", &mut profile.install_hint);
 }
 
 /// What no single key can say.
 pub fn check(config: &Config, problems: &mut Vec<Problem>) {
+    sandbox::check(&config.sandbox, problems);
     let mut problem = |key: String, message: String, hint: &str| {
         problems.push(Problem { key, message, hint: hint.to_owned() });
     };

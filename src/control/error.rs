@@ -14,7 +14,7 @@ use super::wire::permissions::Permission;
 use crate::agent::WorkspaceError;
 use crate::model::error::chain;
 use crate::model::status::Denied;
-use crate::model::{Choice, SessionStatus, TurnId};
+use crate::model::{Choice, FsScope, SessionStatus, TurnId};
 use crate::registry::RegistryError;
 use crate::session::Refusal;
 use crate::store::{BackupError, DAMAGED_HINT, Fault, SearchError, SearchQueryError, StoreError};
@@ -44,6 +44,8 @@ pub enum ApiError {
         method: String,
         path: String,
     },
+    /// It comes from an agent, or from what one has started.
+    AgentsNotServed,
     NoSuchSession(String),
     NoSuchTurn(String),
     NoSuchWorkspace(String),
@@ -180,6 +182,7 @@ impl ApiError {
                     "the Allow header names what it takes",
                 )
             }
+            Self::AgentsNotServed => agents_answer(),
             Self::NoSuchSession(id) => {
                 Answer::new(S::NOT_FOUND, "session_not_found", format!("there is no session {id}"), SESSIONS_HINT)
             }
@@ -218,6 +221,12 @@ impl ApiError {
     }
 }
 
+fn agents_answer() -> Answer {
+    let message = "acpd does not serve agents: this connection comes from one, or from what one has started";
+    let hint = "ask from outside the session; a program that hands its connection on must stay until it is answered";
+    Answer::new(StatusCode::FORBIDDEN, "agents_not_served", message, hint)
+}
+
 fn mismatch_answer(key: &str) -> Answer {
     let message = format!("the Idempotency-Key {key:?} was used for a request with another body");
     let hint = "use a new key for each request, and the same one only to send the same bytes again";
@@ -252,6 +261,16 @@ fn registry_answer(error: RegistryError) -> Answer {
         RegistryError::WiderPermissions { agent, granted, .. } => {
             let hint = format!("a session may only narrow its profile: raise agents.{agent}.permissions to allow this");
             Answer::new(S::FORBIDDEN, "wider_permissions", message, hint).details(json!({ "granted": granted }))
+        }
+        RegistryError::WiderScope { agent, granted, .. } => {
+            let hint = format!("a session may only narrow its profile: raise agents.{agent}.fs_scope to allow this");
+            Answer::new(S::FORBIDDEN, "scope_not_allowed", message, hint).details(json!({ "granted": granted }))
+        }
+        RegistryError::FullScope => {
+            let hint =
+                "ask for the scope project, whose directories are in workspace.extra; or set sandbox.allow_full = true";
+            let granted = FsScope::Project.as_str();
+            Answer::new(S::FORBIDDEN, "scope_not_allowed", message, hint).details(json!({ "granted": granted }))
         }
         RegistryError::Workspace(error) => workspace_answer(error),
         RegistryError::WorkspaceGone(error) => {

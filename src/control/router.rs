@@ -18,6 +18,10 @@ use super::{
 use crate::model::Peer;
 use crate::session::Refusal;
 
+/// Marks the requests of an agent, which are all refused.
+#[derive(Clone, Copy, Debug)]
+pub struct RefusedPeer;
+
 pub fn router(api: Arc<Api>) -> Router {
     Router::new()
         .route("/v1/health", get(system::health))
@@ -60,6 +64,9 @@ async fn admit(State(api): State<Arc<Api>>, request: Request, next: Next) -> Res
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let span = tracing::info_span!("request", id = %Uuid::now_v7(), %method, path, uid, pid);
     async move {
+        if request.extensions().get::<RefusedPeer>().is_some() {
+            return Err(ApiError::AgentsNotServed);
+        }
         if api.registry.is_stopping() {
             return Err(ApiError::Registry(Refusal::ShuttingDown.into()));
         }

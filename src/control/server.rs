@@ -13,8 +13,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::Api;
+use super::peer::{self, Admitted};
+use super::router::{self, RefusedPeer};
 use super::socket::ControlSocket;
-use super::{Api, peer, router};
 use crate::config;
 
 /// How long accepting rests when there are no descriptors left; without it the loop would spin.
@@ -66,14 +68,17 @@ impl Server {
     }
 
     fn serve(&self, stream: UnixStream, slot: OwnedSemaphorePermit) {
-        let peer = match peer::admit(&stream, &self.api.registry.shared().security) {
-            Ok(Some(peer)) => Arc::new(peer),
-            Ok(None) => return,
+        let shared = self.api.registry.shared();
+        let (peer, refused) = match peer::admit(&stream, &shared.security, &shared.host) {
+            Ok(Admitted::Served(peer)) => (Arc::new(peer), None),
+            Ok(Admitted::Agents(peer)) => (Arc::new(peer), Some(RefusedPeer)),
+            Ok(Admitted::No) => return,
             Err(error) => return tracing::warn!(%error, "cannot tell who connects; refused"),
         };
         let service = TowerToHyperService::new(self.router.clone());
         let service = hyper::service::service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
             request.extensions_mut().insert(Arc::clone(&peer));
+            refused.map(|refused| request.extensions_mut().insert(refused));
             service.call(request)
         });
         let connection = http1::Builder::new()

@@ -17,17 +17,21 @@ use crate::model::context::Change;
 use crate::model::message::Message;
 use crate::model::object;
 use crate::model::{
-    AgentProfile, ContextChange, ContextRestored, LastError, MessageId, ProcessState, PromptAbilities, SessionContext,
-    SessionId, SessionLimits, SessionStatus, Timestamp, TurnError, TurnId, TurnStatus, Usage, WorkspaceId,
+    AgentProfile, ContextChange, ContextRestored, FsScope, LastError, MessageId, ProcessState, PromptAbilities,
+    SessionContext, SessionId, SessionLimits, SessionStatus, Timestamp, TurnError, TurnId, TurnStatus, Usage,
+    WorkspaceId,
 };
 use crate::registry;
 use crate::store::{Remembered, StoreError};
+
+mod sandbox;
 
 /// A mode and rules, in the words of the record.
 pub use crate::model::Policy as PermissionPolicy;
 
 mod store;
 
+pub use sandbox::SandboxDetails;
 pub use store::{BackUp, Backup, Health, StoreReport};
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -161,8 +165,11 @@ pub struct Session {
     /// What the agent takes in a prompt beside text and links; absent until its first handshake.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_capabilities: Option<PromptAbilities>,
-    /// The confinement that is really in force.
+    /// The confinement that is really in force for its process, or was for the last one.
     pub sandbox: String,
+    /// The version of Landlock in force, and what of the confinement is not; absent when there is nothing to tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox_details: Option<SandboxDetails>,
     pub permissions: PermissionPolicy,
     /// Questions of the agent's that wait for an answer.
     #[serde(default)]
@@ -265,6 +272,9 @@ pub struct Agent {
     /// Names only.
     pub env: Vec<String>,
     pub permissions: PermissionPolicy,
+    /// The widest scope that its sessions may have, where the configuration allows it.
+    #[serde(default)]
+    pub fs_scope: FsScope,
     pub tags: Vec<String>,
     pub status: String,
     /// Whether the command is found on this machine.
@@ -452,8 +462,8 @@ impl Session {
             context_restored: session.context_restored,
             supports_resume: session.supports_resume,
             prompt_capabilities: session.prompt_abilities,
-            // Confinement is not built yet, and the session says so.
-            sandbox: "none".to_owned(),
+            sandbox: session.sandbox.level.as_str().to_owned(),
+            sandbox_details: SandboxDetails::of(session.sandbox),
             permissions: session.permissions,
             open_permissions: session.open_permissions,
             limits: session.limits,
@@ -559,6 +569,7 @@ impl Agent {
             args: profile.args.clone(),
             env: profile.env.keys().chain(&profile.env_pass).cloned().collect(),
             permissions: profile.permissions.clone(),
+            fs_scope: profile.fs_scope,
             tags: profile.tags.clone(),
             status: "active".to_owned(),
             installed,

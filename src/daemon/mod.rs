@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 use self::lock::StateLock;
 use self::reload::Reloader;
 use crate::agent::Host;
+use crate::agent::confine::Places;
 use crate::config::{self, Config, Overrides, Paths};
 use crate::control::{Api, ControlSocket, Server};
 use crate::hub::Hub;
@@ -110,8 +111,10 @@ async fn run(
     let hub = Hub::open(&store_options(&config, &paths)).await?;
     let slots = Slots::new(config.limits.processes);
     let control = config.control.clone();
-    let host =
-        Host::new(config.processes.cgroup, config.limits.long_lines.0).context("cannot prepare for processes")?;
+    let host = Host::new(config.processes.cgroup, config.limits.long_lines.0, paths.state_dir.clone())
+        .context("cannot prepare for processes")?;
+    let (state_dir, socket_path) = (paths.state_dir.clone(), paths.socket.clone());
+    let places = Places { state_dir, socket: socket_path, config: paths.config.clone() };
     let shared = Arc::new(Shared {
         hub: hub.clone(),
         config: config::Current::new(config, paths.config.clone()),
@@ -121,6 +124,7 @@ async fn run(
         slots,
         host,
         security: Security::default(),
+        places,
     });
     let registry = Registry::new(shared);
     let api = Api::new(Arc::clone(&registry), paths.state_dir.clone(), paths.socket.clone());

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::permission::PermissionMode;
 use super::permission::policy::Policy;
+use super::sandbox::FsScope;
 
 /// What differs from agent to agent beyond how it is started. The core asks the adapter and never the agent's name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,6 +94,8 @@ pub struct AgentProfile {
     pub client_files: bool,
     /// What it may run in terminals of acpd's: the first words of commands, or `*`. None means no terminals.
     pub terminal_commands: Vec<String>,
+    /// The widest scope that its sessions may have.
+    pub fs_scope: FsScope,
     pub tags: Vec<String>,
     /// What to tell a person whose machine does not have the command.
     pub install_hint: String,
@@ -164,6 +167,7 @@ mod tests {
             modes_allowed: vec![],
             client_files: true,
             terminal_commands: vec![],
+            fs_scope: FsScope::Full,
             tags: vec![],
             install_hint: String::new(),
         };

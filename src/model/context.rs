@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::message::Content;
 use super::object;
+use super::sandbox::FsScope;
 
 const PATH_BYTES_MAX: usize = 4096;
 const GIT_REF_BYTES_MAX: usize = 255;
@@ -30,6 +31,9 @@ pub struct SessionContext {
     pub selection: Option<Selection>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git_ref: Option<String>,
+    /// For the session's life. A context from before there were scopes has the narrowest.
+    #[serde(default)]
+    pub fs_scope: FsScope,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<String, String>,
 }
@@ -62,6 +66,9 @@ pub struct ContextChange {
     pub selection: Change<Selection>,
     #[serde(default, skip_serializing_if = "Change::is_keep")]
     pub git_ref: Change<String>,
+    /// Only when the session is made.
+    #[serde(default, skip_serializing_if = "Change::is_keep")]
+    pub fs_scope: Change<FsScope>,
     #[serde(default, skip_serializing_if = "Change::is_keep")]
     pub variables: Change<BTreeMap<String, Option<String>>>,
 }
@@ -110,12 +117,13 @@ impl<T: Serialize> Serialize for Change<T> {
 }
 
 impl ContextChange {
-    /// Takes everything away.
+    /// Takes everything away but the scope, which is for life.
     pub const fn removal() -> Self {
         Self {
             active_file: Change::Remove,
             selection: Change::Remove,
             git_ref: Change::Remove,
+            fs_scope: Change::Keep,
             variables: Change::Remove,
         }
     }
@@ -187,6 +195,7 @@ impl SessionContext {
             active_file: change.active_file.applied_to(before.active_file),
             selection: change.selection.applied_to(before.selection),
             git_ref: change.git_ref.applied_to(before.git_ref),
+            fs_scope: change.fs_scope.applied_to(Some(before.fs_scope)).unwrap_or_default(),
             variables,
         })
     }
@@ -316,7 +325,7 @@ mod tests {
     #[test]
     fn what_is_absent_stays_and_null_removes() {
         let given = json!({"activeFile": "a", "selection": {"file": "b", "startLine": 1, "endLine": 2},
-            "gitRef": "main", "variables": {"x": "1", "y": "2"}});
+            "gitRef": "main", "fsScope": "project", "variables": {"x": "1", "y": "2"}});
         let context = SessionContext::default().changed_by(change(given.clone())).unwrap();
         assert_eq!(serde_json::to_value(&context).unwrap(), given);
         assert_eq!(context.changed_by(change(json!({}))).unwrap(), context);
@@ -325,7 +334,8 @@ mod tests {
         assert_eq!(changed.active_file, None);
         assert_eq!(changed.selection, context.selection);
         assert_eq!(changed.variables, variables(&[("y", "2"), ("z", "3")]));
-        assert_eq!(context.changed_by(ContextChange::removal()).unwrap(), SessionContext::default());
+        let bare = SessionContext { fs_scope: FsScope::Project, ..SessionContext::default() };
+        assert_eq!(context.changed_by(ContextChange::removal()).unwrap(), bare, "the scope is for life");
         assert_eq!(serde_json::to_value(change(changes.clone())).unwrap(), changes, "a client can say it too");
     }
 

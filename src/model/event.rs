@@ -15,6 +15,7 @@ use super::message::Role;
 use super::permission::Action;
 use super::permission::policy::Policy;
 use super::permission::question::{Decider, Decision, Outcome, PermissionKind, PermissionOption};
+use super::sandbox::SandboxLevel;
 use super::session::{ContextRestored, SessionLimits};
 use super::status::SessionStatus;
 use super::time::Timestamp;
@@ -65,6 +66,7 @@ pub enum EventBody {
         protocol_version: u16,
         agent_info: Option<Box<RawValue>>,
         context_restored: ContextRestored,
+        sandbox: SandboxLevel,
     },
     ProcessExited {
         pid: Option<u32>,
@@ -305,6 +307,7 @@ mod tests {
                 protocol_version: 1,
                 agent_info: None,
                 context_restored: ContextRestored::Fresh,
+                sandbox: SandboxLevel::Landlock,
             },
             EventBody::ProcessExited {
                 pid: Some(1),

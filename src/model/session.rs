@@ -10,6 +10,7 @@ use super::choices::Chosen;
 use super::context::SessionContext;
 use super::id::{SessionId, WorkspaceId};
 use super::permission::policy::Policy;
+use super::sandbox::Sandbox;
 use super::status::SessionStatus;
 use super::time::Timestamp;
 use super::turn::TurnError;
@@ -43,6 +44,8 @@ pub struct Session {
     pub links_owed: bool,
     /// The user that the agent runs as, when that is not the daemon's own.
     pub owner_uid: Option<u32>,
+    /// What holds its process, or held the last one.
+    pub sandbox: Sandbox,
     pub last_error: Option<LastError>,
     /// Summed over its turns, as far as agents told.
     pub usage: Option<Usage>,

@@ -52,6 +52,7 @@ impl Registry {
         };
         let frozen = profile.freeze();
         check_modes(&frozen, &permissions, &create.choices)?;
+        context::check_scope(&self.shared().config().sandbox, &profile, context.fs_scope)?;
         self.check_installed(&profile)?;
         let workspace = match create.workspace {
             WorkspaceChoice::Path(path) => self.register_workspace(&path).await?,

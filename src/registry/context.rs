@@ -4,8 +4,9 @@ use std::path::Path;
 
 use super::{Registry, RegistryError};
 use crate::agent;
+use crate::config::Sandbox;
 use crate::model::context::Change;
-use crate::model::{ContextChange, ContextProblem, SessionContext, SessionId};
+use crate::model::{AgentProfile, ContextChange, ContextProblem, FsScope, SessionContext, SessionId};
 use crate::session::Refusal;
 
 impl Registry {
@@ -16,6 +17,10 @@ impl Registry {
         change: ContextChange,
     ) -> Result<ContextChange, RegistryError> {
         change.check().map_err(Refusal::Context)?;
+        if change.fs_scope != Change::Keep {
+            let problem = "is for the session's life, from when it was made; make a new session for another scope";
+            return Err(Refusal::Context(ContextProblem::new("context.fsScope", problem)).into());
+        }
         let row = self.hub().store().session(session).await?.ok_or(RegistryError::NotFound(session))?;
         let mut change = inside(Path::new(&row.workspace), change)?;
         if change.git_ref == Change::Remove {
@@ -34,6 +39,18 @@ pub(super) fn of_new(workspace: &str, change: ContextChange) -> Result<SessionCo
         change.git_ref = detected(workspace);
     }
     SessionContext::default().changed_by(change).map_err(Refusal::Context)
+}
+
+/// A session narrows what its profile grants, and nobody is unconfined unless the configuration says that they may be.
+pub(super) fn check_scope(sandbox: &Sandbox, profile: &AgentProfile, asked: FsScope) -> Result<(), RegistryError> {
+    if asked > profile.fs_scope {
+        let (granted, asked) = (profile.fs_scope.as_str(), asked.as_str());
+        return Err(RegistryError::WiderScope { agent: profile.slug.clone(), granted, asked });
+    }
+    if asked == FsScope::Full && !sandbox.allow_full {
+        return Err(RegistryError::FullScope);
+    }
+    Ok(())
 }
 
 fn detected(workspace: &Path) -> Change<String> {

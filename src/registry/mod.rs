@@ -54,6 +54,10 @@ pub enum RegistryError {
     AgentNotInstalled { agent: String, command: String, hint: String },
     #[error("the agent {agent:?} grants {granted:?} at most, not {asked:?}")]
     WiderPermissions { agent: String, granted: &'static str, asked: &'static str },
+    #[error("the agent {agent:?} grants the scope {granted:?} at most, not {asked:?}")]
+    WiderScope { agent: String, granted: &'static str, asked: &'static str },
+    #[error("the scope \"full\" is not allowed here (sandbox.allow_full)")]
+    FullScope,
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
     #[error(transparent)]

@@ -14,7 +14,7 @@ impl Registry {
     /// Puts the record right after whatever ended the last daemon, and takes up the work that was accepted then.
     ///
     /// 1. Questions that were open are cancelled, and a turn that was running is interrupted: it is never run twice.
-    /// 2. What a dead daemon left of its processes is ended, before anything new is started.
+    /// 2. What a dead daemon left of its processes is ended, before anything new is started, and so are directories.
     /// 3. The configured agents are recorded; those that are gone become archived.
     /// 4. With `resume_on_start`, suspended sessions become active.
     /// 5. Queued turns of active sessions run, each when there is a slot for its process.
@@ -22,6 +22,7 @@ impl Registry {
         self.withdraw_questions(None, true).await?;
         self.settle_open_turns().await?;
         self.clear_leftovers().await?;
+        self.clear_directories().await?;
         self.record_agents(&self.shared().config()).await?;
         if self.shared().config().sessions.resume_on_start {
             self.change_all(SessionStatus::Suspended, Trigger::Resume, "resume").await?;
@@ -55,6 +56,18 @@ impl Registry {
         }
         self.shared().host.clear_leftovers(known, cgroups).await;
         self.hub().append(Unit::catalogue(Catalogue::ClearProcesses)).await?;
+        Ok(())
+    }
+
+    /// The directories of sessions that are gone, or in which nothing starts any more.
+    async fn clear_directories(&self) -> Result<(), RegistryError> {
+        let directories = &self.shared().host.directories;
+        for session in directories.sessions() {
+            match self.hub().store().status(session).await? {
+                None | Some(SessionStatus::Archived) => directories.remove(session),
+                Some(SessionStatus::Active | SessionStatus::Suspended | SessionStatus::Error) => {}
+            }
+        }
         Ok(())
     }
 

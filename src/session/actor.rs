@@ -308,7 +308,10 @@ impl SessionActor {
             Input::Link(LinkInput::Rested) => self.link = Link::Stopped,
             Input::Link(LinkInput::Slot(slot)) => self.on_slot(slot),
             Input::Link(LinkInput::Output(output)) => match output {
-                Output::Started(identity) => self.on_started(identity),
+                Output::Started { identity, sandbox } => {
+                    self.on_started(identity);
+                    self.on_confined(*sandbox);
+                }
                 Output::Lines { lines, shares } => {
                     self.on_lines(&lines);
                     drop(shares);
@@ -461,6 +464,7 @@ impl SessionActor {
                 self.context.begin_reading(&self.shared.hub, self.id, bytes_max);
             }
             After::Answer(replies) => {
+                self.remove_directories_of_the_archived();
                 for reply in replies {
                     answer(reply, Ok(()));
                 }
@@ -468,6 +472,7 @@ impl SessionActor {
             After::Refuse { reply, refusal } => answer(reply, Err(*refusal)),
             After::Purged => {
                 self.is_purged = true;
+                self.shared.host.directories.remove(self.id);
                 self.answer_closers(|| Ok(()));
             }
         }

@@ -106,6 +106,7 @@ impl SessionActor {
             return self
                 .record(Op::Event { turn, body: EventBody::AgentUpdate { update: self.transcript.capped(params) } });
         }
+        self.explain_refusals(update.update);
         let outbox = &mut self.outbox;
         match self.transcript.update(turn, update.update, &mut |op| outbox.push(op)) {
             None => {}

@@ -203,11 +203,11 @@ impl SessionActor {
     }
 
     fn become_ready(&mut self, context_restored: ContextRestored, agent_session: String) {
-        let Link::Up(Connected { phase, pid, .. }) = &mut self.link else { return };
+        let Link::Up(Connected { phase, pid, sandbox, .. }) = &mut self.link else { return };
         let Phase::Starting(handshake) = phase else { return };
         let (abilities, repeated) = (handshake.abilities(), handshake.repeated);
         let agent_info = handshake.initialized.take().and_then(|initialized| initialized.agent_info);
-        let pid = pid.unwrap_or(0);
+        let (pid, sandbox) = (pid.unwrap_or(0), *sandbox);
         *phase = Phase::Ready { agent_session: agent_session.clone(), abilities };
 
         // What an earlier process was owed and did not take in is not in the conversation that this one restored.
@@ -233,6 +233,7 @@ impl SessionActor {
             protocol_version: PROTOCOL_VERSION,
             agent_info,
             context_restored,
+            sandbox,
         };
         self.record(Op::Event { turn: None, body });
         tracing::info!(pid, context = context_restored.as_str(), repeated, "the agent is ready");

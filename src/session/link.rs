@@ -18,6 +18,7 @@ use super::Slot;
 use super::handshake::Handshake;
 use crate::acp::incoming::Abilities;
 use crate::agent::{Exit, Output, Process};
+use crate::model::SandboxLevel;
 use crate::model::event::ExitReason;
 
 type SlotFuture = Pin<Box<dyn Future<Output = Slot> + Send>>;
@@ -38,6 +39,10 @@ pub struct Connected {
     /// The agent's process id, once its shim has told.
     pub pid: Option<u32>,
     pub phase: Phase,
+    /// What holds the process, once it has told.
+    pub sandbox: SandboxLevel,
+    /// Whether people were told why its tools may not write somewhere.
+    pub has_explained: bool,
 }
 
 pub enum Phase {
@@ -58,6 +63,13 @@ pub enum LinkInput {
     Rested,
     Slot(Slot),
     Output(Output),
+}
+
+impl Connected {
+    /// A process that was started just now.
+    pub fn new(process: Process, slot: Slot, phase: Phase) -> Self {
+        Self { process, slot, pid: None, phase, sandbox: SandboxLevel::None, has_explained: false }
+    }
 }
 
 impl Link {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::actor::SessionActor;
 use crate::model::context::Selection;
-use crate::model::{Content, ContextChange, ContextProblem, SessionContext};
+use crate::model::{Content, ContextChange, ContextProblem, FsScope, SessionContext};
 use crate::store::Op;
 
 pub struct Links {
@@ -49,6 +49,13 @@ impl Links {
             None if self.owed => links(workspace, &self.context),
             None => Vec::new(),
         }
+    }
+}
+
+impl Links {
+    /// What the session may touch, which is for life.
+    pub fn scope(&self) -> FsScope {
+        self.context.fs_scope
     }
 }
 

@@ -8,6 +8,7 @@ mod action;
 mod actor;
 mod callbacks;
 mod choices;
+mod confinement;
 mod consent;
 mod context;
 mod crashes;
@@ -37,6 +38,7 @@ use std::sync::Arc;
 use rustix::fs::Mode;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::agent::confine::Places;
 use crate::agent::{Bounds, Host};
 use crate::config::{self, Config};
 use crate::hub::Hub;
@@ -71,6 +73,8 @@ pub struct Shared {
     pub slots: Arc<Slots>,
     pub host: Host,
     pub security: Security,
+    /// What no agent is to write to.
+    pub places: Places,
 }
 
 impl Shared {

@@ -74,7 +74,7 @@ impl SessionActor {
                 self.services.begin(&self.workspace);
                 self.transcript.set_bounds(&self.shared.config().limits);
                 let phase = Phase::Starting(Handshake::new());
-                self.link = Link::Up(Connected { process, slot, pid: None, phase });
+                self.link = Link::Up(Connected::new(process, slot, phase));
                 self.begin_handshake();
             }
             Err(error) => {
@@ -92,10 +92,11 @@ impl SessionActor {
         let (config, environment) = (self.shared.config(), &self.shared.environment);
         let current = config.agents.get(&self.profile.slug);
         let command = Command::new(self.id, &self.profile, current, &self.workspace, environment)?;
-        match self.owner_uid.filter(|uid| *uid != rustix::process::geteuid().as_raw()) {
-            Some(uid) => Ok(command.owned_by(uid)?),
-            None => Ok(command),
-        }
+        let command = match self.owner_uid.filter(|uid| *uid != rustix::process::geteuid().as_raw()) {
+            Some(uid) => command.owned_by(uid)?,
+            None => command,
+        };
+        self.confined(command, self.profile.adapter)
     }
 
     /// A workspace that is not there now may come back. One that now leads out of its root must not be worked in.

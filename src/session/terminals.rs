@@ -21,9 +21,9 @@ use crate::agent::{
     Command, Prepared, Process, SpawnError, Terminal, TerminalBounds, TerminalEnd, TerminalError, TerminalRights,
     TerminalTold, prepare,
 };
-use crate::model::EventBody;
 use crate::model::error::chain;
 use crate::model::permission::{Action, CommandText, ToolKind};
+use crate::model::{Adapter, EventBody};
 use crate::store::Op;
 
 /// What was told of terminals and waits for the actor. Each has two things to tell.
@@ -220,6 +220,8 @@ impl SessionActor {
         if let Some(uid) = self.owner_uid.filter(|uid| *uid != rustix::process::geteuid().as_raw()) {
             command = command.owned_by(uid)?;
         }
+        // What an agent keeps in its home is not for what it runs.
+        let mut command = self.confined(command, Adapter::Generic)?;
         command.environment.extend(environment.clone());
         let bounds = TerminalBounds { output_bytes_max: start.output_bytes_max, umask: self.shared.umask };
         let door = self.link.process().and_then(Process::cgroup_door);

@@ -147,6 +147,7 @@ impl<'a> Apply<'a> {
             Op::ResolvePermission(resolved) => self.resolve_permission(session, resolved),
             Op::AddRule(rule) => self.add_rule(session, rule),
             Op::RemoveRule(rule) => self.remove_rule(session, *rule),
+            Op::SetSandbox(sandbox) => self.set_sandbox(session, sandbox),
             Op::Purge => self.purge(session),
         }
     }

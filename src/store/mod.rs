@@ -14,6 +14,7 @@ mod backup;
 mod catalogue;
 mod choices;
 mod compaction;
+mod confinement;
 mod connection;
 mod context;
 mod fault;

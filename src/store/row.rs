@@ -36,6 +36,7 @@ pub fn session(row: &SqliteRow) -> Result<Session, StoreError> {
         context: from_json(row, "context")?,
         links_owed: column(row, "links_owed")?,
         owner_uid: column(row, "owner_uid")?,
+        sandbox: json_option(row, "sandbox")?.unwrap_or_default(),
         last_error: json_option(row, "last_error")?,
         usage: json_option(row, "usage")?,
         usage_basis: json_option(row, "usage_basis")?,

@@ -12,8 +12,8 @@ use crate::model::permission::standing::StandingRule;
 use crate::model::session::ProcessIdentity;
 use crate::model::{
     AgentProfile, Announced, Blob, Chosen, Content, ContextRestored, EventBody, LastError, MessageId, Meter, Policy,
-    PromptAbilities, Role, RuleId, SessionContext, SessionId, SessionLimits, SessionStatus, Timestamp, TurnError,
-    TurnId, TurnStatus, Usage, WorkspaceId,
+    PromptAbilities, Role, RuleId, Sandbox, SessionContext, SessionId, SessionLimits, SessionStatus, Timestamp,
+    TurnError, TurnId, TurnStatus, Usage, WorkspaceId,
 };
 
 /// Changes that belong together: first the catalogue's, then the sessions' in order.
@@ -129,6 +129,8 @@ pub enum Op {
     },
     /// Whether the agent has yet to be shown what the session's context names.
     OweLinks(bool),
+    /// What holds the process that runs now.
+    SetSandbox(Box<Sandbox>),
     /// A request's key, with what comes of it. To be put before the operations that carry it out, but after the session's
     /// creation: it keeps how far the log reached before them.
     Remember(Box<(Claim, Made)>),

@@ -23,7 +23,7 @@
 //! `newAfterLoad` (it takes one also after a load that it answered well).
 //!
 //! `{"record":true}` writes everything that the agent hears from then on to `heard.jsonl` next to the script, where all
-//! processes of the script append: `{"pid":N,"message":{…}}` each, and `{"pid":N,"eof":true}` at the end of stdin.
+//! processes of the script append (the harness hands the open file out at `record.sock`): `{"pid":N,"message":{…}}` each, and `{"pid":N,"eof":true}` at the end of stdin.
 //!
 //! # What the agent says
 //!
@@ -44,6 +44,7 @@
 //! | `{"textFromChildren":true}` | the process ids of all `fork`s so far, separated by spaces |
 //! | `{"textFromRead":"PATH"}` | the file's text, or `error: …` |
 //! | `{"textFromWrite":{"path":…,"text":…}}` | `written`, or `error: …` |
+//! | `{"textFromShell":"COMMAND"}` | what `sh -c COMMAND` writes, and `exit N`; `{prompt}` is the last prompt |
 //! | `{"textFromSocket":{"path":…,"send":…}}` | the first line of a Unix socket's answer, `(closed)`, or `error: …` |
 //!
 //! In the params of a request `{terminal0}`, `{terminal1}`, … stand for the ids of the terminals that the client has made so
@@ -79,6 +80,10 @@
 //!
 //! `{"repeat":[steps],"times":N?}` runs the steps again and again, N times or until EOF.
 //!
+//! # A launcher
+//!
+//! `test-agent --without-landlock PROGRAM ARGUMENT…` becomes PROGRAM, for which the kernel has no Landlock.
+//!
 //! # Exit codes
 //!
 //! 0: end of the script, or EOF of stdin. 90: something unexpected came. 91: the script is wrong. 92: the system
@@ -87,6 +92,7 @@
 mod processes;
 mod runner;
 mod step;
+mod unlocked;
 mod wire;
 
 use std::io::Write;
@@ -99,6 +105,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let end = match arguments.first().map(String::as_str) {
         Some("--idle") => processes::idle(&arguments[1..]),
+        Some("--without-landlock") => unlocked::execute(&arguments[1..]),
         Some(script) if arguments.len() == 1 => run_script(Path::new(script)),
         _ => Err(End::bad_script("usage: test-agent SCRIPT.json")),
     };

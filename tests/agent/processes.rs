@@ -1,7 +1,7 @@
 //! Signals, and children that do nothing but be there.
 
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 
 use nix::sys::signal::{SigSet, Signal, kill, raise};
@@ -147,4 +147,11 @@ fn children_of(process_id: u32) -> Result<Vec<u32>, End> {
     let path = format!("/proc/{process_id}/task/{process_id}/children");
     let text = std::fs::read_to_string(&path).map_err(|error| End::refused(&path, error))?;
     Ok(text.split_whitespace().filter_map(|word| word.parse().ok()).collect())
+}
+
+/// What a shell command writes, and how it ends.
+pub fn shell(command: &str) -> std::io::Result<String> {
+    let output = Command::new("sh").arg("-c").arg(format!("{{ {command}\n}} 2>&1")).stdin(Stdio::null()).output()?;
+    let code = output.status.code().map_or_else(|| "signal".to_owned(), |code| code.to_string());
+    Ok(format!("{}exit {code}", String::from_utf8_lossy(&output.stdout)))
 }

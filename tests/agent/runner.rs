@@ -11,8 +11,8 @@ use crate::processes::{self, Children};
 use crate::step::Step;
 use crate::wire::{self, End, Input, Message, Output, exchange};
 
-/// What `record` writes, next to the script.
-const RECORD: &str = "heard.jsonl";
+/// Where `record` gets the file that it writes, next to the script.
+const RECORD_SOCKET: &str = "record.sock";
 
 pub struct Agent {
     input: Input,
@@ -92,7 +92,7 @@ impl Agent {
                 self.session_id = step.text()?.replace("{pid}", &std::process::id().to_string());
                 Ok(())
             }
-            "record" => self.input.record_to(&self.directory.join(RECORD)),
+            "record" => self.input.record_to(&self.directory.join(RECORD_SOCKET)),
             "text" => self.text(step.text()?),
             "thought" => self.chunk("agent_thought_chunk", step.text()?),
             "update" => self.update(step.argument),
@@ -384,6 +384,9 @@ impl Agent {
             "textFromRead" => std::fs::read_to_string(step.text()?).unwrap_or_else(error_text),
             "textFromWrite" => std::fs::write(step.text_at("path")?, step.text_at("text")?)
                 .map_or_else(error_text, |()| "written".to_owned()),
+            "textFromShell" => {
+                processes::shell(&step.text()?.replace("{prompt}", &self.prompt_text)).unwrap_or_else(error_text)
+            }
             "textFromSocket" => exchange(Path::new(step.text_at("path")?), step.text_at("send")?)
                 .map_or_else(error_text, |line| line.unwrap_or_else(|| "(closed)".to_owned())),
             _ => return Err(step.unknown()),

@@ -1,11 +1,13 @@
 //! The agent's side of the wire: messages in, lines out, and the ways in which a run ends.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Read, StdinLock, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, IoSliceMut, Read, StdinLock, Write};
+use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -79,9 +81,10 @@ impl Input {
 
     /// From here on every message, and the end of stdin, is a line of this file. All processes of one script append to
     /// it, so each line names its process.
-    pub fn record_to(&mut self, path: &Path) -> Result<(), End> {
-        let file = File::options().create(true).append(true).open(path);
-        self.record = Some(file.map_err(|error| End::refused(&path.display().to_string(), error))?);
+    /// The file comes as a descriptor from the test, because a confined agent may not open it.
+    pub fn record_to(&mut self, socket: &Path) -> Result<(), End> {
+        let file = received_file(socket).map_err(|error| End::refused(&socket.display().to_string(), error))?;
+        self.record = Some(file);
         Ok(())
     }
 
@@ -183,4 +186,17 @@ pub fn exchange(path: &Path, text: &str) -> io::Result<Option<String>> {
     let mut line = String::new();
     let length = BufReader::new(stream).read_line(&mut line)?;
     Ok((length > 0).then(|| line.trim_end().to_owned()))
+}
+
+/// The file whose descriptor whoever listens on the socket hands out.
+fn received_file(socket: &Path) -> io::Result<File> {
+    let stream = UnixStream::connect(socket)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    recvmsg(&stream, &mut [IoSliceMut::new(&mut [0])], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let mut received = ancillary.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    received.next().map(File::from).ok_or_else(|| io::Error::other("no descriptor came"))
 }

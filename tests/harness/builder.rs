@@ -87,11 +87,18 @@ pub struct DaemonBuilder {
     user: Option<User>,
     owner: Option<User>,
     cgroup: Option<PathBuf>,
+    has_landlock: bool,
 }
 
 impl DaemonBuilder {
     pub fn new() -> Self {
-        let directory = tempfile::Builder::new().prefix("acpd-").tempdir().expect("a temporary directory can be made");
+        Self::below(&std::env::temp_dir())
+    }
+
+    /// Everything of the test in a directory of its own below this one.
+    pub fn below(base: &Path) -> Self {
+        let directory = tempfile::Builder::new().prefix("acpd-").tempdir_in(base);
+        let directory = directory.expect("a temporary directory can be made");
         let paths = Paths::create(directory.path());
         Self {
             directory,
@@ -102,7 +109,15 @@ impl DaemonBuilder {
             user: None,
             owner: None,
             cgroup: None,
+            has_landlock: true,
         }
+    }
+
+    /// Runs the daemon as if the kernel had no Landlock.
+    #[must_use]
+    pub fn without_landlock(mut self) -> Self {
+        self.has_landlock = false;
+        self
     }
 
     /// Adds whole sections to the configuration. One that has its own `[workspace]` replaces the default.
@@ -222,8 +237,9 @@ impl DaemonBuilder {
             give(&self.paths.workspace, owner);
             give(&self.paths.root.join("scripts"), owner);
         }
+        let launcher = (!self.has_landlock).then_some(agent_program);
         let Self { directory, paths, environment, user, cgroup, .. } = self;
-        Daemon::new(directory, paths, environment, gates, user, cgroup)
+        Daemon::new(directory, paths, environment, gates, user, cgroup).launched_by(launcher)
     }
 
     fn configuration(&self, agent_program: &Path) -> String {

@@ -76,6 +76,8 @@ pub struct Daemon {
     user: Option<User>,
     /// Where it is started, when that is not the test's own cgroup.
     cgroup: Option<PathBuf>,
+    /// What becomes the daemon, and takes Landlock from it before.
+    launcher: Option<PathBuf>,
     paths: Paths,
     /// The last field, because it is dropped last.
     _directory: TempDir,
@@ -99,14 +101,24 @@ impl Daemon {
         user: Option<User>,
         cgroup: Option<PathBuf>,
     ) -> Self {
-        Self { running: None, environment, gates, user, cgroup, paths, _directory: directory }
+        Self { running: None, environment, gates, user, cgroup, launcher: None, paths, _directory: directory }
+    }
+
+    pub(super) fn launched_by(mut self, launcher: Option<PathBuf>) -> Self {
+        self.launcher = launcher;
+        self
     }
 
     fn spawn(&self) -> Child {
         let log = OpenOptions::new().create(true).append(true).open(&self.paths.log).expect("the log can be opened");
-        let mut command = match self.cgroup {
-            Some(_) => clean(shell_that_waits(&self.paths.acpd), &self.paths),
-            None => command(&self.paths),
+        let mut command = match (&self.cgroup, &self.launcher) {
+            (Some(_), _) => clean(shell_that_waits(&self.paths.acpd), &self.paths),
+            (None, Some(launcher)) => {
+                let mut command = clean(Command::new(launcher), &self.paths);
+                command.arg("--without-landlock").arg(&self.paths.acpd);
+                command
+            }
+            (None, None) => command(&self.paths),
         };
         command.arg("serve").arg("--config").arg(&self.paths.config);
         command.arg("--state-dir").arg(&self.paths.state).arg("--socket").arg(&self.paths.socket);

@@ -12,7 +12,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use super::within;
+use super::{record, within};
 
 /// What `Passage::open` answers; a script may have other words among its `cases`.
 const OPEN: &str = "go";
@@ -38,6 +38,9 @@ impl Gate {
         let shared = Arc::new(Shared::default());
         let mut task = JoinSet::new();
         task.spawn(take_connections(listener, Arc::clone(&shared)));
+        let directory = path.parent().expect("a socket is in a directory");
+        let records = UnixListener::bind(directory.join("record.sock")).expect("the record's socket can be bound");
+        task.spawn(record::hand_out(records, directory.to_owned()));
         Self { shared, _task: Arc::new(task) }
     }
 

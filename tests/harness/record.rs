@@ -1,8 +1,14 @@
 //! What a scripted agent heard: the file that its `record` step writes.
 
-use std::path::Path;
+use std::fs::File;
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde_json::Value;
+use tokio::net::UnixListener;
 
 /// One thing that one process of an agent heard.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,4 +35,18 @@ pub(super) fn read(directory: &Path) -> Vec<Heard> {
     // An agent that was killed while it wrote leaves a line without its end.
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     whole.lines().map(Heard::new).collect()
+}
+
+/// Hands the record's file to whoever connects. An agent cannot open it by itself: it is confined to its workspace.
+pub(super) async fn hand_out(listener: UnixListener, directory: PathBuf) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let file = File::options().create(true).append(true).open(directory.join("heard.jsonl"));
+        let file = file.expect("the record can be opened");
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [file.as_fd()];
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)), "there is room for one");
+        // An agent that was killed meanwhile needs none.
+        sendmsg(&stream, &[IoSlice::new(&[0])], &mut ancillary, SendFlags::NOSIGNAL).ok();
+    }
 }

@@ -17,11 +17,14 @@
 
 mod run;
 mod start;
+pub mod wire;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::confine::{Confinement, Seed};
+use crate::model::Sandbox;
 use crate::model::session::ProcessName;
 
 pub use run::run;
@@ -29,12 +32,6 @@ pub use start::{Shim, Started, Told};
 
 /// The first argument that makes this program a shim.
 pub const ARGUMENT: &str = "__shim";
-
-/// Descriptors that the first message carries at most: standard input and the three files of a cgroup.
-const DESCRIPTORS_MAX: usize = 4;
-
-/// The largest [`Start`]. The socket holds this much before the shim is there to read it: Linux gives it 208 KiB.
-const START_BYTES_MAX: usize = 128 << 10;
 
 /// What the shim has to know before the agent starts, beside its command line.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +41,10 @@ struct Start {
     owner: Option<Owner>,
     /// Sent, and not inherited, because what is in it must act on the agent alone.
     environment: BTreeMap<String, String>,
+    /// How the agent is confined, if it is. The shim itself is not: it has to signal, and to leave the agent's cgroup.
+    confinement: Option<Confinement>,
+    /// What is put into the session's home first.
+    seed: Option<Seed>,
 }
 
 /// What the daemon asks for.
@@ -75,6 +76,8 @@ impl Order {
 /// What the shim tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
+    /// What holds the agent that is started next.
+    Confined(Sandbox),
     Started(ProcessName),
     /// The agent could not be started, and why.
     Failed(String),
@@ -88,6 +91,9 @@ pub enum Report {
 impl Report {
     fn line(&self) -> String {
         match self {
+            Self::Confined(sandbox) => {
+                format!("confined {}\n", serde_json::to_string(sandbox).unwrap_or_default())
+            }
             Self::Started(ProcessName { pid, started }) => format!("started {pid} {started}\n"),
             Self::Failed(message) => format!("failed {}\n", message.replace('\n', " ")),
             Self::Exited { code: Some(code), .. } => format!("exited code {code}\n"),
@@ -98,6 +104,7 @@ impl Report {
     fn parse(line: &str) -> Option<Self> {
         let (word, rest) = line.split_once(' ')?;
         match word {
+            "confined" => serde_json::from_str(rest).ok().map(Self::Confined),
             "started" => {
                 let (pid, started) = rest.split_once(' ')?;
                 Some(Self::Started(ProcessName { pid: pid.parse().ok()?, started: started.parse().ok()? }))
@@ -124,13 +131,17 @@ pub struct Owner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::SandboxLevel;
 
     #[test]
     fn what_one_side_writes_the_other_reads() {
         for order in [Order::Terminate, Order::Kill] {
             assert_eq!(Order::from_byte(order.byte()), Some(order));
         }
+        let sandbox =
+            Sandbox { level: SandboxLevel::Partial, landlock_abi: Some(3), missing: vec!["this and\nthat".to_owned()] };
         let reports = [
+            Report::Confined(sandbox),
             Report::Started(ProcessName { pid: 12, started: 34 }),
             Report::Failed("cannot execute x: no such file".to_owned()),
             Report::Exited { code: Some(3), signal: None },

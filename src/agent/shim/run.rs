@@ -2,22 +2,24 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{IoSliceMut, Read, Write};
-use std::mem::MaybeUninit;
+use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 
 use nix::unistd::{Gid, Uid};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::Mode;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
+use rustix::net::{SendFlags, send};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
 use signal_hook::consts::{FORBIDDEN, SIGCHLD};
 
-use super::{DESCRIPTORS_MAX, Order, Owner, Report, START_BYTES_MAX, Start};
+use super::wire::{receive_descriptors, receive_json};
+use super::{Order, Owner, Report, Start};
+use crate::agent::confine::stage::{self, Door};
 use crate::agent::{family, procfs};
 use crate::model::session::ProcessName;
 
@@ -49,7 +51,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 /// All that is known before the agent starts.
 struct Plan {
     command: Command,
-    handed: Handed,
+    program: OsString,
+    /// The way through which the agent gets confined, if it is.
+    door: Option<Door>,
+    cgroup: Option<Cgroup>,
     ended: UnixStream,
 }
 
@@ -79,16 +84,30 @@ fn prepare(arguments: impl IntoIterator<Item = OsString>) -> Result<Plan, Failur
     let own = rustix::process::getpid();
     rustix::process::set_child_subreaper(Some(own)).map_err(failed("cannot become a subreaper"))?;
     // 3. What the daemon opened for it comes before the rights to open it go.
-    let handed = receive()?;
-    let Start { umask, owner, environment } = receive_start()?;
+    let Handed { stdin, cgroup } = receive()?;
+    let Start { umask, owner, environment, confinement, seed } = receive_json(std::io::stdin())?;
     // 4. The session's owner.
     if let Some(owner) = &owner {
         become_owner(owner)?;
     }
     rustix::process::umask(Mode::from_raw_mode(umask));
-    let mut command = Command::new(program);
-    command.args(arguments).env_clear().envs(environment).process_group(0);
-    Ok(Plan { command, handed, ended })
+    if let Some(seed) = seed {
+        seed.sow().map_err(failed("cannot prepare the session's home"))?;
+    }
+    // 5. The agent, or the stage that is confined first and then becomes the agent.
+    let (mut command, door) = match confinement {
+        None => {
+            let mut command = Command::new(&program);
+            command.args(arguments).env_clear().envs(environment).stdin(Stdio::from(stdin));
+            (command, None)
+        }
+        Some(confinement) => {
+            let (command, door) = stage::command(Path::new(&program), arguments, confinement, environment, stdin)?;
+            (command, Some(door))
+        }
+    };
+    command.process_group(0);
+    Ok(Plan { command, program, door, cgroup, ended })
 }
 
 /// Readable whenever a child has ended; every other signal that would end the shim does nothing.
@@ -104,15 +123,7 @@ fn ignore_signals() -> std::io::Result<UnixStream> {
 }
 
 fn receive() -> Result<Handed, Failure> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0];
-    recvmsg(std::io::stdin(), &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)
-        .map_err(failed("cannot receive the agent's standard input"))?;
-    let mut descriptors = ancillary.drain().flat_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect::<Vec<OwnedFd>>(),
-        _ => Vec::new(),
-    });
+    let mut descriptors = receive_descriptors(std::io::stdin())?.into_iter();
     let stdin = descriptors.next().ok_or("there is no standard input for the agent")?;
     let mut files = descriptors.map(File::from);
     let cgroup = match (files.next(), files.next(), files.next()) {
@@ -120,21 +131,6 @@ fn receive() -> Result<Handed, Failure> {
         _ => None,
     };
     Ok(Handed { stdin, cgroup })
-}
-
-/// Not through a buffer, which would swallow the first order.
-fn receive_start() -> Result<Start, Failure> {
-    const WHAT: &str = "cannot receive what the agent starts with";
-    let mut control = File::from(std::io::stdin().as_fd().try_clone_to_owned().map_err(failed(WHAT))?);
-    let mut length = [0; size_of::<u32>()];
-    control.read_exact(&mut length).map_err(failed(WHAT))?;
-    let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
-    if length > START_BYTES_MAX {
-        return Err(format!("{WHAT}: it is too large"));
-    }
-    let mut text = vec![0; length];
-    control.read_exact(&mut text).map_err(failed(WHAT))?;
-    serde_json::from_slice(&text).map_err(failed(WHAT))
 }
 
 /// Groups first: whoever has given up the user id may not change them any more.
@@ -150,8 +146,7 @@ impl Plan {
     /// Starts the agent. It is born in its own cgroup because the shim is there at that moment, and only then: so no
     /// code of ours need run in the child.
     fn start(self) -> Result<Watch, Failure> {
-        let Self { mut command, handed: Handed { stdin, mut cgroup }, ended } = self;
-        command.stdin(Stdio::from(stdin));
+        let Self { mut command, program, door, mut cgroup, ended } = self;
         if let Some(cgroup) = &mut cgroup {
             cgroup.procs.write_all(b"0").map_err(failed("cannot join the agent's cgroup"))?;
         }
@@ -159,8 +154,12 @@ impl Plan {
         if let Some(cgroup) = &mut cgroup {
             cgroup.procs_of_daemon.write_all(b"0").map_err(failed("cannot leave the agent's cgroup"))?;
         }
-        let program = command.get_program().display().to_string();
-        let child = spawned.map_err(|error| format!("cannot execute {program}: {error}"))?;
+        let child = spawned.map_err(|error| format!("cannot execute {}: {error}", program.display()))?;
+        // It holds the agent's ends of the pipes.
+        drop(command);
+        if let Some(door) = door {
+            tell(&Report::Confined(door.pass()?));
+        }
         let agent = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or("the agent has no process id")?;
         // Only the agent holds its pipes, so that the daemon sees when it closes them.
         let nothing = File::open("/dev/null").map_err(failed("cannot open /dev/null"))?;

@@ -1,8 +1,6 @@
 //! The daemon's end of the shim: how it is started, told and heard.
 
 use std::fs::File;
-use std::io::{IoSlice, Write};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::Path;
@@ -10,14 +8,15 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
 use rustix::fs::Mode;
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, send, sendmsg};
+use rustix::net::{SendFlags, send};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
 use tokio::process::{Child, ChildStderr, ChildStdout};
 
-use super::{ARGUMENT, DESCRIPTORS_MAX, Order, Report, START_BYTES_MAX, Start};
+use super::wire::{hand_over, send_json};
+use super::{ARGUMENT, Order, Report, Start};
 use crate::agent::cgroup::{AgentCgroup, CgroupDoor};
 use crate::agent::children::Children;
 use crate::agent::command::{Command, SELF_PROGRAM};
@@ -99,8 +98,14 @@ impl Shim {
         let (control, theirs) = StdUnixStream::pair()?;
         hand_over(&control, descriptors)?;
         control.set_nonblocking(true)?;
-        let (owner, environment) = (command.owner.clone(), command.environment.clone());
-        send_start(&control, &Start { umask: umask.as_raw_mode(), owner, environment })?;
+        let start = Start {
+            umask: umask.as_raw_mode(),
+            owner: command.owner.clone(),
+            environment: command.environment.clone(),
+            confinement: command.confinement.clone(),
+            seed: command.seed.clone(),
+        };
+        send_json(&control, &start)?;
         let (reports, orders) = UnixStream::from_std(control)?.into_split();
 
         let mut shim = tokio::process::Command::new(SELF_PROGRAM);
@@ -154,26 +159,5 @@ impl Shim {
     /// The end of a shim that does not do as it is told.
     pub fn kill(&mut self) {
         self.child.start_kill().ok();
-    }
-}
-
-/// Sends the descriptors with one byte. The socket holds them until the shim is there to take them.
-fn hand_over(control: &StdUnixStream, descriptors: &[BorrowedFd<'_>]) -> std::io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    if !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
-        return Err(std::io::Error::other("too many descriptors for the shim"));
-    }
-    sendmsg(control, &[IoSlice::new(&[0])], &mut ancillary, SendFlags::empty())?;
-    Ok(())
-}
-
-fn send_start(mut control: &StdUnixStream, start: &Start) -> std::io::Result<()> {
-    let text = serde_json::to_vec(start)?;
-    match u32::try_from(text.len()) {
-        Ok(length) if text.len() <= START_BYTES_MAX => control.write_all(&[&length.to_be_bytes(), &text[..]].concat()),
-        _ => Err(std::io::Error::other(
-            "the agent's environment is larger than 128KiB; set less in its env and env_pass",
-        )),
     }
 }

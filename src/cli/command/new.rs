@@ -9,7 +9,8 @@ use crate::cli::context::Context;
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
 use crate::control::wire::{CreateSession, PermissionPolicy, Session, Start};
-use crate::model::PermissionMode;
+use crate::model::context::Change;
+use crate::model::{ContextChange, FsScope, PermissionMode};
 
 /// Make a session without a prompt, and print its id
 #[derive(Args, Debug)]
@@ -39,6 +40,9 @@ pub struct SessionOptions {
     /// How the agent's requests for permission are answered: ask, read-only, edit, allow or deny
     #[arg(long, value_name = "MODE")]
     pub permissions: Option<PermissionMode>,
+    /// What the agent may write to: sandboxed, project or full
+    #[arg(long, value_name = "SCOPE")]
+    pub scope: Option<FsScope>,
 }
 
 impl New {
@@ -63,6 +67,7 @@ impl SessionOptions {
             title: self.title.clone(),
             tags: self.tags.clone(),
             permissions: self.permissions.map(PermissionPolicy::of),
+            context: self.scope.map(|scope| ContextChange { fs_scope: Change::Set(scope), ..ContextChange::default() }),
             start,
             ..CreateSession::default()
         })

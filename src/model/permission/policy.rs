@@ -98,7 +98,6 @@ impl Authority {
     }
 
     /// Whether the workspace is not to be written to by the agent's process itself.
-    #[expect(dead_code, reason = "confinement is built beside this")]
     pub const fn forbids_writes(&self) -> bool {
         self.profile.forbids_writes() || self.session.forbids_writes()
     }

@@ -1,0 +1,172 @@
+//! The stage before the agent: this program again, as the process that becomes the agent when it is confined.
+//!
+//! Its standard input is a socket to the shim, over which come the agent's real standard input and an [`Entry`]. It answers
+//! with the end of a pipe, in which its report is: first what is in force, then, if the agent cannot be executed, why. The
+//! pipe ends when the agent is executed, because its other end is marked to close then; whoever else holds the socket,
+//! bubblewrap for one, does not hold that.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Confinement, bubblewrap, rules};
+use crate::agent::command::SELF_PROGRAM;
+use crate::agent::shim::wire::{hand_over, receive_descriptors, receive_json, send_json};
+use crate::model::Sandbox;
+
+/// The first argument that makes this program a stage.
+pub const ARGUMENT: &str = "__confined";
+
+/// What a shell says when it cannot execute a command.
+const CANNOT_EXECUTE: u8 = 126;
+/// The longest report.
+const REPORT_BYTES_MAX: u64 = 64 << 10;
+
+/// What the stage has to know.
+#[derive(Debug, Serialize, Deserialize)]
+struct Entry {
+    confinement: Confinement,
+    is_wrapped: bool,
+    /// Why bubblewrap, which was preferred, does not hold the agent.
+    unwrapped: Option<String>,
+    /// Sent, and not inherited, because what is in it must act on the agent alone.
+    environment: BTreeMap<String, String>,
+}
+
+/// `__confined PROGRAM ARGUMENT…`
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let (mut report, entry) = match enter() {
+        Ok(entered) => entered,
+        Err(error) => {
+            // Nobody listens: a person has started it by hand.
+            drop(writeln!(std::io::stderr(), "acpd: this mode is started by the shim only ({error})"));
+            return ExitCode::from(CANNOT_EXECUTE);
+        }
+    };
+    // It returns only when it fails.
+    let failure = become_agent(&mut report, entry, arguments);
+    drop(report.write_all(format!("failed {}\n", failure.replace('\n', " ")).as_bytes()));
+    ExitCode::from(CANNOT_EXECUTE)
+}
+
+/// Takes what the shim sends, and gives it the end of the report.
+fn enter() -> Result<(File, Entry), String> {
+    // A copy of its own, which is marked to close when the agent is executed.
+    let control = std::io::stdin().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
+    let stdin = receive_descriptors(&control)?.into_iter().next().ok_or("there is no standard input for the agent")?;
+    let entry = receive_json(&control)?;
+    let (theirs, report) = std::io::pipe().map_err(|error| error.to_string())?;
+    hand_over(&control, &[theirs.as_fd()]).map_err(|error| error.to_string())?;
+    rustix::stdio::dup2_stdin(&stdin).map_err(|error| error.to_string())?;
+    Ok((File::from(OwnedFd::from(report)), entry))
+}
+
+fn become_agent(report: &mut File, entry: Entry, arguments: impl IntoIterator<Item = OsString>) -> String {
+    let mut arguments = arguments.into_iter();
+    let Some(program) = arguments.next() else { return "there is no program".to_owned() };
+    let Entry { confinement, is_wrapped, unwrapped, environment } = entry;
+    let enforced = rules::enforce(&confinement).and_then(|status| rules::judge(&confinement, status, is_wrapped));
+    let sandbox = match enforced {
+        Ok(mut sandbox) => {
+            sandbox.missing.extend(unwrapped);
+            sandbox
+        }
+        Err(failure) => return failure,
+    };
+    let told = serde_json::to_string(&sandbox).map_err(std::io::Error::from);
+    if let Err(error) = told.and_then(|told| report.write_all(format!("confined {told}\n").as_bytes())) {
+        return format!("cannot tell how the agent is confined: {error}");
+    }
+    match execute(&program, arguments, environment) {
+        Ok(never) => match never {},
+        Err(error) => format!("cannot execute {}: {error}", program.display()),
+    }
+}
+
+/// Not by the standard library, whose way has a shell execute what the system takes for no program.
+fn execute(
+    program: &OsString,
+    arguments: impl Iterator<Item = OsString>,
+    environment: BTreeMap<String, String>,
+) -> std::io::Result<Infallible> {
+    let text = |text: OsString| CString::new(text.into_vec()).map_err(std::io::Error::from);
+    let path = text(program.clone())?;
+    let arguments = std::iter::once(program.clone()).chain(arguments).map(text).collect::<Result<Vec<_>, _>>()?;
+    let entry = |(name, value): (String, String)| text(OsString::from(format!("{name}={value}")));
+    let environment = environment.into_iter().map(entry).collect::<Result<Vec<_>, _>>()?;
+    Ok(nix::unistd::execve(&path, &arguments, &environment)?)
+}
+
+/// The shim's side: a command that starts the stage, and what is said to it.
+pub struct Door {
+    ours: UnixStream,
+    entry: Entry,
+    stdin: OwnedFd,
+}
+
+/// Makes the command by which `program` is started confined, in place of the program itself.
+pub fn command(
+    program: &Path,
+    arguments: impl IntoIterator<Item = OsString>,
+    confinement: Confinement,
+    environment: BTreeMap<String, String>,
+    stdin: OwnedFd,
+) -> Result<(Command, Door), String> {
+    let failed = |error: std::io::Error| format!("cannot confine the agent: {error}");
+    let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+    let mut command = Command::new(SELF_PROGRAM);
+    let mut is_wrapped = false;
+    let mut unwrapped = None;
+    if let Some(wrap) = &confinement.bubblewrap {
+        match bubblewrap::find() {
+            Ok(bubblewrap) => {
+                let own: PathBuf = std::fs::read_link(SELF_PROGRAM).map_err(failed)?;
+                let shown = if program == Path::new(SELF_PROGRAM) { vec![own.as_path()] } else { vec![&own, program] };
+                command = Command::new(bubblewrap);
+                command.args(bubblewrap::arguments(&confinement, wrap, &shown)).arg(&own);
+                is_wrapped = true;
+            }
+            Err(why) if wrap.required => {
+                return Err(format!("cannot confine the agent: {why}, and sandbox.bubblewrap = \"require\" wants it"));
+            }
+            Err(why) => unwrapped = Some(why),
+        }
+    }
+    command.arg(ARGUMENT).arg(program).args(arguments).env_clear().stdin(Stdio::from(OwnedFd::from(theirs)));
+    Ok((command, Door { ours, entry: Entry { confinement, is_wrapped, unwrapped, environment }, stdin }))
+}
+
+impl Door {
+    /// Waits until the stage has become the agent; what is in force then. The command must be dropped before, because it
+    /// holds the stage's end.
+    pub fn pass(self) -> Result<Sandbox, String> {
+        let Self { ours, entry, stdin } = self;
+        let silent = |error: String| format!("cannot confine the agent: its first stage did not start ({error})");
+        hand_over(&ours, &[stdin.as_fd()]).map_err(|error| silent(error.to_string()))?;
+        drop(stdin);
+        send_json(&ours, &entry).map_err(|error| silent(error.to_string()))?;
+        let report = receive_descriptors(&ours).map_err(silent)?.into_iter().next();
+        let report = report.ok_or_else(|| silent("it ended without a word".to_owned()))?;
+        let mut text = String::new();
+        let read = File::from(report).take(REPORT_BYTES_MAX).read_to_string(&mut text);
+        read.map_err(|error| silent(error.to_string()))?;
+        let mut confined = None;
+        for line in text.lines() {
+            match line.split_once(' ') {
+                Some(("failed", why)) => return Err(why.to_owned()),
+                Some(("confined", sandbox)) => confined = serde_json::from_str(sandbox).ok(),
+                _ => {}
+            }
+        }
+        confined.ok_or_else(|| silent("it ended without a word".to_owned()))
+    }
+}

@@ -1,0 +1,67 @@
+//! Whether a process is an agent of this daemon, or was started by one.
+//!
+//! Whoever loses its parent below a shim becomes that shim's child, so whoever has a shim of ours among its ancestors belongs
+//! to an agent. Where a shim was killed the daemon inherits, and a child of its own that is no shim is a stray. Only this
+//! daemon's shims count: the daemon itself may have been started by another one's agent.
+
+use super::host::Host;
+use super::procfs;
+
+/// Ancestors that are looked at. A longer line is nobody's who has an honest question.
+const ANCESTORS_MAX: usize = 512;
+/// How often the walk begins again when somebody on the way ended meanwhile.
+const ATTEMPTS_MAX: usize = 3;
+
+/// What is known of a process that was there a moment ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Descent {
+    Agents,
+    Others,
+    /// It is gone, or cannot be told.
+    Unknown,
+}
+
+impl Host {
+    /// Whether there ever was an agent. Before the first one there is nobody to tell apart.
+    pub fn has_had_agents(&self) -> bool {
+        self.children.has_started_any()
+    }
+
+    /// Where a process comes from. `is_still_there` is asked after the look: a number that was given to somebody else
+    /// meanwhile has told of somebody else.
+    pub fn descent(&self, pid: i32, is_still_there: impl Fn() -> bool) -> Descent {
+        for _ in 0..ATTEMPTS_MAX {
+            let found = self.line_of(pid);
+            if !is_still_there() {
+                return Descent::Unknown;
+            }
+            if found != Descent::Unknown {
+                return found;
+            }
+        }
+        Descent::Unknown
+    }
+
+    fn line_of(&self, pid: i32) -> Descent {
+        // The way by which nobody gets away, where there is one.
+        if self.cgroups.as_ref().is_some_and(|cgroups| cgroups.is_agents(pid)) {
+            return Descent::Agents;
+        }
+        let mut current = pid;
+        for _ in 0..ANCESTORS_MAX {
+            if self.children.is_shim(current) {
+                return Descent::Agents;
+            }
+            let Some(stat) = procfs::stat(current) else { return Descent::Unknown };
+            match stat.parent {
+                parent if parent == self.daemon.pid => {
+                    return if self.children.is_stray(current) { Descent::Agents } else { Descent::Others };
+                }
+                // The beginning, of everybody or of this namespace.
+                0 | 1 => return Descent::Others,
+                parent => current = parent,
+            }
+        }
+        Descent::Agents
+    }
+}

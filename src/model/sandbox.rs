@@ -1,0 +1,89 @@
+//! How an agent's process is confined: what a session may touch, and what is really in force.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// What a session's agent may write to. In order: each one includes what stands before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FsScope {
+    /// The workspace, and the session's own home and temporary directory.
+    #[default]
+    Sandboxed,
+    /// The configured extra directories too.
+    Project,
+    /// Whatever its user may: no confinement.
+    Full,
+}
+
+impl FsScope {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Sandboxed => "sandboxed",
+            Self::Project => "project",
+            Self::Full => "full",
+        }
+    }
+}
+
+impl FromStr for FsScope {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "sandboxed" => Ok(Self::Sandboxed),
+            "project" => Ok(Self::Project),
+            "full" => Ok(Self::Full),
+            _ => Err(format!("{text:?} is not a scope; the scopes are sandboxed, project and full")),
+        }
+    }
+}
+
+/// Which confinement holds a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SandboxLevel {
+    #[default]
+    None,
+    /// Landlock, but not all that was asked of it.
+    Partial,
+    Landlock,
+    /// Files and sockets are hidden besides.
+    Bubblewrap,
+}
+
+impl SandboxLevel {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Partial => "partial",
+            Self::Landlock => "landlock",
+            Self::Bubblewrap => "bubblewrap",
+        }
+    }
+}
+
+impl fmt::Display for SandboxLevel {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+/// The confinement that is in force for a process, as that process itself has found before it became the agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sandbox {
+    pub level: SandboxLevel,
+    /// The version of Landlock's interface that the rules were made for, when there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub landlock_abi: Option<i32>,
+    /// What was asked for and is not in force, for people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
+}
+
+impl Sandbox {
+    pub const NONE: Self = Self { level: SandboxLevel::None, landlock_abi: None, missing: Vec::new() };
+}

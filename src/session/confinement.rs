@@ -1,0 +1,137 @@
+//! How the session's process is confined, and what people are told of that.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::value::RawValue;
+
+use super::actor::SessionActor;
+use super::link::Link;
+use crate::agent::confine::Wish;
+use crate::agent::{Command, SpawnError};
+use crate::model::{Adapter, FsScope, Sandbox, SandboxLevel, SessionStatus};
+use crate::store::Op;
+
+/// How programs say that they may not write somewhere.
+const REFUSALS: [&str; 4] = ["Permission denied", "EACCES", "Read-only file system", "EROFS"];
+
+impl SessionActor {
+    /// The command with the session's own directories, and confined as the session's scope has it.
+    pub(super) fn confined(&self, command: Command, adapter: Adapter) -> Result<Command, SpawnError> {
+        let own =
+            self.shared.host.directories.make(self.id, command.owner.as_ref()).map_err(SpawnError::Directories)?;
+        let command = command.with_directories(&own, &self.profile.env_names);
+        let (config, home) = (self.shared.config(), self.home_of(&command));
+        let wish = Wish {
+            scope: self.links.scope(),
+            workspace: &self.workspace,
+            is_read_only: self.permissions.forbids_writes(),
+            sandbox: &config.sandbox,
+            extra: &config.workspace.extra,
+            home: &home,
+            places: &self.shared.places,
+            own: &own,
+        };
+        if wish.scope_in_force() != wish.scope {
+            tracing::warn!(
+                "the session's scope is not allowed any more (sandbox.allow_full); it is narrowed to project"
+            );
+        }
+        Ok(match wish.confinement() {
+            Some(confinement) => command.confined(confinement, &own, adapter),
+            None => command,
+        })
+    }
+
+    /// The home of the user that the command runs as.
+    fn home_of(&self, command: &Command) -> PathBuf {
+        command.environment.get("HOME").map_or_else(|| self.shared.home.clone(), PathBuf::from)
+    }
+
+    /// Nothing starts in an archived session any more.
+    pub(super) fn remove_directories_of_the_archived(&self) {
+        if self.status == SessionStatus::Archived {
+            self.shared.host.directories.remove(self.id);
+        }
+    }
+
+    /// The process tells what holds it.
+    pub(super) fn on_confined(&mut self, sandbox: Sandbox) {
+        let (level, missing) = (sandbox.level.as_str(), sandbox.missing.join("; "));
+        match sandbox.level {
+            SandboxLevel::Partial => tracing::warn!(level, missing, "the agent is not confined as it should be"),
+            SandboxLevel::None | SandboxLevel::Landlock | SandboxLevel::Bubblewrap => {
+                tracing::info!(level, missing, "the agent's confinement");
+            }
+        }
+        if let Link::Up(connected) = &mut self.link {
+            connected.sandbox = sandbox.level;
+        }
+        self.record(Op::SetSandbox(Box::new(sandbox)));
+    }
+
+    /// A tool that fails because it may not write to a cache in the user's home leaves people without a clue: they are told
+    /// once a process.
+    pub(super) fn explain_refusals(&mut self, update: &RawValue) {
+        let Link::Up(connected) = &mut self.link else { return };
+        let is_confined = connected.sandbox != SandboxLevel::None;
+        let text = update.get();
+        if !is_confined || connected.has_explained || !text.contains("\"tool_call_update\"") {
+            return;
+        }
+        if !(text.contains("\"failed\"") || text.contains("\"completed\""))
+            || !is_refusal(text, &self.shared.home, &self.workspace)
+        {
+            return;
+        }
+        connected.has_explained = true;
+        let scope = self.links.scope();
+        let advice = match scope {
+            FsScope::Sandboxed => {
+                "a new session with the scope project (context.fsScope, `--scope project`) may also write to the directories in \
+                 workspace.extra"
+            }
+            FsScope::Project | FsScope::Full => {
+                "add the directory to workspace.extra, which sessions of the scope project may write to"
+            }
+        };
+        let text = format!(
+            "a tool was not allowed to write in the home directory: this session is {}, so it writes to its workspace and its \
+             own TMPDIR only; {advice}",
+            scope.as_str()
+        );
+        self.notice(self.running_turn(), "sandbox", text);
+    }
+}
+
+/// Whether a text tells of a write that was refused in the home, but outside the workspace.
+fn is_refusal(text: &str, home: &Path, workspace: &Path) -> bool {
+    let (Some(home), Some(workspace)) = (home.to_str().filter(|home| home.len() > 1), workspace.to_str()) else {
+        return false;
+    };
+    let is_below =
+        |place: &str, directory: &str| place.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'));
+    REFUSALS.iter().any(|refusal| text.contains(refusal))
+        && text.match_indices(home).any(|(at, _)| is_below(&text[at..], home) && !is_below(&text[at..], workspace))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_one_in_the_home_outside_the_workspace() {
+        let (home, workspace) = (Path::new("/home/me"), Path::new("/home/me/work"));
+        for (text, expected) in [
+            ("error: /home/me/.cargo/registry: Permission denied (os error 13)", true),
+            ("npm ERR! EACCES: mkdir '/home/me/.npm/_cacache'", true),
+            ("/home/me/work/x: Permission denied", false),
+            ("/home/me/workshop/x: Permission denied", true),
+            ("/etc/passwd: Permission denied", false),
+            ("/home/melanie/x: Permission denied", false),
+            ("/home/me/.cargo is fine", false),
+        ] {
+            assert_eq!(is_refusal(text, home, workspace), expected, "{text}");
+        }
+        assert!(!is_refusal("/x: EACCES", Path::new("/"), workspace), "a daemon without a home");
+    }
+}

@@ -1,0 +1,439 @@
+//! What a confined agent can and cannot do: a shell that it starts tries.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::print_stderr, reason = "a test that cannot run says so")]
+
+mod harness;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use harness::{Daemon, DaemonBuilder, within};
+use serde_json::{Value, json};
+
+const SHELL: &str = "shell";
+
+/// An agent that has a shell do what it is told. `{home}` is in its environment.
+fn shell() -> Value {
+    json!([{"handshake": {}}, {"repeat": [{"prompt": [{"textFromShell": "{prompt}"}]}]}])
+}
+
+fn builder(config: &str) -> DaemonBuilder {
+    with_shell(Daemon::builder(), config)
+}
+
+fn with_shell(builder: DaemonBuilder, config: &str) -> DaemonBuilder {
+    builder.config(config).agent_with(SHELL, shell(), "env = { OWN_HOME = \"{home}\", OWN_TMP = \"{tmp}\" }")
+}
+
+async fn session_of_scope(daemon: &Daemon, scope: &str) -> String {
+    let body = json!({"workspace": daemon.workspace(), "agent": SHELL, "start": "lazy", "context": {"fsScope": scope}});
+    let session = daemon.post("/v1/sessions", body).await.expect_status(201);
+    assert_eq!(session["context"]["fsScope"], scope);
+    session["id"].as_str().unwrap().to_owned()
+}
+
+/// What the agent's shell says to a command.
+async fn run(daemon: &Daemon, session: &str, command: &str) -> String {
+    let turn = daemon.prompt_and_wait(session, command).await;
+    assert_eq!(turn["status"], "completed", "{turn}");
+    let messages = daemon.messages(session).await;
+    let said = messages.iter().rev().find(|message| message["role"] == "agent").expect("the agent answers");
+    said["content"]["text"].as_str().unwrap().to_owned()
+}
+
+#[track_caller]
+fn assert_refused(said: &str) {
+    assert!(said.contains("Permission denied") && !said.contains("exit 0"), "{said}");
+}
+
+fn is_installed(program: &str) -> bool {
+    let found = std::process::Command::new(program).arg("--version").output().is_ok();
+    if !found {
+        eprintln!("SKIPPED: {program} is not installed");
+    }
+    found
+}
+
+#[tokio::test]
+async fn a_confined_shell_writes_to_its_workspace_and_its_own_directories_only() {
+    let daemon = builder("").start().await;
+    let session = daemon.create_lazy_session(SHELL).await;
+    assert_eq!(daemon.session(&session).await["sandbox"], "none", "nothing has run yet");
+    let root = daemon.root().display().to_string();
+    std::fs::write(daemon.home().join("file"), "the user's").unwrap();
+
+    for allowed in ["$PWD", "$TMPDIR", "$OWN_HOME", "$OWN_TMP"] {
+        let command = format!("cd {allowed} && mkdir d && echo x > d/f && mv d/f g && ln -s g s && rm g s && rmdir d");
+        assert_eq!(run(&daemon, &session, &command).await, "exit 0", "{allowed}");
+    }
+    assert_eq!(
+        run(&daemon, &session, "echo x > /dev/null && : > /dev/shm/acpd-$$ && rm /dev/shm/acpd-$$").await,
+        "exit 0"
+    );
+    assert_eq!(run(&daemon, &session, &format!("cat {root}/home/file")).await, "the user'sexit 0", "reading is free");
+    for refused in [
+        "echo x > ROOT/made",
+        "echo x >> ROOT/home/file",
+        ": > ROOT/home/file",
+        "rm ROOT/home/file",
+        "mkdir ROOT/home/made",
+        "mv ROOT/home/file ROOT/workspace/file",
+        "ln ROOT/home/file ROOT/workspace/file",
+        "echo x >> ROOT/state/acpd.db",
+        "rm ROOT/state/acpd.db",
+        "mkdir ROOT/state/run/made",
+        "ln -sf ROOT/home ROOT/workspace/link && echo x > ROOT/workspace/link/made",
+        "echo x > /tmp/acpd-made",
+    ] {
+        let said = run(&daemon, &session, &refused.replace("ROOT", &root)).await;
+        assert!(said.contains("Permission denied") || said.contains("Invalid cross-device link"), "{refused}: {said}");
+    }
+    assert_eq!(std::fs::read_to_string(daemon.home().join("file")).unwrap(), "the user's");
+
+    let shown = daemon.session(&session).await;
+    assert_eq!(shown["sandbox"], "landlock", "{shown}");
+    assert!(shown["sandboxDetails"]["landlockAbi"].as_i64().unwrap() >= 6, "{shown}");
+    let ready = daemon.events_so_far(&session, None).await;
+    let ready = ready.iter().find(|event| event.kind == "process.ready").unwrap();
+    assert_eq!(ready.payload()["sandbox"], "landlock");
+    // Other sessions' directories are no more its own than anybody's.
+    let other = daemon.create_lazy_session(SHELL).await;
+    let theirs = run(&daemon, &other, "echo x > $OWN_TMP/theirs; echo $OWN_TMP").await;
+    let theirs = theirs.lines().next().unwrap().to_owned();
+    assert_refused(&run(&daemon, &session, &format!("echo x > {theirs}/theirs")).await);
+}
+
+#[tokio::test]
+async fn a_confined_shell_cannot_signal_the_daemon_and_not_its_shim() {
+    let daemon = builder("").start().await;
+    let session = daemon.create_lazy_session(SHELL).await;
+    for command in [format!("kill -KILL {}", daemon.pid()), "kill -KILL $(ps -o ppid= $PPID)".to_owned()] {
+        let said = run(&daemon, &session, &command).await;
+        assert!(said.contains("ermitted"), "{said}");
+    }
+    assert_eq!(run(&daemon, &session, "sleep 60 & kill $!").await, "exit 0", "its own processes it may");
+    daemon.get("/v1/health").await.expect_status(200);
+}
+
+#[tokio::test]
+async fn agents_cannot_use_the_control_socket_wherever_they_hide() {
+    let daemon = builder("[sandbox]\nallow_full = true").start().await;
+    let acpd = env!("CARGO_BIN_EXE_acpd");
+    for scope in ["sandboxed", "full"] {
+        let session = session_of_scope(&daemon, scope).await;
+        let ask = format!("{acpd} --socket {} ls", daemon.socket().display());
+        let said = run(&daemon, &session, &ask).await;
+        assert!(said.contains("does not serve agents") && !said.contains("exit 0"), "{said}");
+        // Orphaned, in a session of its own, with nothing of the agent's in its environment.
+        let detached = format!(
+            "(setsid env -i HOME=/ sh -c '{ask} > said 2>&1; mv said done' &); while ! [ -e done ]; do sleep 0.01; done; \
+             cat done; rm done"
+        );
+        let said = run(&daemon, &session, &detached).await;
+        assert!(said.contains("does not serve agents"), "{said}");
+    }
+    let info = daemon.get("/v1/info").await.expect_status(200);
+    assert!(info["securityEvents"]["agent_peer"].as_i64().unwrap() >= 4, "{info}");
+}
+
+#[tokio::test]
+async fn a_daemon_inside_anothers_agent_serves_whoever_is_not_its_own_agent() {
+    let daemon = builder("").start().await;
+    let session = daemon.create_lazy_session(SHELL).await;
+    let acpd = format!("{} --state-dir $PWD/inner", env!("CARGO_BIN_EXE_acpd"));
+    // The first command starts the daemon, and that an agent: from then on peers are told apart.
+    let command =
+        format!("export AGENT_WORKSPACE_ROOT=$PWD; {acpd} run --agent demo hello 2>&1 >/dev/null && {acpd} ls --json");
+    let said = run(&daemon, &session, &command).await;
+    assert!(said.ends_with("exit 0") && said.contains("\"total\":1"), "{said}");
+}
+
+#[tokio::test]
+async fn the_refusal_of_an_agent_is_an_answer_like_any_other() {
+    let builder = Daemon::builder();
+    let request = "GET /v1/sessions HTTP/1.1\r\nHost: acpd\r\n\r\n";
+    let told = json!({"textFromSocket": {"path": builder.socket(), "send": request}});
+    let daemon = builder.agent("caller", json!([{"handshake": {}}, {"prompt": [told]}])).start().await;
+    let session = daemon.create_lazy_session("caller").await;
+    assert_eq!(run(&daemon, &session, "call").await, "HTTP/1.1 403 Forbidden");
+}
+
+#[tokio::test]
+async fn the_scope_full_is_no_confinement_and_must_be_allowed() {
+    let daemon = builder("[sandbox]\nallow_full = true").start().await;
+    let session = session_of_scope(&daemon, "full").await;
+    let outside = daemon.root().join("made");
+    assert_eq!(run(&daemon, &session, &format!("echo x > {}", outside.display())).await, "exit 0");
+    assert!(outside.exists());
+    assert_eq!(daemon.session(&session).await["sandbox"], "none");
+    assert_eq!(run(&daemon, &session, "echo x > $OWN_TMP/x").await, "exit 0", "it has its own directories too");
+
+    let daemon = builder("").agent_with("narrow", shell(), "fs_scope = \"sandboxed\"").start().await;
+    for (agent, scope, granted) in
+        [(SHELL, "full", "project"), ("narrow", "project", "sandboxed"), ("narrow", "full", "sandboxed")]
+    {
+        let body = json!({"workspace": daemon.workspace(), "agent": agent, "context": {"fsScope": scope}});
+        let refused = daemon.post("/v1/sessions", body).await.expect_status(403);
+        assert_eq!(refused["error"], "scope_not_allowed", "{refused}");
+        assert_eq!(refused["details"]["granted"], granted, "{refused}");
+    }
+    assert_eq!(daemon.get("/v1/agents/narrow").await.expect_status(200)["fsScope"], "sandboxed");
+}
+
+#[tokio::test]
+async fn a_scope_is_for_life_and_one_that_is_unknown_is_refused() {
+    let daemon = builder("").start().await;
+    let body = json!({"workspace": daemon.workspace(), "agent": SHELL, "context": {"fsScope": "wide"}});
+    let refused = daemon.post("/v1/sessions", body).await.expect_status(400);
+    assert_eq!(refused["details"]["field"], "context.fsScope", "{refused}");
+
+    let session = session_of_scope(&daemon, "project").await;
+    let path = format!("/v1/sessions/{session}");
+    for body in [json!({"context": {"fsScope": "sandboxed"}}), json!({"context": {"fsScope": null}})] {
+        let refused = daemon.patch(&path, body).await.expect_status(400);
+        assert_eq!(refused["details"]["field"], "context.fsScope", "{refused}");
+    }
+    let prompt = json!({"text": "true", "context": {"fsScope": "sandboxed"}});
+    daemon.post(&format!("{path}/prompt"), prompt).await.expect_status(400);
+    daemon.patch(&path, json!({"context": null})).await.expect_status(200);
+    assert_eq!(daemon.session(&session).await["context"]["fsScope"], "project");
+}
+
+#[tokio::test]
+async fn the_scope_project_adds_directories_and_a_failure_without_it_is_explained() {
+    let script = json!([{"handshake": {}}, {"repeat": [{"prompt": [
+        {"update": {"sessionUpdate": "tool_call_update", "toolCallId": "1", "title": "cargo build", "status": "failed",
+            "content": [{"type": "content", "content": {"type": "text", "text": "HOME/.cargo/registry: Permission denied"}}]}},
+        {"textFromShell": "{prompt}"}
+    ]}]}]);
+    let builder = Daemon::builder();
+    let script = script.to_string().replace("HOME", builder.home().to_str().unwrap());
+    let script = serde_json::from_str(&script).unwrap();
+    let roots = json!([builder.root()]);
+    let config = format!("[workspace]\nroots = {roots}\nextra = [\"~/.cargo\", \"~/.missing\"]");
+    std::fs::create_dir(builder.home().join(".cargo")).unwrap();
+    let daemon = builder.config(&config).agent(SHELL, script).start().await;
+    let command = "echo x > $HOME/.cargo/made";
+
+    let session = session_of_scope(&daemon, "sandboxed").await;
+    assert_refused(&run(&daemon, &session, command).await);
+    run(&daemon, &session, command).await;
+    let notices: Vec<Value> =
+        daemon.messages(&session).await.into_iter().filter(|message| message["content"]["code"] == "sandbox").collect();
+    assert_eq!(notices.len(), 1, "once a process: {notices:?}");
+    assert!(notices[0]["content"]["text"].as_str().unwrap().contains("project"), "{notices:?}");
+
+    let session = session_of_scope(&daemon, "project").await;
+    assert_eq!(run(&daemon, &session, command).await, "exit 0");
+    assert_refused(&run(&daemon, &session, "echo x > $HOME/made").await);
+}
+
+#[tokio::test]
+async fn a_policy_that_only_reads_makes_the_workspace_read_only() {
+    let daemon = builder("").start().await;
+    let body = json!({"workspace": daemon.workspace(), "agent": SHELL, "permissions": {"mode": "deny"}});
+    let session = daemon.post("/v1/sessions", body).await.expect_status(201);
+    let session = session["id"].as_str().unwrap();
+    assert_refused(&run(&daemon, session, "echo x > made").await);
+    assert_eq!(run(&daemon, session, "echo x > $TMPDIR/made").await, "exit 0");
+}
+
+#[tokio::test]
+async fn ports_are_closed_where_the_configuration_says_so() {
+    if !is_installed("node") {
+        return;
+    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let connect = format!(
+        "node -e \"require('net').connect({port}, '127.0.0.1').on('connect', function () {{ console.log('connected'); \
+         this.destroy() }}).on('error', e => console.log(e.code))\""
+    );
+    for (config, expected) in [
+        ("", "connected"),
+        ("[sandbox]\nnetwork = \"deny\"", "EACCES"),
+        (&format!("[sandbox]\nnetwork = \"deny\"\nconnect_ports = [{port}]"), "connected"),
+    ] {
+        let daemon = builder(config).start().await;
+        let session = daemon.create_lazy_session(SHELL).await;
+        assert_eq!(run(&daemon, &session, &connect).await, format!("{expected}\nexit 0"), "{config}");
+        assert_eq!(daemon.session(&session).await["sandbox"], "landlock");
+    }
+}
+
+#[tokio::test]
+async fn node_programs_start_and_use_their_temporary_directory() {
+    if !is_installed("node") {
+        return;
+    }
+    let daemon = builder("").start().await;
+    let session = daemon.create_lazy_session(SHELL).await;
+    let script = "node -e \"const fs = require('fs'), os = require('os'); fs.mkdtempSync(os.tmpdir() + '/x'); \
+                  fs.writeFileSync('made', 'x'); try { fs.writeFileSync(os.homedir() + '/made', 'x') } \
+                  catch (e) { console.log(e.code) }\"";
+    assert_eq!(run(&daemon, &session, script).await, "EACCES\nexit 0");
+}
+
+#[tokio::test]
+async fn without_landlock_a_session_says_so_or_does_not_start() {
+    let daemon = builder("").without_landlock().start().await;
+    let session = daemon.create_lazy_session(SHELL).await;
+    assert_eq!(run(&daemon, &session, &format!("echo x > {}/made", daemon.root().display())).await, "exit 0");
+    let shown = daemon.session(&session).await;
+    assert_eq!(shown["sandbox"], "none", "{shown}");
+    assert!(shown["sandboxDetails"]["missing"][0].as_str().unwrap().contains("Landlock"), "{shown}");
+
+    let daemon = builder("[sandbox]\nmode = \"required\"").without_landlock().start().await;
+    let session = daemon.create_lazy_session(SHELL).await;
+    let turn = daemon.prompt_and_wait(&session, "echo x > made").await;
+    assert_eq!(turn["status"], "failed", "{turn}");
+    let message = turn["error"]["message"].as_str().unwrap();
+    assert!(message.contains("cannot confine the agent") && message.contains("sandbox.mode"), "{message}");
+    assert!(!daemon.workspace().join("made").exists());
+}
+
+#[tokio::test]
+async fn a_workspace_that_holds_acpds_own_state_is_not_called_confined() {
+    for (mode, expected) in [("best-effort", "completed"), ("required", "failed")] {
+        let daemon = builder(&format!("[sandbox]\nmode = \"{mode}\"")).start().await;
+        let body = json!({"workspace": daemon.root(), "agent": SHELL, "start": "lazy"});
+        let session = daemon.post("/v1/sessions", body).await.expect_status(201);
+        let session = session["id"].as_str().unwrap();
+        let turn = daemon.prompt_and_wait(session, "true").await;
+        assert_eq!(turn["status"], expected, "{turn}");
+        let shown = daemon.session(session).await;
+        assert_eq!(shown["sandbox"], if mode == "required" { "none" } else { "partial" }, "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_executed_is_told_through_the_confinement() {
+    let builder = Daemon::builder();
+    let program = builder.root().join("garbage");
+    std::fs::write(&program, "\u{1}not a program").unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let config = format!("[agents.garbage]\ncommand = {}", json!(program));
+    let daemon = builder.config(&config).start().await;
+    let session = daemon.create_lazy_session("garbage").await;
+    let turn = daemon.prompt_and_wait(&session, "hello").await;
+    let message = turn["error"]["message"].as_str().unwrap();
+    let expected = format!("the agent did not start: cannot execute {}: Exec format error", program.display());
+    assert!(message.starts_with(&expected), "{message}");
+}
+
+#[tokio::test]
+async fn a_sessions_directories_are_private_and_go_with_it() {
+    let mut daemon = builder("").start().await;
+    let run_dir = daemon.state_dir().join("run");
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o7777;
+    let is_gone = async |session: &str| {
+        let path = run_dir.join(session);
+        within("the end of a session's directory", async {
+            while path.exists() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    };
+    let mut sessions = Vec::new();
+    for _ in 0..3 {
+        let session = daemon.create_lazy_session(SHELL).await;
+        run(&daemon, &session, "mkdir $TMPDIR/a && echo x > $TMPDIR/a/b").await;
+        for directory in ["home", "tmp"] {
+            assert_eq!(mode(&run_dir.join(&session).join(directory)), 0o700);
+        }
+        sessions.push(session);
+    }
+    daemon.post(&format!("/v1/sessions/{}/archive", sessions[0]), json!({})).await.expect_status(200);
+    is_gone(&sessions[0]).await;
+    daemon.delete(&format!("/v1/sessions/{}?purge=true", sessions[1])).await.expect_status(200);
+    is_gone(&sessions[1]).await;
+    // What a dead daemon did not get round to.
+    daemon.kill().await;
+    let left = "01890000-0000-7000-8000-000000000000";
+    std::fs::create_dir_all(run_dir.join(left).join("tmp")).unwrap();
+    daemon.restart().await;
+    is_gone(left).await;
+    assert!(run_dir.join(&sessions[2]).join("tmp/a/b").exists(), "a session that goes on keeps its own");
+}
+
+#[tokio::test]
+async fn a_confined_gemini_has_its_own_home_with_what_the_user_has() {
+    let builder = Daemon::builder();
+    std::fs::create_dir_all(builder.home().join(".gemini/extensions")).unwrap();
+    std::fs::write(builder.home().join(".gemini/settings.json"), "{}").unwrap();
+    let daemon = builder.agent_with(SHELL, shell(), "adapter = \"gemini\"").start().await;
+    let session = daemon.create_lazy_session(SHELL).await;
+    let said =
+        run(&daemon, &session, "cd $GEMINI_CLI_HOME/.gemini && echo x >> settings.json && ls && cat settings.json")
+            .await;
+    assert_eq!(said, "extensions\nsettings.json\n{}x\nexit 0");
+    assert_eq!(std::fs::read_to_string(daemon.home().join(".gemini/settings.json")).unwrap(), "{}");
+}
+
+/// bubblewrap, where it can do its work: in some containers it may not.
+fn has_bubblewrap() -> bool {
+    let trial = std::process::Command::new("bwrap")
+        .args(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "true"])
+        .output();
+    let works = trial.is_ok_and(|output| output.status.success());
+    if !works {
+        eprintln!("SKIPPED: bubblewrap is not installed, or user namespaces are forbidden here");
+    }
+    works
+}
+
+#[tokio::test]
+async fn bubblewrap_hides_what_landlock_cannot() {
+    if !has_bubblewrap() {
+        return;
+    }
+    // Not below /tmp, which is hidden with all that is in it.
+    let builder = DaemonBuilder::below(Path::new("/var/tmp"));
+    let config =
+        "[sandbox]\nmode = \"required\"\nbubblewrap = \"require\"\nhide = [\"~/.ssh\", \"~/.netrc\", \"~/.none\"]";
+    std::fs::create_dir(builder.home().join(".ssh")).unwrap();
+    std::fs::write(builder.home().join(".ssh/id"), "secret").unwrap();
+    std::fs::write(builder.home().join(".netrc"), "secret").unwrap();
+    std::fs::write(builder.home().join("seen"), "seen").unwrap();
+    let mut daemon = with_shell(builder, config).start().await;
+    let session = daemon.create_lazy_session(SHELL).await;
+    assert_eq!(run(&daemon, &session, "ls -A $HOME/.ssh; cat $HOME/seen").await, "seenexit 0");
+    assert!(!run(&daemon, &session, "cat $HOME/.netrc").await.contains("secret"));
+    let state = daemon.state_dir().display().to_string();
+    assert_eq!(run(&daemon, &session, &format!("ls -A {state}")).await, "run\nexit 0", "only the way to its own");
+    assert_eq!(
+        run(&daemon, &session, &format!("ls -A {}", daemon.socket().parent().unwrap().display())).await,
+        "exit 0"
+    );
+    assert_eq!(
+        run(&daemon, &session, "ls /proc | grep -c '^[0-9]*$' | grep -qx '[1-9]'").await,
+        "exit 0",
+        "few processes"
+    );
+    for allowed in ["$PWD", "$TMPDIR", "$OWN_HOME"] {
+        assert_eq!(run(&daemon, &session, &format!("echo x > {allowed}/made")).await, "exit 0", "{allowed}");
+    }
+    assert!(daemon.workspace().join("made").exists());
+    let said = run(&daemon, &session, &format!("echo x > {}/made", daemon.root().display())).await;
+    assert!(said.contains("denied") || said.contains("Read-only"), "{said}");
+    let shown = daemon.session(&session).await;
+    assert_eq!(shown["sandbox"], "bubblewrap", "{shown}");
+    assert!(shown["sandboxDetails"]["landlockAbi"].is_number(), "and Landlock inside: {shown}");
+    daemon.terminate().await;
+}
+
+#[tokio::test]
+async fn bubblewrap_holds_alone_where_there_is_no_landlock() {
+    if !has_bubblewrap() {
+        return;
+    }
+    let builder = DaemonBuilder::below(Path::new("/var/tmp")).without_landlock();
+    let daemon = with_shell(builder, "[sandbox]\nmode = \"required\"\nbubblewrap = \"prefer\"").start().await;
+    let session = daemon.create_lazy_session(SHELL).await;
+    let said = run(&daemon, &session, &format!("echo x > {}/made", daemon.root().display())).await;
+    assert!(said.contains("Read-only"), "{said}");
+    assert_eq!(run(&daemon, &session, "echo x > made").await, "exit 0");
+    assert_eq!(daemon.session(&session).await["sandbox"], "bubblewrap");
+}
