@@ -5,6 +5,7 @@
 //! ([`Subscription::next`]): read after my cursor, from the tail where it reaches back that far and from the store where it
 //! does not; hand out, wait. A slow subscriber holds a cursor and the page that it has not taken yet; it holds nobody up.
 
+mod redaction;
 mod tail;
 
 use std::collections::HashMap;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use crate::agent::Secrets;
 use crate::model::SessionId;
 use crate::store::{
     Committed, EventScope, Goal, News, Store, StoreError, StoreOptions, StoredEvent, Unit, Upkeep, Writer,
@@ -70,14 +72,16 @@ pub struct Hub {
     store: Store,
     writer: Arc<Writer>,
     watchers: Arc<Watchers>,
+    secrets: Arc<Secrets>,
 }
 
 impl Hub {
-    pub async fn open(options: &StoreOptions) -> Result<Self, StoreError> {
+    /// `secrets` are kept out of all that is appended.
+    pub async fn open(options: &StoreOptions, secrets: Arc<Secrets>) -> Result<Self, StoreError> {
         let watchers = Arc::new(Watchers::new(options.settings.tail_max.0));
         let published = Arc::clone(&watchers);
         let (store, writer) = Store::open(options, move |news| published.publish(news)).await?;
-        Ok(Self { store, writer: Arc::new(writer), watchers })
+        Ok(Self { store, writer: Arc::new(writer), watchers, secrets })
     }
 
     /// The record, for reading.
@@ -85,8 +89,16 @@ impl Hub {
         &self.store
     }
 
+    /// What must not be seen.
+    pub fn secrets(&self) -> &Arc<Secrets> {
+        &self.secrets
+    }
+
     /// Resolves when the unit is committed and its events can be seen.
-    pub async fn append(&self, unit: Unit) -> Result<Committed, StoreError> {
+    pub async fn append(&self, mut unit: Unit) -> Result<Committed, StoreError> {
+        if let Some(redactor) = self.secrets.redactor() {
+            redaction::redact(&redactor, &mut unit);
+        }
         self.writer.append(unit).await
     }
 

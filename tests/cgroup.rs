@@ -195,7 +195,7 @@ async fn an_agent_that_cannot_be_started_or_ends_at_once_leaves_no_cgroup() {
         let turn = daemon.prompt_and_wait(&session, "hello").await;
         assert_eq!((&turn["status"], &turn["error"]["code"]), (&json!("failed"), &json!("agent_exited")), "{turn}");
         let told = turn["error"]["message"].as_str().unwrap();
-        assert_eq!(told.contains("cannot start"), user.is_some(), "{told}");
+        assert_eq!(told.contains("cannot enter the workspace"), user.is_some(), "{told}");
         assert_nothing_left(&cgroup, &[]);
     }
 }

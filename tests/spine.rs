@@ -237,7 +237,11 @@ async fn the_agent_gets_its_workspace_and_a_clean_environment() {
     let daemon = Daemon::builder()
         .env("SECRET_OF_THE_DAEMON", "hunter2")
         .env("PASSED", "through")
-        .agent_with("nosy", script, "env = { FROM_PROFILE = \"value-of-the-profile\" }\nenv_pass = [\"PASSED\"]")
+        .agent_with(
+            "nosy",
+            script,
+            "env = { FROM_PROFILE = \"value-of-the-profile\" }\nenv_plain = [\"FROM_*\"]\nenv_pass = [\"PASSED\"]",
+        )
         .start()
         .await;
     let session = daemon.create_session("nosy").await;

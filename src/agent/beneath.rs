@@ -12,6 +12,8 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use super::workspace::OpenWorkspace;
+
 /// The kernel says "try again" while somebody else renames a directory on the way.
 const ATTEMPTS_MAX: usize = 16;
 
@@ -84,7 +86,13 @@ pub struct Beneath {
 }
 
 impl Beneath {
+    /// Holds the workspace that was opened and checked.
+    pub fn of(workspace: &OpenWorkspace) -> std::io::Result<Self> {
+        Ok(Self { directory: workspace.directory.try_clone()?, path: workspace.path.clone() })
+    }
+
     /// Opens a workspace by its real path, which has no link in it.
+    #[cfg(test)]
     pub fn open(workspace: &Path) -> Result<Self, FileError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let resolve = ResolveFlags::NO_SYMLINKS;

@@ -2,43 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{Gid, Uid, User};
 
 use super::confine::{Confinement, Seed, SessionDirectories};
+use super::environment::{self, EnvironmentError};
+use super::redact::Known;
 use super::shim::Owner;
+use super::workspace::OpenWorkspace;
 use crate::config::SELF_COMMAND;
 use crate::model::agent::FrozenProfile;
 use crate::model::{Adapter, AgentProfile, SessionId};
 
-/// Names that every agent gets from the daemon's environment. Everything else must be named by the profile.
-const ENVIRONMENT_ALLOWED: [&str; 22] = [
-    "HOME",
-    "HTTPS_PROXY",
-    "HTTP_PROXY",
-    "LANG",
-    "LANGUAGE",
-    "LOGNAME",
-    "NODE_EXTRA_CA_CERTS",
-    "NO_PROXY",
-    "PATH",
-    "SHELL",
-    "SSL_CERT_DIR",
-    "SSL_CERT_FILE",
-    "TMPDIR",
-    "TZ",
-    "USER",
-    "XDG_CACHE_HOME",
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME",
-    "XDG_STATE_HOME",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-];
-const ENVIRONMENT_ALLOWED_PREFIX: &str = "LC_";
-/// Of those, the ones that speak of the daemon's user and would mislead another one.
+/// Of what every agent gets, the names that speak of the daemon's user and would mislead another one.
 const ENVIRONMENT_OF_THE_USER: [&str; 9] = [
     "HOME",
     "LOGNAME",
@@ -66,7 +44,11 @@ pub struct Command {
     pub program: PathBuf,
     pub args: Vec<String>,
     pub environment: BTreeMap<String, String>,
+    /// What of it must not be seen.
+    pub secrets: Vec<Known>,
     pub workspace: PathBuf,
+    /// The workspace as it was opened and checked: there it runs, whatever is at the path by then.
+    pub directory: OwnedFd,
     /// The user it runs as, when that is not the daemon's own.
     pub owner: Option<Owner>,
     /// How it is confined, if it is.
@@ -86,6 +68,8 @@ pub enum CommandError {
         "the session's owner, the user {uid}, cannot be found on this machine; make the user again, or start a new session"
     )]
     UnknownOwner { uid: u32 },
+    #[error(transparent)]
+    Environment(#[from] EnvironmentError),
 }
 
 impl Command {
@@ -95,24 +79,17 @@ impl Command {
         session: SessionId,
         frozen: &FrozenProfile,
         current: Option<&AgentProfile>,
-        workspace: &Path,
+        workspace: OpenWorkspace,
         environment: &BTreeMap<String, String>,
     ) -> Result<Self, CommandError> {
+        let OpenWorkspace { path: workspace, directory, identity: _ } = workspace;
         let path = environment.get("PATH").map_or(DEFAULT_PATH, String::as_str);
         let program = find_program(&frozen.command, path)
             .ok_or_else(|| CommandError::NotFound { command: frozen.command.clone() })?;
         let workspace_text = workspace.to_string_lossy();
         let args = frozen.args.iter().map(|argument| argument.replace("{workspace}", &workspace_text)).collect();
 
-        let mut clean: BTreeMap<String, String> = environment
-            .iter()
-            .filter(|(name, _)| is_allowed(name) || frozen.env_pass.contains(name))
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect();
-        if let Some(current) = current {
-            let named = current.env.iter().filter(|(name, _)| frozen.env_names.contains(name));
-            clean.extend(named.map(|(name, value)| (name.clone(), value.clone())));
-        }
+        let (mut clean, secrets) = environment::gather(frozen, current, environment)?;
         clean.entry("PATH".to_owned()).or_insert_with(|| DEFAULT_PATH.to_owned());
         clean.insert(SESSION_MARK.to_owned(), session.to_string());
         Ok(Self {
@@ -120,23 +97,26 @@ impl Command {
             program,
             args,
             environment: clean,
-            workspace: workspace.to_owned(),
+            secrets,
+            workspace,
+            directory,
             owner: None,
             confinement: None,
             seed: None,
         })
     }
 
-    /// What a terminal runs. It gets what every agent gets, and nothing of the profile's own, which may be secret.
+    /// What a terminal runs, in the directory that is open. It gets what every agent gets, and nothing of the profile's own,
+    /// which may be secret.
     pub fn for_terminal(
         session: SessionId,
         program: PathBuf,
         args: Vec<String>,
         workspace: &Path,
+        directory: OwnedFd,
         environment: &BTreeMap<String, String>,
     ) -> Self {
-        let allowed = environment.iter().filter(|(name, _)| is_allowed(name));
-        let mut clean: BTreeMap<String, String> = allowed.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let mut clean = environment::allowed(environment);
         clean.entry("PATH".to_owned()).or_insert_with(|| DEFAULT_PATH.to_owned());
         clean.insert(SESSION_MARK.to_owned(), session.to_string());
         Self {
@@ -144,7 +124,9 @@ impl Command {
             program,
             args,
             environment: clean,
+            secrets: Vec::new(),
             workspace: workspace.to_owned(),
+            directory,
             owner: None,
             confinement: None,
             seed: None,
@@ -204,10 +186,6 @@ impl Command {
     }
 }
 
-fn is_allowed(name: &str) -> bool {
-    ENVIRONMENT_ALLOWED.contains(&name) || name.starts_with(ENVIRONMENT_ALLOWED_PREFIX)
-}
-
 /// The file that a command stands for: this program itself, a path, or the first match on PATH.
 pub fn find_program(command: &str, path: &str) -> Option<PathBuf> {
     if command == SELF_COMMAND {
@@ -230,6 +208,7 @@ pub(super) fn is_executable(program: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::open_workspace;
 
     fn profile() -> AgentProfile {
         AgentProfile {
@@ -238,8 +217,11 @@ mod tests {
             description: String::new(),
             command: "sh".into(),
             args: vec!["--dir={workspace}".into(), "plain".into()],
-            env: BTreeMap::from([("KEY".to_owned(), "value".to_owned())]),
+            env: BTreeMap::from([("KEY".to_owned(), "value".into())]),
             env_pass: vec!["PASSED".into()],
+            env_file: vec![],
+            credentials: BTreeMap::new(),
+            env_plain: vec![],
             adapter: Adapter::Generic,
             permissions: crate::model::Policy::of(crate::model::PermissionMode::Ask),
             modes_allowed: vec![],
@@ -264,13 +246,17 @@ mod tests {
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into();
         let (session, profile) = (SessionId::new(), profile());
-        let command = Command::new(session, &profile.freeze(), Some(&profile), Path::new("/work space"), &daemon);
+        let base = tempfile::tempdir().unwrap();
+        let path = base.path().canonicalize().unwrap().join("work space");
+        std::fs::create_dir(&path).unwrap();
+        let workspace = || open_workspace(&path, &[PathBuf::from("/")]).unwrap();
+        let command = Command::new(session, &profile.freeze(), Some(&profile), workspace(), &daemon);
         let command = command.unwrap();
         let names: Vec<&str> = command.environment.keys().map(String::as_str).collect();
         assert_eq!(names, ["ACPD_SESSION", "HOME", "KEY", "LC_ALL", "PASSED", "PATH"]);
-        assert_eq!(command.args, ["--dir=/work space", "plain"]);
+        assert_eq!(command.args, [format!("--dir={}", path.display()), "plain".to_owned()]);
 
-        let orphan = Command::new(session, &profile.freeze(), None, Path::new("/"), &daemon).unwrap();
+        let orphan = Command::new(session, &profile.freeze(), None, workspace(), &daemon).unwrap();
         assert!(!orphan.environment.contains_key("KEY"), "values come from the profile as it is now");
     }
 

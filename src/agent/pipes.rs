@@ -13,6 +13,7 @@ use tokio_util::codec::FramedRead;
 use tokio_util::sync::CancellationToken;
 
 use super::process::{Output, Shares};
+use super::redact::{Secrets, Stream};
 use crate::acp::{BUFFER_BYTES, Line, LineCodec};
 
 /// Bytes of lines that wait for the actor. One line may be larger; then it waits alone.
@@ -197,8 +198,14 @@ impl Tail {
     }
 }
 
-/// Keeps the tail of standard error until the pipe ends.
-pub async fn keep_tail(stderr: impl AsyncRead + AsFd + Unpin, tail: Tail, signals: Signals) {
+/// Keeps the tail of standard error until the pipe ends, without the secrets in it: they are taken out before anything is
+/// cut.
+pub async fn keep_tail(stderr: impl AsyncRead + AsFd + Unpin, tail: Tail, secrets: Arc<Secrets>, signals: Signals) {
+    let mut stream = Stream::default();
+    let keep = |chunk: &[u8]| {
+        tail.push(chunk);
+        tracing::debug!(stderr = %String::from_utf8_lossy(chunk).trim_end(), "the agent wrote to standard error");
+    };
     let mut stderr = stderr.take(u64::MAX);
     let mut buffer = vec![0; STDERR_READ_BYTES];
     let mut is_ending = false;
@@ -213,9 +220,14 @@ pub async fn keep_tail(stderr: impl AsyncRead + AsFd + Unpin, tail: Tail, signal
             count = stderr.read(&mut buffer) => count,
         };
         let Ok(count @ 1..) = count else { break };
-        let chunk = &buffer[..count];
-        tail.push(chunk);
-        tracing::debug!(stderr = %String::from_utf8_lossy(chunk).trim_end(), "the agent wrote to standard error");
+        match secrets.redactor() {
+            Some(redactor) => keep(&stream.push(&redactor, &buffer[..count])),
+            None => keep(&buffer[..count]),
+        }
+    }
+    let rest = stream.end(secrets.redactor().as_deref());
+    if !rest.is_empty() {
+        keep(&rest);
     }
 }
 

@@ -27,6 +27,7 @@ use super::host::Host;
 use super::keeper::Keeper;
 use super::pipes::{self, Signals, Tail};
 use super::procfs;
+use super::redact::Secrets;
 use super::shim::{Order, Report, Shim, Started, Told};
 use crate::acp::{Line, LineCodec};
 use crate::config::Config;
@@ -158,8 +159,10 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts the agent. Its tasks belong to the host, and outlive the handle until nothing is left of the process.
-    pub fn spawn(command: &Command, bounds: Bounds, host: &Host) -> Result<Self, SpawnError> {
+    /// Starts the agent. Its tasks belong to the host, and outlive the handle until nothing is left of the process. What it
+    /// starts with is secret from here on.
+    pub fn spawn(command: &Command, bounds: Bounds, secrets: &Arc<Secrets>, host: &Host) -> Result<Self, SpawnError> {
+        secrets.learn(command.secrets.clone());
         let cgroup = host.cgroups.as_ref().and_then(|cgroups| cgroups.create(command.session, bounds.cgroup));
         let started = match Shim::start(command, bounds.umask, cgroup.as_ref(), &host.children) {
             Ok(started) => started,
@@ -187,7 +190,7 @@ impl Process {
         let codec = LineCodec::new(bounds.line_bytes_max, Arc::clone(&host.long_lines));
         let reading = pipes::read_lines(stdout, codec, output_sender.clone(), signals.clone());
         let reader = host.tasks.spawn(reading.instrument(span.clone()));
-        let keeping = pipes::keep_tail(stderr, tail.clone(), signals.clone());
+        let keeping = pipes::keep_tail(stderr, tail.clone(), Arc::clone(secrets), signals.clone());
         let stderr_reader = host.tasks.spawn(keeping.instrument(span.clone()));
         let supervisor = Supervisor {
             shim,

@@ -5,8 +5,6 @@
 //! that what the command wrote is kept in the order in which it wrote it.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -71,23 +69,19 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Starts the command in the directory that is open. Its tasks belong to the host, and outlive the handle until
+    /// Starts the command. Its tasks belong to the host, and outlive the handle until
     /// nothing is left of it.
     pub fn spawn(
         id: String,
         command: &Command,
-        directory: &OwnedFd,
         bounds: TerminalBounds,
         door: Option<&CgroupDoor>,
         host: &Host,
         told: mpsc::Sender<(String, TerminalTold)>,
     ) -> Result<Self, SpawnError> {
-        // By its descriptor, so that no path is looked up again between the check and the start.
-        let place = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
-        let (shim, written) =
-            Shim::start_terminal(command, &place, bounds.umask, door, &host.children).map_err(|source| {
-                SpawnError::Spawn { program: command.program.clone(), workspace: command.workspace.clone(), source }
-            })?;
+        let (shim, written) = Shim::start_terminal(command, bounds.umask, door, &host.children).map_err(|source| {
+            SpawnError::Spawn { program: command.program.clone(), workspace: command.workspace.clone(), source }
+        })?;
         let stop = Lane::new(Stop::No);
         let output = Output::new(bounds.output_bytes_max);
         let exited = CancellationToken::new();

@@ -1,6 +1,23 @@
 //! Where an agent may work: a real directory inside the allowed roots.
 
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::io::Errno;
+
+use crate::model::Peer;
+use crate::model::session::DirectoryIdentity;
+use crate::security::{Security, SecurityEvent};
+
+/// A workspace that was opened and checked. Whatever is put at its path later, this is the directory that was meant.
+#[derive(Debug)]
+pub struct OpenWorkspace {
+    /// Its real path.
+    pub path: PathBuf,
+    pub directory: OwnedFd,
+    pub identity: DirectoryIdentity,
+}
 
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
@@ -18,6 +35,9 @@ pub enum WorkspaceError {
     NotUtf8(PathBuf),
     #[error("the workspace {path:?} is outside the allowed roots")]
     OutsideRoots { path: PathBuf, real: PathBuf, roots: Vec<PathBuf> },
+    /// What was a real path once is none any more. It does not lead out of the roots, but to another place.
+    #[error("the workspace {path:?} now leads to {real:?} by a link")]
+    Moved { path: PathBuf, real: PathBuf },
 }
 
 impl WorkspaceError {
@@ -26,7 +46,19 @@ impl WorkspaceError {
     pub fn is_escape(&self) -> bool {
         match self {
             Self::OutsideRoots { path, real, .. } => path != real,
-            Self::NotAbsolute(_) | Self::Missing { .. } | Self::NotADirectory(_) | Self::NotUtf8(_) => false,
+            Self::NotAbsolute(_)
+            | Self::Missing { .. }
+            | Self::NotADirectory(_)
+            | Self::NotUtf8(_)
+            | Self::Moved { .. } => false,
+        }
+    }
+
+    /// Tells of it when it is an attempt to get out of the roots. `peer` is whoever asked.
+    pub fn report(&self, security: &Security, peer: Option<&Peer>) {
+        if let Self::OutsideRoots { path, real, .. } = self {
+            let why = format!("a workspace that leads to {}, outside the roots", real.display());
+            security.refused(SecurityEvent::OutsideRoots, peer, Some(path), why);
         }
     }
 }
@@ -37,11 +69,7 @@ pub fn resolve_workspace(path: &Path, roots: &[PathBuf]) -> Result<String, Works
         return Err(WorkspaceError::NotAbsolute(path.to_owned()));
     }
     let real = path.canonicalize().map_err(|source| WorkspaceError::Missing { path: path.to_owned(), source })?;
-    // Compared by components, so that /srv/ab is not inside /srv/a.
-    let inside = roots.iter().any(|root| root.canonicalize().is_ok_and(|root| real.starts_with(root)));
-    if !inside {
-        let shown = (path.display(), real.display());
-        tracing::warn!(security = true, path = %shown.0, real = %shown.1, "a workspace outside the roots was refused");
+    if !is_inside(&real, roots) {
         return Err(WorkspaceError::OutsideRoots { path: path.to_owned(), real, roots: roots.to_vec() });
     }
     if !real.is_dir() {
@@ -50,8 +78,51 @@ pub fn resolve_workspace(path: &Path, roots: &[PathBuf]) -> Result<String, Works
     real.into_os_string().into_string().map_err(|name| WorkspaceError::NotUtf8(PathBuf::from(name)))
 }
 
+/// Compared by components, so that /srv/ab is not inside /srv/a. Roots may be links themselves.
+fn is_inside(real: &Path, roots: &[PathBuf]) -> bool {
+    roots.iter().any(|root| root.canonicalize().is_ok_and(|root| real.starts_with(root)))
+}
+
+/// Opens a workspace by its real path, on which there must be no link now, and looks at what was opened.
+pub fn open_workspace(path: &Path, roots: &[PathBuf]) -> Result<OpenWorkspace, WorkspaceError> {
+    // Without NOFOLLOW, which would have a link at the end opened, and refused for being no directory.
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let missing = |source: std::io::Error| WorkspaceError::Missing { path: path.to_owned(), source };
+    let directory = match rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve) {
+        Ok(directory) => directory,
+        Err(Errno::LOOP) => {
+            let real = PathBuf::from(resolve_workspace(path, roots)?);
+            return Err(WorkspaceError::Moved { path: path.to_owned(), real });
+        }
+        Err(Errno::NOTDIR) => return Err(WorkspaceError::NotADirectory(path.to_owned())),
+        Err(error) => return Err(missing(error.into())),
+    };
+    if !is_inside(path, roots) {
+        let (path, roots) = (path.to_owned(), roots.to_vec());
+        return Err(WorkspaceError::OutsideRoots { real: path.clone(), path, roots });
+    }
+    let identity = identity_of(&directory).map_err(missing)?;
+    Ok(OpenWorkspace { path: path.to_owned(), directory, identity })
+}
+
+fn identity_of(directory: impl AsFd) -> std::io::Result<DirectoryIdentity> {
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    let found = rustix::fs::statx(directory, "", AtFlags::EMPTY_PATH, wanted)?;
+    let is_born = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME);
+    let born_at = || found.stx_btime.tv_sec.checked_mul(1_000_000_000)?.checked_add(found.stx_btime.tv_nsec.into());
+    Ok(DirectoryIdentity {
+        device: rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor),
+        inode: found.stx_ino,
+        born_at: is_born.then(born_at).flatten(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -68,5 +139,49 @@ mod tests {
         assert!(matches!(refused, Err(WorkspaceError::OutsideRoots { .. })));
         let refused = resolve_workspace(&base.join("a/../ab"), &roots);
         assert!(matches!(refused, Err(WorkspaceError::OutsideRoots { .. })));
+    }
+
+    #[test]
+    fn a_workspace_is_the_directory_that_was_meant_or_it_says_what_it_is_now() {
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path().canonicalize().unwrap();
+        let (root, path, other) = (base.join("root"), base.join("root/a/work"), base.join("root/other"));
+        std::fs::create_dir_all(&path).unwrap();
+        std::fs::create_dir_all(&other).unwrap();
+        let linked_root = base.join("linked");
+        symlink(&root, &linked_root).unwrap();
+        let open = || open_workspace(&path, std::slice::from_ref(&linked_root));
+        let first = open().unwrap().identity;
+        assert!(first.is(&open().unwrap().identity) && open().unwrap().path == path);
+
+        std::fs::rename(&path, base.join("root/moved")).unwrap();
+        assert!(matches!(open(), Err(WorkspaceError::Missing { source, .. }) if source.kind() == ErrorKind::NotFound));
+        std::fs::create_dir(&path).unwrap();
+        assert!(!first.is(&open().unwrap().identity), "another directory at the same path");
+        std::fs::remove_dir(&path).unwrap();
+        std::fs::write(&path, "").unwrap();
+        assert!(matches!(open(), Err(WorkspaceError::NotADirectory(_))));
+        std::fs::remove_file(&path).unwrap();
+        for (target, is_escape) in [(&other, false), (&base, true), (&PathBuf::from("/etc"), true)] {
+            symlink(target, &path).unwrap();
+            let error = open().unwrap_err();
+            assert_eq!(error.is_escape(), is_escape, "{error}");
+            assert_eq!(matches!(error, WorkspaceError::Moved { .. }), !is_escape, "{error}");
+            std::fs::remove_file(&path).unwrap();
+        }
+        // A link in the middle of the path is one too.
+        std::fs::remove_dir(base.join("root/a")).unwrap();
+        std::fs::create_dir(base.join("work")).unwrap();
+        symlink(&base, base.join("root/a")).unwrap();
+        assert!(open().unwrap_err().is_escape());
+    }
+
+    #[test]
+    fn roots_that_were_narrowed_are_no_escape() {
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path().canonicalize().unwrap();
+        std::fs::create_dir(base.join("work")).unwrap();
+        let error = open_workspace(&base.join("work"), &[base.join("other")]).unwrap_err();
+        assert!(matches!(error, WorkspaceError::OutsideRoots { .. }) && !error.is_escape());
     }
 }

@@ -317,6 +317,14 @@ fn builtin_gemini() -> AgentProfile {
         "GOOGLE_GEMINI_BASE_URL",
         "GOOGLE_GENAI_USE_VERTEXAI",
     ];
+    let plain = [
+        "GEMINI_CLI_*",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "GOOGLE_CLOUD_LOCATION",
+        "GOOGLE_CLOUD_PROJECT",
+        "GOOGLE_GEMINI_BASE_URL",
+        "GOOGLE_GENAI_USE_VERTEXAI",
+    ];
     AgentProfile {
         slug: "gemini".to_owned(),
         name: "Gemini CLI".to_owned(),
@@ -324,9 +332,12 @@ fn builtin_gemini() -> AgentProfile {
         command: "gemini".to_owned(),
         args: vec!["--acp".to_owned()],
         env: [("GEMINI_CLI_NO_RELAUNCH", "true"), ("GEMINI_CLI_TRUST_WORKSPACE", "true")]
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .map(|(name, value)| (name.to_owned(), value.into()))
             .into(),
         env_pass: passed.map(str::to_owned).into(),
+        env_file: Vec::new(),
+        credentials: BTreeMap::new(),
+        env_plain: plain.map(str::to_owned).into(),
         adapter: Adapter::Gemini,
         permissions: Policy::of(PermissionMode::Ask),
         modes_allowed: Vec::new(),
@@ -349,6 +360,9 @@ fn builtin_demo() -> AgentProfile {
         args: vec!["demo-agent".to_owned()],
         env: BTreeMap::new(),
         env_pass: vec!["ACPD_DEMO_PAUSE_MS".to_owned()],
+        env_file: Vec::new(),
+        credentials: BTreeMap::new(),
+        env_plain: vec!["ACPD_DEMO_PAUSE_MS".to_owned()],
         adapter: Adapter::Generic,
         permissions: Policy::of(PermissionMode::Ask),
         modes_allowed: Vec::new(),

@@ -1,7 +1,8 @@
 //! Which keys there are, section by section, and what must hold between them.
 
 use super::read::Section;
-use super::{Config, Problem, Store, TURN_CAP, policy, sandbox};
+use super::value::OneOrMore;
+use super::{Config, Limits, Problem, Store, TURN_CAP, policy, sandbox};
 use crate::model::{Adapter, AgentProfile, FsScope, Policy};
 
 /// The sections; a name in the environment that begins with one of them is a setting.
@@ -9,6 +10,8 @@ pub const NAMES: [&str; 10] =
     ["control", "store", "workspace", "sessions", "processes", "limits", "permissions", "sandbox", "log", "agents"];
 
 const SLUG_LENGTH_MAX: usize = 64;
+/// As long as the name of a file.
+const CREDENTIAL_LENGTH_MAX: usize = 255;
 
 pub fn read(root: &mut Section<'_>, config: &mut Config) {
     root.section("control", |section| {
@@ -60,21 +63,7 @@ pub fn read(root: &mut Section<'_>, config: &mut Config) {
         section.read("crash_limit", &mut processes.crash_limit);
         section.read("cgroup", &mut processes.cgroup);
     });
-    root.section("limits", |section| {
-        let limits = &mut config.limits;
-        section.read("processes", &mut limits.processes);
-        section.read("memory_max", &mut limits.memory_max);
-        section.read("pids_max", &mut limits.pids_max);
-        section.read("line_max", &mut limits.line_max);
-        section.read("long_lines", &mut limits.long_lines);
-        section.read("prompt_max", &mut limits.prompt_max);
-        section.read("media_max", &mut limits.media_max);
-        section.read("payload_max", &mut limits.payload_max);
-        section.read("stderr_tail", &mut limits.stderr_tail);
-        section.read("file_max", &mut limits.file_max);
-        section.read("terminals", &mut limits.terminals);
-        section.read("terminal_output", &mut limits.terminal_output);
-    });
+    root.section("limits", |section| read_limits(section, &mut config.limits));
     root.section("permissions", |section| {
         section.read("mode", &mut config.permissions.mode);
         section.read_as("rules", &mut config.permissions.rules, policy::rules);
@@ -86,6 +75,21 @@ pub fn read(root: &mut Section<'_>, config: &mut Config) {
         section.read("files", &mut config.log.files);
     });
     read_agents(root, config);
+}
+
+fn read_limits(section: &mut Section<'_>, limits: &mut Limits) {
+    section.read("processes", &mut limits.processes);
+    section.read("memory_max", &mut limits.memory_max);
+    section.read("pids_max", &mut limits.pids_max);
+    section.read("line_max", &mut limits.line_max);
+    section.read("long_lines", &mut limits.long_lines);
+    section.read("prompt_max", &mut limits.prompt_max);
+    section.read("media_max", &mut limits.media_max);
+    section.read("payload_max", &mut limits.payload_max);
+    section.read("stderr_tail", &mut limits.stderr_tail);
+    section.read("file_max", &mut limits.file_max);
+    section.read("terminals", &mut limits.terminals);
+    section.read("terminal_output", &mut limits.terminal_output);
 }
 
 fn read_store(section: &mut Section<'_>, store: &mut Store) {
@@ -119,6 +123,9 @@ fn read_agents(root: &mut Section<'_>, config: &mut Config) {
                 args: Vec::new(),
                 env: std::collections::BTreeMap::new(),
                 env_pass: Vec::new(),
+                env_file: Vec::new(),
+                credentials: std::collections::BTreeMap::new(),
+                env_plain: Vec::new(),
                 adapter: Adapter::Generic,
                 permissions: granted.clone(),
                 modes_allowed: Vec::new(),
@@ -141,6 +148,11 @@ fn read_agent(section: &mut Section<'_>, profile: &mut AgentProfile) {
     section.read("args", &mut profile.args);
     section.read("env", &mut profile.env);
     section.read("env_pass", &mut profile.env_pass);
+    let mut files = OneOrMore(std::mem::take(&mut profile.env_file));
+    section.read("env_file", &mut files);
+    profile.env_file = files.0;
+    section.read("credentials", &mut profile.credentials);
+    section.read("env_plain", &mut profile.env_plain);
     section.read("adapter", &mut profile.adapter);
     let granted = profile.permissions.clone();
     section.read_as("permissions", &mut profile.permissions, |value| policy::policy(value, granted));
@@ -172,6 +184,7 @@ pub fn check(config: &Config, problems: &mut Vec<Problem>) {
             let hint = "use lower-case letters, digits, '-' and '_', beginning with a letter";
             problem(key, "is not a name for an agent".to_owned(), hint);
         }
+        check_environment(profile, &mut problem);
     }
     if !config.agents.contains_key(&config.sessions.agent) {
         let message = format!("names the agent {:?}, which is not configured", config.sessions.agent);
@@ -193,6 +206,36 @@ pub fn check(config: &Config, problems: &mut Vec<Problem>) {
         let hint = "a payload comes in one line: make line_max the larger one";
         problem("limits.line_max".to_owned(), "is below limits.payload_max".to_owned(), hint);
     }
+}
+
+/// Where an agent's environment comes from. What stands where a name or a path should is not shown: it may be a key.
+fn check_environment(profile: &AgentProfile, problem: &mut impl FnMut(String, String, &str)) {
+    let key = |name: &str| format!("agents.{}.{name}", profile.slug);
+    if !profile.env_file.iter().all(|file| file.strip_prefix('-').unwrap_or(file).starts_with('/')) {
+        let hint = "give the absolute path of a file, with a - before it when the file need not be there";
+        problem(key("env_file"), "has a path that is not absolute".to_owned(), hint);
+    }
+    if !profile.credentials.keys().all(|name| is_variable(name)) {
+        let message = "has a name that no variable can have".to_owned();
+        problem(key("credentials"), message, "use letters, digits and '_', not beginning with a digit");
+    }
+    if !profile.credentials.values().all(|file| is_credential(file)) {
+        let hint = "write { VARIABLE = \"credential\" } with the name that LoadCredential= gives it, never the value";
+        problem(key("credentials"), "names something that is no credential".to_owned(), hint);
+    }
+}
+
+/// A name that a variable of the environment can have.
+fn is_variable(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// A file's name, and no path.
+fn is_credential(name: &str) -> bool {
+    (1..=CREDENTIAL_LENGTH_MAX).contains(&name.len())
+        && !matches!(name, "." | "..")
+        && name.chars().all(|c| c.is_ascii_graphic() && c != '/')
 }
 
 fn is_slug(text: &str) -> bool {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use toml::Value;
 
 use super::{CgroupMode, LogLevel};
-use crate::model::{Adapter, Amount, OnExceed, PermissionMode};
+use crate::model::{Adapter, Amount, OnExceed, PermissionMode, Secret};
 
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,9 +112,34 @@ impl FromValue for Vec<PathBuf> {
     }
 }
 
+/// One text, or a list of them.
+pub struct OneOrMore(pub Vec<String>);
+
+impl FromValue for OneOrMore {
+    const EXPECTED: &'static str = "write a text in quotes, or a list of them";
+
+    fn from_value(value: Value) -> Option<Self> {
+        match value {
+            Value::String(text) => Some(Self(vec![text])),
+            list => Vec::from_value(list).map(Self),
+        }
+    }
+}
+
+impl FromValue for BTreeMap<String, Secret> {
+    const EXPECTED: &'static str = BTreeMap::<String, String>::EXPECTED;
+    /// An agent's environment has its keys.
+    const IS_SECRET: bool = true;
+
+    fn from_value(value: Value) -> Option<Self> {
+        let texts = BTreeMap::<String, String>::from_value(value)?;
+        Some(texts.into_iter().map(|(name, value)| (name, Secret::from(value))).collect())
+    }
+}
+
 impl FromValue for BTreeMap<String, String> {
     const EXPECTED: &'static str = "write a table of texts, such as { NAME = \"value\" }";
-    /// An agent's environment has its keys.
+    /// Somebody may write a key where its name belongs.
     const IS_SECRET: bool = true;
 
     fn from_value(value: Value) -> Option<Self> {

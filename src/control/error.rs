@@ -273,10 +273,6 @@ fn registry_answer(error: RegistryError) -> Answer {
             Answer::new(S::FORBIDDEN, "scope_not_allowed", message, hint).details(json!({ "granted": granted }))
         }
         RegistryError::Workspace(error) => workspace_answer(error),
-        RegistryError::WorkspaceGone(error) => {
-            let hint = "put the directory back, and prompt again";
-            Answer::new(S::CONFLICT, "workspace_missing", chain(&error), hint)
-        }
         RegistryError::UnknownWorkspace(_) => {
             Answer::new(S::NOT_FOUND, "workspace_not_found", message, WORKSPACES_HINT)
         }
@@ -332,6 +328,7 @@ fn refusal_answer(refusal: Refusal) -> Answer {
         }
         Refusal::UnfitAnswer { field, problem } => invalid_answer(field, problem),
         Refusal::NoSuchRule(_) => no_rule(message),
+        Refusal::Workspace(error) => session_workspace_answer(error),
         Refusal::Context(problem) => invalid_answer(&problem.field, problem.problem),
         Refusal::Purged => Answer::new(S::NOT_FOUND, "session_not_found", message, SESSIONS_HINT),
         Refusal::NotExpired => Answer::new(S::CONFLICT, "not_expired", message, "it is kept"),
@@ -355,6 +352,17 @@ fn refusal_answer(refusal: Refusal) -> Answer {
             Answer::new(S::SERVICE_UNAVAILABLE, "shutting_down", message, hint).retry_after(OVERLOAD_WAIT)
         }
         Refusal::Store(error) => store_answer(Arc::as_ref(&error)),
+    }
+}
+
+/// Of a session's own workspace, which was fine once.
+fn session_workspace_answer(error: WorkspaceError) -> Answer {
+    match error {
+        WorkspaceError::OutsideRoots { .. } => workspace_answer(error),
+        error => {
+            let hint = "put the directory back, and prompt again";
+            Answer::new(StatusCode::CONFLICT, "workspace_missing", chain(&error), hint)
+        }
     }
 }
 
@@ -439,6 +447,10 @@ fn workspace_answer(error: WorkspaceError) -> Answer {
         }
         WorkspaceError::NotADirectory(_) | WorkspaceError::NotUtf8(_) => {
             Answer::new(S::BAD_REQUEST, "invalid_request", message, "give a directory")
+        }
+        WorkspaceError::Moved { .. } => {
+            let hint = "name the directory that it leads to, or put the one that was registered back";
+            Answer::new(S::CONFLICT, "workspace_missing", message, hint)
         }
         WorkspaceError::OutsideRoots { roots, .. } => {
             let roots: Vec<String> = roots.iter().map(|root: &PathBuf| root.display().to_string()).collect();

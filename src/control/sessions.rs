@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -16,7 +17,7 @@ use super::idempotency::{self, Attempt, Keyed, again};
 use super::wire::{CreateSession, MessageList, PatchSession, Session, SessionList, SessionView, Start};
 use crate::model::context::Change;
 use crate::model::permission::policy::PolicyProblem;
-use crate::model::{self, ContextChange, Policy, SessionId, SessionStatus, Timestamp, WorkspaceId};
+use crate::model::{self, ContextChange, Peer, Policy, SessionId, SessionStatus, Timestamp, WorkspaceId};
 use crate::registry::{self, WorkspaceChoice};
 use crate::session::Edit;
 use crate::store::{Claim, EventScope, SessionChange, SessionFilter};
@@ -63,6 +64,7 @@ pub struct Nothing {}
 
 pub async fn create(
     State(api): State<Arc<Api>>,
+    Extension(peer): Extension<Arc<Peer>>,
     Keyed { key, body }: Keyed<CreateSession>,
 ) -> Result<Response, ApiError> {
     match idempotency::begin(&api, key, "sessions", None).await? {
@@ -71,7 +73,7 @@ pub async fn create(
             Ok(again((StatusCode::CREATED, Json(shown(&api, session)))))
         }
         Attempt::First(first) => {
-            let created = first.run(&api, |claim| make(Arc::clone(&api), body, claim)).await?;
+            let created = first.run(&api, |claim| make(Arc::clone(&api), body, peer, claim)).await?;
             Ok((StatusCode::CREATED, Json(shown(&api, created))).into_response())
         }
     }
@@ -80,6 +82,7 @@ pub async fn create(
 async fn make(
     api: Arc<Api>,
     request: CreateSession,
+    peer: Arc<Peer>,
     claim: Option<Claim>,
 ) -> Result<model::session::Session, ApiError> {
     let workspace = match (request.workspace, request.workspace_id) {
@@ -105,6 +108,7 @@ async fn make(
         limits: request.limits,
         choices,
         context: request.context.unwrap_or_default(),
+        peer: Some(peer),
         claim,
         start: request.start == Start::Eager,
     };

@@ -567,7 +567,7 @@ impl Agent {
             description: profile.description.clone(),
             command: profile.command.clone(),
             args: profile.args.clone(),
-            env: profile.env.keys().chain(&profile.env_pass).cloned().collect(),
+            env: profile.env.keys().chain(profile.credentials.keys()).chain(&profile.env_pass).cloned().collect(),
             permissions: profile.permissions.clone(),
             fs_scope: profile.fs_scope,
             tags: profile.tags.clone(),

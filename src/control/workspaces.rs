@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 
@@ -10,7 +11,7 @@ use super::Api;
 use super::error::ApiError;
 use super::extract::{Id, Json, PageQuery, Query, page};
 use super::wire::{RegisterWorkspace, Workspace, WorkspaceList};
-use crate::model::WorkspaceId;
+use crate::model::{Peer, WorkspaceId};
 
 pub async fn list(
     State(api): State<Arc<Api>>,
@@ -24,9 +25,10 @@ pub async fn list(
 
 pub async fn register(
     State(api): State<Arc<Api>>,
+    Extension(peer): Extension<Arc<Peer>>,
     Json(request): Json<RegisterWorkspace>,
 ) -> Result<(StatusCode, Json<Workspace>), ApiError> {
-    let workspace = api.registry.register_workspace(Path::new(&request.path)).await?;
+    let workspace = api.registry.register_workspace(Path::new(&request.path), Some(&peer)).await?;
     Ok((StatusCode::CREATED, Json(workspace.into())))
 }
 

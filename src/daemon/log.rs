@@ -1,19 +1,24 @@
 //! The log: to standard error for people and journald, and to rolling files.
 //!
-//! Prompts, answers and environments are never logged at info; at debug an agent's standard error is.
+//! Prompts, answers and environments are never logged at info; at debug an agent's standard error is. No known secret is
+//! logged at any level: every line is looked at on its way out.
 
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Context;
 use tracing::Level;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_appender::rolling::{RollingFileAppender, Rotation};
 use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
+use crate::agent::Secrets;
 use crate::config::{self, LogLevel};
 use crate::private;
 
@@ -26,6 +31,7 @@ pub fn start(
     directory: &Path,
     detached: bool,
     environment: &BTreeMap<String, String>,
+    secrets: &Arc<Secrets>,
 ) -> anyhow::Result<WorkerGuard> {
     private::directory(directory).with_context(|| format!("cannot prepare {}", directory.display()))?;
     let files = RollingFileAppender::builder()
@@ -45,14 +51,46 @@ pub fn start(
     };
     // The libraries' own chatter is of no use to an admin.
     let filter = Targets::new().with_default(Level::WARN).with_target("acpd", level);
-    let to_files = fmt::layer().with_writer(writer).with_ansi(false).with_target(false);
+    let to_files = fmt::layer()
+        .with_writer(Redacting { to: writer, secrets: Arc::clone(secrets) })
+        .with_ansi(false)
+        .with_target(false);
     // journald stamps lines itself; a detached daemon has nobody at its standard error.
     let journald = environment.contains_key("JOURNAL_STREAM");
     let to_stderr = (!detached).then(|| {
-        let layer = fmt::layer().with_writer(std::io::stderr).with_target(false);
-        let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+        let writer = Redacting { to: io::stderr, secrets: Arc::clone(secrets) };
+        let layer = fmt::layer().with_writer(writer).with_target(false);
+        let is_terminal = io::IsTerminal::is_terminal(&io::stderr());
         if journald { layer.with_ansi(false).without_time().boxed() } else { layer.with_ansi(is_terminal).boxed() }
     });
     tracing_subscriber::registry().with(to_stderr).with(to_files).with(filter).init();
     Ok(guard)
+}
+
+/// Takes secrets out of every line, which comes whole.
+#[derive(Clone)]
+struct Redacting<W> {
+    to: W,
+    secrets: Arc<Secrets>,
+}
+
+impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for Redacting<W> {
+    type Writer = Redacting<W::Writer>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        Redacting { to: self.to.make_writer(), secrets: Arc::clone(&self.secrets) }
+    }
+}
+
+impl<W: Write> Write for Redacting<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        match self.secrets.redactor() {
+            None => self.to.write(line),
+            Some(redactor) => self.to.write_all(&redactor.bytes(line)).map(|()| line.len()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
 }

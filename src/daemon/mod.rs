@@ -21,8 +21,8 @@ use tokio_util::task::TaskTracker;
 
 use self::lock::StateLock;
 use self::reload::Reloader;
-use crate::agent::Host;
 use crate::agent::confine::Places;
+use crate::agent::{Host, Secrets};
 use crate::config::{self, Config, Overrides, Paths};
 use crate::control::{Api, ControlSocket, Server};
 use crate::hub::Hub;
@@ -59,13 +59,15 @@ pub fn serve(overrides: &Overrides, detached: bool) -> anyhow::Result<()> {
     let config = Config::load(paths.config.as_deref(), &environment)?;
     // Before anything is written: a log on a full disk would only tell half of it.
     store::preflight(&store_options(&config, &paths))?;
-    let _log = log::start(&config.log, &paths.logs(), detached, &environment)?;
+    let secrets = Arc::new(Secrets::default());
+    reload::learn_secrets(&secrets, &config, &environment);
+    let _log = log::start(&config.log, &paths.logs(), detached, &environment, &secrets)?;
     // Half of the processors: the writer and the agents need some too, and a thread that looks for work only to find none
     // is in their way.
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get() / 2).clamp(1, WORKER_THREADS_MAX);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
-    let outcome = runtime.block_on(run(config, paths, overrides, environment, agent_umask, detached));
+    let outcome = runtime.block_on(run(config, paths, overrides, environment, secrets, agent_umask, detached));
     // Whatever still blocks a thread, a process that the kernel holds for one, is not waited for.
     runtime.shutdown_timeout(MOMENT);
     outcome
@@ -99,6 +101,7 @@ async fn run(
     paths: Paths,
     overrides: &Overrides,
     environment: BTreeMap<String, String>,
+    secrets: Arc<Secrets>,
     agent_umask: Mode,
     detached: bool,
 ) -> anyhow::Result<()> {
@@ -108,7 +111,7 @@ async fn run(
     let lock = if detached { StateLock::take_patiently(&paths).await? } else { StateLock::take(&paths)? };
     let socket = ControlSocket::bind(&paths.socket)?;
     lock.tell(&paths.socket).context("cannot write to the lock of the state directory")?;
-    let hub = Hub::open(&store_options(&config, &paths)).await?;
+    let hub = Hub::open(&store_options(&config, &paths), secrets).await?;
     let slots = Slots::new(config.limits.processes);
     let control = config.control.clone();
     let host = Host::new(config.processes.cgroup, config.limits.long_lines.0, paths.state_dir.clone())

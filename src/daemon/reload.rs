@@ -1,11 +1,13 @@
 //! SIGHUP: the configuration is read again, as at start. It is taken on as a whole or not at all, but for the keys that
 //! are built in at start.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use tokio::sync::Notify;
 
+use crate::agent::{self, Secrets};
 use crate::config::{Config, Overrides, Paths, Problem};
 use crate::registry::{Registry, RegistryError};
 
@@ -53,6 +55,7 @@ impl Reloader {
                 return self.keep(error.in_one_line());
             }
         };
+        learn_secrets(shared.hub.secrets(), &config, &shared.environment);
         // A session refers to its agent's record, so the record is there before anybody can ask for the agent.
         if let Err(error) = self.registry.record_agents(&config).await {
             tracing::error!(error = &error as &dyn std::error::Error, "cannot record the configured agents");
@@ -75,4 +78,10 @@ impl Reloader {
         tracing::error!("the configuration is not reloaded; the old one stays in force");
         self.registry.shared().config.keep(error);
     }
+}
+
+/// What the profiles give to agents is kept out of the record and the log from here on. What cannot be read yet is learned
+/// when a process starts with it.
+pub fn learn_secrets(secrets: &Secrets, config: &Config, environment: &BTreeMap<String, String>) {
+    secrets.learn(config.agents.values().flat_map(|profile| agent::known_secrets(profile, environment)).collect());
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::permission::PermissionMode;
 use super::permission::policy::Policy;
 use super::sandbox::FsScope;
+use super::secret::Secret;
 
 /// What differs from agent to agent beyond how it is started. The core asks the adapter and never the agent's name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,9 +84,15 @@ pub struct AgentProfile {
     pub command: String,
     pub args: Vec<String>,
     /// Names and values that the process gets.
-    pub env: BTreeMap<String, String>,
+    pub env: BTreeMap<String, Secret>,
     /// Names that the process gets from the daemon's own environment, when they are set there.
     pub env_pass: Vec<String>,
+    /// Files of names and values, read at each start of a process. One with a `-` before its path need not be there.
+    pub env_file: Vec<String>,
+    /// Names, each with the file in systemd's directory of credentials that has its value.
+    pub credentials: BTreeMap<String, String>,
+    /// Names whose values are no secrets; with a `*` at its end, all that begin so.
+    pub env_plain: Vec<String>,
     pub adapter: Adapter,
     pub permissions: Policy,
     /// Modes of the agent's that may be chosen although they grant more than the policy does.
@@ -111,6 +118,13 @@ pub struct FrozenProfile {
     pub args: Vec<String>,
     pub env_names: Vec<String>,
     pub env_pass: Vec<String>,
+    /// Where values are, never the values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env_file: Vec<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub credentials: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env_plain: Vec<String>,
     /// Profiles that were frozen before there were adapters have none.
     #[serde(default)]
     pub adapter: Adapter,
@@ -139,6 +153,9 @@ impl AgentProfile {
             args: self.args.clone(),
             env_names: self.env.keys().cloned().collect(),
             env_pass: self.env_pass.clone(),
+            env_file: self.env_file.clone(),
+            credentials: self.credentials.clone(),
+            env_plain: self.env_plain.clone(),
             adapter: self.adapter,
             permissions: Some(self.permissions.clone()),
             modes_allowed: self.modes_allowed.clone(),
@@ -160,8 +177,11 @@ mod tests {
             description: String::new(),
             command: "x".into(),
             args: vec![],
-            env: BTreeMap::from([("API_KEY".to_owned(), "hunter2-hunter2".to_owned())]),
+            env: BTreeMap::from([("API_KEY".to_owned(), "hunter2-hunter2".into())]),
             env_pass: vec![],
+            env_file: vec!["/etc/acpd/keys".into()],
+            credentials: BTreeMap::from([("OTHER_KEY".to_owned(), "other".to_owned())]),
+            env_plain: vec![],
             adapter: Adapter::Generic,
             permissions: Policy::of(PermissionMode::Ask),
             modes_allowed: vec![],
@@ -172,8 +192,9 @@ mod tests {
             install_hint: String::new(),
         };
         let text = serde_json::to_string(&profile.freeze()).unwrap();
-        assert!(text.contains("API_KEY"));
+        assert!(["API_KEY", "/etc/acpd/keys", "OTHER_KEY"].iter().all(|name| text.contains(name)), "{text}");
         assert!(!text.contains("hunter2"), "{text}");
+        assert!(!format!("{profile:?}").contains("hunter2"), "nor does a look at the profile show it");
     }
 
     #[test]

@@ -174,6 +174,17 @@ pub enum EventBody {
     AgentUpdate {
         update: Box<RawValue>,
     },
+    /// One of the others, whose JSON had a secret in it.
+    Redacted(RedactedBody),
+}
+
+/// An event without the secret that was in it. Its JSON is the data alone.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub struct RedactedBody {
+    #[serde(skip)]
+    pub kind: &'static str,
+    pub data: Box<RawValue>,
 }
 
 /// Why a process went away.
@@ -229,6 +240,7 @@ impl EventBody {
             Self::TerminalExited { .. } => "terminal.exited",
             Self::TerminalRefused { .. } => "terminal.refused",
             Self::AgentUpdate { .. } => "agent.update",
+            Self::Redacted(redacted) => redacted.kind,
         }
     }
 
@@ -276,6 +288,8 @@ mod tests {
             | EventBody::TerminalExited { .. }
             | EventBody::TerminalRefused { .. }
             | EventBody::AgentUpdate { .. } => {}
+            // It is one of those again.
+            EventBody::Redacted(_) => {}
         }
     }
 

@@ -23,6 +23,8 @@ pub struct Session {
     pub workspace_id: WorkspaceId,
     /// The workspace's real path.
     pub workspace: String,
+    /// Which directory it was when it was last worked in.
+    pub workspace_identity: Option<DirectoryIdentity>,
     pub profile: FrozenProfile,
     /// Its own policy; the profile's holds beside it.
     pub permissions: Policy,
@@ -71,6 +73,27 @@ pub struct Workspace {
     pub id: WorkspaceId,
     pub path: String,
     pub created_at: Timestamp,
+}
+
+/// Which directory it is, whatever its path. A number alone may be given to another one when it is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectoryIdentity {
+    pub device: u64,
+    pub inode: u64,
+    /// When it was made, in nanoseconds since the epoch, where the file system knows.
+    pub born_at: Option<i64>,
+}
+
+impl DirectoryIdentity {
+    /// Whether both are the same directory. Devices are numbered anew at each boot, so they count only where nothing
+    /// better is known.
+    pub fn is(&self, other: &Self) -> bool {
+        self.inode == other.inode
+            && match (self.born_at, other.born_at) {
+                (Some(born), Some(others)) => born == others,
+                (_, _) => self.device == other.device,
+            }
+    }
 }
 
 /// The agent's subprocess as people see it. It comes and goes; the session's status does not follow it.

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::{Registry, RegistryError, context};
-use crate::agent::{self, WorkspaceError};
+use crate::agent::{self, OpenWorkspace, WorkspaceError};
 use crate::model::session::{Session, Workspace};
-use crate::model::{AgentProfile, Chosen, ContextChange, Policy, ProcessState, SessionId, SessionLimits, WorkspaceId};
+use crate::model::{
+    AgentProfile, Chosen, ContextChange, Peer, Policy, ProcessState, SessionId, SessionLimits, WorkspaceId,
+};
 use crate::session::{Admission, Refusal, Request, check_modes};
 use crate::store::{Catalogue, Claim, Made, NewSession, Op, Unit};
 
@@ -24,6 +26,8 @@ pub struct CreateSession {
     /// Checked when the process starts: before that nobody knows what there is.
     pub choices: Chosen,
     pub context: ContextChange,
+    /// Whoever asks for it.
+    pub peer: Option<Arc<Peer>>,
     /// The request's key, committed with the session.
     pub claim: Option<Claim>,
     /// Start the process now, in the background.
@@ -40,9 +44,10 @@ impl Registry {
     /// Checks all that can be checked, reserves a slot, commits the session, and starts its process in the background.
     pub async fn create(self: &Arc<Self>, create: CreateSession) -> Result<Session, RegistryError> {
         self.check_space()?;
+        let peer = create.peer.as_deref();
         let real = match &create.workspace {
-            WorkspaceChoice::Path(path) => self.resolve_workspace(path)?,
-            WorkspaceChoice::Registered(id) => self.known_workspace(*id).await?.path,
+            WorkspaceChoice::Path(path) => self.resolve_workspace(path, peer)?,
+            WorkspaceChoice::Registered(id) => self.known_workspace(*id, peer).await?.path,
         };
         let context = context::of_new(&real, create.context)?;
         let profile = self.profile(create.agent.as_deref())?;
@@ -55,8 +60,8 @@ impl Registry {
         context::check_scope(&self.shared().config().sandbox, &profile, context.fs_scope)?;
         self.check_installed(&profile)?;
         let workspace = match create.workspace {
-            WorkspaceChoice::Path(path) => self.register_workspace(&path).await?,
-            WorkspaceChoice::Registered(id) => self.known_workspace(id).await?,
+            WorkspaceChoice::Path(path) => self.register_workspace(&path, peer).await?,
+            WorkspaceChoice::Registered(id) => self.known_workspace(id, peer).await?,
         };
         let admission = if create.start { self.admit().await? } else { Admission::None };
 
@@ -124,38 +129,48 @@ impl Registry {
     }
 
     /// Registers a directory once, by its real path.
-    pub async fn register_workspace(&self, path: &Path) -> Result<Workspace, RegistryError> {
-        let real = self.resolve_workspace(path)?;
+    pub async fn register_workspace(&self, path: &Path, peer: Option<&Peer>) -> Result<Workspace, RegistryError> {
+        let real = self.resolve_workspace(path, peer)?;
+        let identity = self.open_workspace(Path::new(&real), peer)?.identity;
         let store = self.hub().store();
         if let Some(known) = store.workspace_by_path(&real).await? {
             return Ok(known);
         }
         self.check_space()?;
         let id = WorkspaceId::new();
-        self.hub().append(Unit::catalogue(Catalogue::AddWorkspace { id, path: real.clone() })).await?;
+        self.hub().append(Unit::catalogue(Catalogue::AddWorkspace { id, path: real.clone(), identity })).await?;
         let known = store.workspace_by_path(&real).await?;
         known.ok_or(RegistryError::UnknownWorkspace(id))
     }
 
     /// A registered workspace, checked again: it may have been moved or replaced since.
-    async fn known_workspace(&self, id: WorkspaceId) -> Result<Workspace, RegistryError> {
+    async fn known_workspace(&self, id: WorkspaceId, peer: Option<&Peer>) -> Result<Workspace, RegistryError> {
         let known = self.hub().store().workspace(id).await?.ok_or(RegistryError::UnknownWorkspace(id))?;
-        self.resolve_workspace(Path::new(&known.path))?;
+        self.open_workspace(Path::new(&known.path), peer)?;
         Ok(known)
     }
 
-    fn resolve_workspace(&self, path: &Path) -> Result<String, WorkspaceError> {
-        agent::resolve_workspace(path, &self.shared().roots())
+    fn resolve_workspace(&self, path: &Path, peer: Option<&Peer>) -> Result<String, WorkspaceError> {
+        let resolved = agent::resolve_workspace(path, &self.shared().roots());
+        resolved.inspect_err(|error| error.report(&self.shared().security, peer))
+    }
+
+    /// By the path that was real when it was registered.
+    fn open_workspace(&self, path: &Path, peer: Option<&Peer>) -> Result<OpenWorkspace, WorkspaceError> {
+        let opened = agent::open_workspace(path, &self.shared().roots());
+        opened.inspect_err(|error| error.report(&self.shared().security, peer))
     }
 
     /// Whether a process could be started for the session now. What is fatal for it is the actor's to find out.
     pub(super) async fn check_workspace_of(&self, session: SessionId) -> Result<(), RegistryError> {
         let row = self.hub().store().session(session).await?.ok_or(RegistryError::NotFound(session))?;
-        match self.resolve_workspace(Path::new(&row.workspace)) {
+        match agent::open_workspace(Path::new(&row.workspace), &self.shared().roots()) {
             Ok(_) => Ok(()),
             Err(error) if error.is_escape() => Ok(()),
-            Err(error @ WorkspaceError::OutsideRoots { .. }) => Err(error.into()),
-            Err(error) => Err(RegistryError::WorkspaceGone(error)),
+            Err(error) => {
+                error.report(&self.shared().security, None);
+                Err(Refusal::Workspace(error).into())
+            }
         }
     }
 

@@ -60,8 +60,6 @@ pub enum RegistryError {
     FullScope,
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
-    #[error(transparent)]
-    WorkspaceGone(WorkspaceError),
     #[error("there is no workspace {0}")]
     UnknownWorkspace(WorkspaceId),
     #[error("the workspace {id} still has {sessions} sessions")]

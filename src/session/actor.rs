@@ -43,7 +43,7 @@ use crate::model::agent::FrozenProfile;
 use crate::model::event::ExitReason;
 use crate::model::permission::policy::Authority;
 use crate::model::permission::standing::StandingRule;
-use crate::model::session::Session;
+use crate::model::session::{DirectoryIdentity, Session};
 use crate::model::{
     Announced, ErrorCode, Meter, ProcessState, PromptAbilities, SessionId, SessionLimits, SessionStatus, Timestamp,
     TurnError, TurnId, TurnStatus,
@@ -112,6 +112,10 @@ pub(super) enum After {
         reply: Reply<()>,
         refusal: Box<Refusal>,
     },
+    RefusePrompt {
+        reply: Reply<Accepted>,
+        refusal: Box<Refusal>,
+    },
 }
 
 /// What our open requests to the agent are for.
@@ -140,6 +144,8 @@ pub struct SessionActor {
     pub(super) permissions: Authority,
     pub(super) inbox: Inbox,
     pub(super) workspace: PathBuf,
+    /// Which directory that was when a process last started there.
+    pub(super) workspace_identity: Option<DirectoryIdentity>,
     pub(super) status: SessionStatus,
     /// The first prompt gives a session without a title its title.
     pub(super) untitled: bool,
@@ -200,7 +206,7 @@ pub fn actor(
         .collect();
     let meter = Meter { usage: session.usage.unwrap_or_default(), basis: session.usage_basis.unwrap_or_default() };
     let choices = Choices::new(session.mode, session.model, session.chosen, announced);
-    let mut transcript = Transcript::new(&shared.config().limits);
+    let mut transcript = Transcript::new(&shared.config().limits, Arc::clone(shared.hub.secrets()));
     transcript.set_model(choices.model());
     let actor = SessionActor {
         id: session.id,
@@ -213,6 +219,7 @@ pub fn actor(
         profile: session.profile,
         inbox: Inbox::default(),
         workspace: PathBuf::from(session.workspace),
+        workspace_identity: session.workspace_identity,
         status: session.status,
         untitled: session.title.is_empty(),
         limits: session.limits,
@@ -470,6 +477,7 @@ impl SessionActor {
                 }
             }
             After::Refuse { reply, refusal } => answer(reply, Err(*refusal)),
+            After::RefusePrompt { reply, refusal } => answer(reply, Err(*refusal)),
             After::Purged => {
                 self.is_purged = true;
                 self.shared.host.directories.remove(self.id);
@@ -551,6 +559,7 @@ fn after_failure(after: After, error: &Arc<StoreError>) {
             }
         }
         After::Refuse { reply, refusal } => answer(reply, Err(*refusal)),
+        After::RefusePrompt { reply, refusal } => answer(reply, Err(*refusal)),
         After::Answered { reply: Some(reply), .. } => answer(reply, Err(refusal())),
         After::Answered { reply: None, .. }
         | After::Reply { .. }

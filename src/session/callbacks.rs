@@ -55,12 +55,22 @@ impl SessionActor {
                 true
             }
             Envelope::Answer { id, outcome } => {
-                self.on_answer(id, outcome);
+                // Whoever asked for something may be told why the agent refuses it, and not by way of the record.
+                let redacted = |mut error: RpcError| {
+                    self.shared.hub.secrets().redact(&mut error.message);
+                    error
+                };
+                self.on_answer(id, outcome.map_err(redacted));
                 false
             }
             Envelope::Noise => {
-                let shown: String = text.chars().take(NOISE_SHOWN_CHARS).collect();
-                tracing::debug!(line = shown, "the agent wrote a line that is no message; skipped");
+                if tracing::enabled!(tracing::Level::DEBUG) {
+                    // Before it is cut: half a secret is not recognized any more.
+                    let mut text = text.to_owned();
+                    self.shared.hub.secrets().redact(&mut text);
+                    let shown: String = text.chars().take(NOISE_SHOWN_CHARS).collect();
+                    tracing::debug!(line = shown, "the agent wrote a line that is no message; skipped");
+                }
                 false
             }
         }

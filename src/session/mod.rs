@@ -30,6 +30,7 @@ mod spending;
 mod terminals;
 mod transcript;
 mod turns;
+mod workspace;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -39,7 +40,7 @@ use rustix::fs::Mode;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::agent::confine::Places;
-use crate::agent::{Bounds, Host};
+use crate::agent::{Bounds, Host, WorkspaceError};
 use crate::config::{self, Config};
 use crate::hub::Hub;
 use crate::model::permission::question::PermissionOption;
@@ -247,6 +248,9 @@ pub enum Refusal {
     UnfitAnswer { field: &'static str, problem: String },
     #[error("the session has no rule {0}")]
     NoSuchRule(RuleId),
+    /// The workspace is not there now, or not where it may be.
+    #[error(transparent)]
+    Workspace(WorkspaceError),
     #[error(transparent)]
     Context(ContextProblem),
     #[error("the session was deleted")]

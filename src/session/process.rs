@@ -13,11 +13,11 @@ use super::actor::{Purpose, SessionActor};
 use super::handshake::Handshake;
 use super::link::{Connected, Link, Phase};
 use crate::acp::{Requests, RpcError, incoming, outgoing, usage};
-use crate::agent::{Cause, Command, Exit, Process, SpawnError, WorkspaceError, resolve_workspace};
+use crate::agent::{Beneath, Cause, Command, Exit, OpenWorkspace, Process, SpawnError};
 use crate::model::error::chain;
 use crate::model::event::ExitReason;
 use crate::model::session::ProcessIdentity;
-use crate::model::{ErrorCode, EventBody, LastError, Trigger, TurnError};
+use crate::model::{ErrorCode, EventBody, LastError, TurnError};
 use crate::store::Op;
 
 impl SessionActor {
@@ -58,20 +58,23 @@ impl SessionActor {
     }
 
     pub(super) fn start_process(&mut self, slot: Slot) {
-        if let Err(error) = resolve_workspace(&self.workspace, &self.shared.roots()) {
-            return self.on_bad_workspace(&error);
-        }
+        let opened = match self.enter_workspace() {
+            Ok(opened) => opened,
+            Err(error) => return self.on_bad_workspace(&error),
+        };
         let workspace = self.workspace.display().to_string();
         let agent = self.profile.slug.clone();
         tracing::info!(agent, workspace, "starting the agent");
         self.record(Op::Event { turn: None, body: EventBody::ProcessStarting { agent, workspace } });
+        let beneath = Beneath::of(&opened);
+        let (bounds, secrets) = (self.shared.bounds(), self.shared.hub.secrets());
         let spawned =
-            self.command().and_then(|command| Process::spawn(&command, self.shared.bounds(), &self.shared.host));
+            self.command(opened).and_then(|command| Process::spawn(&command, bounds, secrets, &self.shared.host));
         match spawned {
             Ok(process) => {
                 self.requests = Requests::default();
                 self.spending.begin_process();
-                self.services.begin(&self.workspace);
+                self.services.begin(beneath);
                 self.transcript.set_bounds(&self.shared.config().limits);
                 let phase = Phase::Starting(Handshake::new());
                 self.link = Link::Up(Connected::new(process, slot, phase));
@@ -88,28 +91,15 @@ impl SessionActor {
         }
     }
 
-    fn command(&self) -> Result<Command, SpawnError> {
+    fn command(&self, workspace: OpenWorkspace) -> Result<Command, SpawnError> {
         let (config, environment) = (self.shared.config(), &self.shared.environment);
         let current = config.agents.get(&self.profile.slug);
-        let command = Command::new(self.id, &self.profile, current, &self.workspace, environment)?;
+        let command = Command::new(self.id, &self.profile, current, workspace, environment)?;
         let command = match self.owner_uid.filter(|uid| *uid != rustix::process::geteuid().as_raw()) {
             Some(uid) => command.owned_by(uid)?,
             None => command,
         };
         self.confined(command, self.profile.adapter)
-    }
-
-    /// A workspace that is not there now may come back. One that now leads out of its root must not be worked in.
-    fn on_bad_workspace(&mut self, error: &WorkspaceError) {
-        self.link = Link::Stopped;
-        let told = TurnError::new(ErrorCode::AgentExited, format!("the agent did not start: {}", chain(error)));
-        self.record_exit(None, ExitReason::Crash, None, Some(&told));
-        self.fail_current_turn(told);
-        if error.is_escape() {
-            self.cancel_everything();
-            // A fact: the table does not deny it.
-            self.change_status(Trigger::Fatal, "fatal").ok();
-        }
     }
 
     /// The agent runs: who it is goes into the record, for a daemon that comes after this one.
@@ -247,7 +237,13 @@ impl SessionActor {
         }
     }
 
-    fn record_exit(&mut self, pid: Option<u32>, reason: ExitReason, exit: Option<Exit>, error: Option<&TurnError>) {
+    pub(super) fn record_exit(
+        &mut self,
+        pid: Option<u32>,
+        reason: ExitReason,
+        exit: Option<Exit>,
+        error: Option<&TurnError>,
+    ) {
         if let Some(error) = error {
             self.set_last_error(error);
         }
@@ -258,7 +254,7 @@ impl SessionActor {
         self.record(Op::Event { turn: None, body });
     }
 
-    fn set_last_error(&mut self, error: &TurnError) {
+    pub(super) fn set_last_error(&mut self, error: &TurnError) {
         self.record(Op::SetLastError(LastError::new(error)));
     }
 

@@ -4,6 +4,7 @@ use super::actor::{After, Closing, SessionActor, answer};
 use super::link::Link;
 use super::turns::QueuedTurn;
 use super::{Accepted, Admission, Edit, Halt, NewPrompt, Refusal, Reply, Request};
+use crate::agent::Secrets;
 use crate::model::event::ExitReason;
 use crate::model::status::Denied;
 use crate::model::{Content, ErrorCode, MessageId, Role, SessionStatus, Trigger, TurnError, TurnId, TurnStatus};
@@ -74,8 +75,12 @@ impl SessionActor {
         if needs_slot && matches!((&admission, &self.link), (Admission::None, Link::Stopped)) {
             return answer(reply, Err(Refusal::NeedsSlot));
         }
-        let position = waiting + usize::from(self.running.is_some());
         let mark = self.outbox.mark();
+        if let Err(refusal) = self.look_at_workspace() {
+            let refusal = Box::new(refusal);
+            return self.outbox.then(mark, After::RefusePrompt { reply, refusal });
+        }
+        let position = waiting + usize::from(self.running.is_some());
         if let Some(claim) = claim {
             self.record(Op::Remember(Box::new((claim, Made { turn: Some(turn), message: Some(message), position }))));
         }
@@ -84,7 +89,8 @@ impl SessionActor {
             self.record(Op::SetTurnContext { turn, context });
         }
         // A prompt without text gives no title.
-        let title = self.untitled.then(|| title_of(&content)).filter(|title| !title.is_empty());
+        let title =
+            self.untitled.then(|| title_of(&content, self.shared.hub.secrets())).filter(|title| !title.is_empty());
         if title.is_some() {
             self.untitled = false;
             self.record(Op::ChangeSession(SessionChange { title, ..SessionChange::default() }));
@@ -330,7 +336,7 @@ fn refuse(request: Request, refusal: impl Fn() -> Refusal) {
 }
 
 /// The beginning of the first line.
-fn title_of(content: &Content) -> String {
+fn title_of(content: &Content, secrets: &Secrets) -> String {
     let text = match content {
         Content::Text { text, .. } => text.as_str(),
         Content::Blocks { blocks } => {
@@ -338,6 +344,9 @@ fn title_of(content: &Content) -> String {
         }
         _ => "",
     };
+    // Before it is cut: half a secret is not recognized any more.
+    let mut text = text.to_owned();
+    secrets.redact(&mut text);
     let line = text.trim().lines().next().unwrap_or("").trim();
     let mut title: String = line.chars().filter(|character| !character.is_control()).take(TITLE_CHARS_MAX).collect();
     if line.chars().count() > TITLE_CHARS_MAX {

@@ -74,9 +74,9 @@ pub(super) struct Services {
 
 impl Services {
     /// A new process begins in the workspace.
-    pub fn begin(&mut self, workspace: &Path) {
+    pub fn begin(&mut self, workspace: std::io::Result<Beneath>) {
         self.process += 1;
-        self.workspace = match Beneath::open(workspace) {
+        self.workspace = match workspace {
             Ok(beneath) => Some(Arc::new(beneath)),
             Err(error) => {
                 tracing::warn!(error = chain(&error), "the workspace cannot be held open; its files are not served");
@@ -169,7 +169,7 @@ impl SessionActor {
     }
 
     /// The workspace that is open.
-    pub(super) fn open_workspace(&self) -> Result<Arc<Beneath>, FileError> {
+    pub(super) fn held_workspace(&self) -> Result<Arc<Beneath>, FileError> {
         self.services.workspace.clone().ok_or(FileError::NotFound)
     }
 
@@ -179,7 +179,7 @@ impl SessionActor {
         if self.owner_uid.is_some_and(|uid| uid != rustix::process::geteuid().as_raw()) {
             return Err(FileError::AnotherOwner);
         }
-        self.open_workspace()
+        self.held_workspace()
     }
 
     /// Answers once what was recorded since `mark` is committed.

@@ -133,7 +133,7 @@ impl SessionActor {
         if self.is_winding_down() {
             return self.fail(&asked, RpcError::CANCELLED, CANCELLED);
         }
-        let workspace = match self.open_workspace() {
+        let workspace = match self.held_workspace() {
             Ok(workspace) => workspace,
             Err(error) => return self.refuse_terminal(&asked, &words(&create), &error.to_string(), None),
         };
@@ -215,8 +215,13 @@ impl SessionActor {
 
     fn spawn_terminal(&self, id: String, start: &TerminalStart) -> Result<Terminal, SpawnError> {
         let Prepared { program, args, environment, directory, .. } = &start.prepared;
-        let mut command =
-            Command::for_terminal(self.id, program.clone(), args.clone(), &self.workspace, &self.shared.environment);
+        let failed = |source| {
+            let (program, workspace) = (program.clone(), self.workspace.clone());
+            SpawnError::Spawn { program, workspace, source }
+        };
+        let (program, args, directory) = (program.clone(), args.clone(), directory.try_clone().map_err(failed)?);
+        let (workspace, inherited) = (&self.workspace, &self.shared.environment);
+        let mut command = Command::for_terminal(self.id, program, args, workspace, directory, inherited);
         if let Some(uid) = self.owner_uid.filter(|uid| *uid != rustix::process::geteuid().as_raw()) {
             command = command.owned_by(uid)?;
         }
@@ -226,7 +231,7 @@ impl SessionActor {
         let bounds = TerminalBounds { output_bytes_max: start.output_bytes_max, umask: self.shared.umask };
         let door = self.link.process().and_then(Process::cgroup_door);
         let teller = self.terminals.teller.clone();
-        Terminal::spawn(id, &command, directory, bounds, door, &self.shared.host, teller)
+        Terminal::spawn(id, &command, bounds, door, &self.shared.host, teller)
     }
 
     pub(super) fn on_terminal_told(&mut self, id: &str, told: TerminalTold) {

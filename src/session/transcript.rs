@@ -4,6 +4,7 @@
 //! A tool call is one `tool_call` and one `tool_result` message, also for agents that send nothing but changes.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -12,6 +13,7 @@ use crate::acp::content;
 use crate::acp::update::{self, ToolCall};
 use crate::acp::usage::Told;
 use crate::acp::{Chunk, Update};
+use crate::agent::{RedactedStream, Secrets};
 use crate::config;
 use crate::model::event::DeltaKind;
 use crate::model::message::PlanStep;
@@ -40,11 +42,22 @@ struct OpenText {
     model: Option<String>,
 }
 
+/// Text that is not known to be free of secrets yet, and whose it is.
+#[derive(Debug)]
+struct Unclear {
+    turn: Option<TurnId>,
+    kind: DeltaKind,
+    stream: RedactedStream,
+}
+
 #[derive(Debug)]
 pub struct Transcript {
+    secrets: Arc<Secrets>,
     payload_bytes_max: usize,
     media_bytes_max: usize,
     text: Option<OpenText>,
+    /// The end of the text, when that may be the beginning of a secret.
+    unclear: Option<Unclear>,
     plan: Option<(Option<TurnId>, Vec<PlanStep>)>,
     tools: HashMap<String, OpenTool>,
     tools_begun: u64,
@@ -65,11 +78,14 @@ struct OpenTool {
 }
 
 impl Transcript {
-    pub fn new(limits: &config::Limits) -> Self {
+    /// `secrets` are kept out of the text, also when they come in pieces.
+    pub fn new(limits: &config::Limits, secrets: Arc<Secrets>) -> Self {
         Self {
+            secrets,
             payload_bytes_max: limits.payload_max.0,
             media_bytes_max: limits.media_max.0,
             text: None,
+            unclear: None,
             plan: None,
             tools: HashMap::new(),
             tools_begun: 0,
@@ -163,18 +179,32 @@ impl Transcript {
         }
     }
 
+    /// Takes text in as far as it is clear that no secret begins at its end.
+    fn text(&mut self, turn: Option<TurnId>, kind: DeltaKind, text: &str, record: &mut impl FnMut(Op)) {
+        let open = self.text.as_ref().map(|open| (open.turn, open.kind));
+        let unclear = self.unclear.as_ref().map(|unclear| (unclear.turn, unclear.kind));
+        if open.or(unclear).is_some_and(|of| of != (turn, kind)) {
+            self.close_text(false, record);
+        }
+        match self.secrets.redactor() {
+            None => self.clear_text(turn, kind, text, record),
+            Some(redactor) => {
+                let new = || Unclear { turn, kind, stream: RedactedStream::default() };
+                let clear = self.unclear.get_or_insert_with(new).stream.push_text(&redactor, text);
+                self.clear_text(turn, kind, &clear, record);
+            }
+        }
+    }
+
     /// Text that would make its message too large begins another one.
-    fn text(&mut self, turn: Option<TurnId>, kind: DeltaKind, mut text: &str, record: &mut impl FnMut(Op)) {
+    fn clear_text(&mut self, turn: Option<TurnId>, kind: DeltaKind, mut text: &str, record: &mut impl FnMut(Op)) {
         while !text.is_empty() {
-            let is_same = |open: &OpenText| open.kind == kind && open.turn == turn;
-            let room = match &self.text {
-                Some(open) if is_same(open) => {
-                    text.floor_char_boundary(self.payload_bytes_max.saturating_sub(open.text.len()))
-                }
-                Some(_) | None => 0,
-            };
+            let room = self
+                .text
+                .as_ref()
+                .map_or(0, |open| text.floor_char_boundary(self.payload_bytes_max.saturating_sub(open.text.len())));
             if room == 0 {
-                self.close_text(false, record);
+                self.end_message(false, record);
             }
             // A character is taken even when it is larger than all the room there is.
             let whole =
@@ -194,7 +224,16 @@ impl Transcript {
         }
     }
 
+    /// Something else follows, or nothing.
     fn close_text(&mut self, partial: bool, record: &mut impl FnMut(Op)) {
+        if let Some(Unclear { turn, kind, mut stream }) = self.unclear.take() {
+            let rest = stream.end_text(self.secrets.redactor().as_deref());
+            self.clear_text(turn, kind, &rest, record);
+        }
+        self.end_message(partial, record);
+    }
+
+    fn end_message(&mut self, partial: bool, record: &mut impl FnMut(Op)) {
         let Some(OpenText { id, turn, kind, text, model }) = self.text.take() else {
             return;
         };
@@ -359,7 +398,7 @@ mod tests {
     fn record(updates: &[Value], partial: bool) -> String {
         let mut limits = Config::default().limits;
         (limits.payload_max, limits.media_max) = (ByteSize(PAYLOAD_MAX), ByteSize(MEDIA_MAX));
-        let mut transcript = Transcript::new(&limits);
+        let mut transcript = Transcript::new(&limits, Arc::default());
         let mut lines = Vec::new();
         let mut record = |op: Op| lines.push(show(&op));
         for update in updates {

@@ -148,6 +148,7 @@ impl<'a> Apply<'a> {
             Op::AddRule(rule) => self.add_rule(session, rule),
             Op::RemoveRule(rule) => self.remove_rule(session, *rule),
             Op::SetSandbox(sandbox) => self.set_sandbox(session, sandbox),
+            Op::SetWorkspaceIdentity(identity) => self.set_workspace_identity(session, identity),
             Op::Purge => self.purge(session),
         }
     }

@@ -10,13 +10,8 @@ impl Apply<'_> {
     pub(super) fn catalogue(&mut self, change: &Catalogue) -> Result<(), StoreError> {
         let now = self.now.as_millis();
         match change {
-            Catalogue::AddWorkspace { id, path } => {
-                // Two requests may register the same directory at once; the first one names it.
-                self.connection.run(
-                    "to register a workspace",
-                    "INSERT INTO workspaces (id, path, created_at) VALUES (?1, ?2, ?3) ON CONFLICT (path) DO NOTHING",
-                    params![id.to_string(), path, now],
-                )?;
+            Catalogue::AddWorkspace { id, path, identity } => {
+                self.add_workspace(*id, path, identity)?;
             }
             Catalogue::RemoveWorkspace { id } => {
                 let sql = "DELETE FROM workspaces WHERE id = ?1";

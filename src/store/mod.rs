@@ -38,6 +38,7 @@ mod turns;
 mod unit;
 mod usage;
 mod vacuum;
+mod workspaces;
 mod writer;
 
 use std::path::{Path, PathBuf};

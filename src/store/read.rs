@@ -83,6 +83,7 @@ const MESSAGES_BYTES_MAX: usize = 8 << 20;
 /// In all that follows `LIMIT +?` has its plus because SQLite looks at a bare bound limit when it plans, and plans again
 /// whenever that changes.
 const SESSION_COLUMNS: &str = "SELECT sessions.*, workspaces.path AS workspace, \
+     workspaces.device AS workspace_device, workspaces.inode AS workspace_inode, workspaces.born_at AS workspace_born_at, \
      (SELECT count(*) FROM turns WHERE turns.session_id = sessions.id) AS turns, \
      (SELECT count(*) FROM turns WHERE turns.session_id = sessions.id \
      AND NOT (coalesce(error_code, '') IN ('turn_limit', 'cost_limit') AND started_at IS NULL)) AS turns_counted, \

@@ -9,7 +9,7 @@ use sqlx::sqlite::SqliteRow;
 
 use super::{StoreError, StoredEvent};
 use crate::model::message::Message;
-use crate::model::session::{ProcessIdentity, ProcessName, Session, Workspace};
+use crate::model::session::{DirectoryIdentity, ProcessIdentity, ProcessName, Session, Workspace};
 use crate::model::turn::{Turn, TurnError};
 use crate::model::{Policy, Timestamp};
 
@@ -18,6 +18,7 @@ pub fn session(row: &SqliteRow) -> Result<Session, StoreError> {
         id: parsed(row, "id")?,
         workspace_id: parsed(row, "workspace_id")?,
         workspace: column(row, "workspace")?,
+        workspace_identity: directory(row)?,
         profile: from_json(row, "profile")?,
         permissions: match json_option(row, "policy")? {
             Some(policy) => policy,
@@ -51,6 +52,15 @@ pub fn session(row: &SqliteRow) -> Result<Session, StoreError> {
         last_active_at: time(row, "last_active_at")?,
         status_changed_at: time(row, "status_changed_at")?,
     })
+}
+
+/// Nothing, for a workspace that nobody has worked in since identities are kept.
+fn directory(row: &SqliteRow) -> Result<Option<DirectoryIdentity>, StoreError> {
+    let device: Option<i64> = column(row, "workspace_device")?;
+    let inode: Option<i64> = column(row, "workspace_inode")?;
+    let born_at = column(row, "workspace_born_at")?;
+    let identity = device.zip(inode).map(|(device, inode)| (device.cast_unsigned(), inode.cast_unsigned()));
+    Ok(identity.map(|(device, inode)| DirectoryIdentity { device, inode, born_at }))
 }
 
 pub fn process(row: &SqliteRow) -> Result<ProcessIdentity, StoreError> {

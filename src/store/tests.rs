@@ -7,6 +7,7 @@ use sqlx::ConnectOptions;
 
 use super::*;
 use crate::config::Config;
+use crate::model::session::DirectoryIdentity;
 use crate::model::{
     Chosen, Content, EventBody, MessageId, PermissionMode, Policy, Role, SessionContext, SessionId, SessionLimits,
     SessionStatus, Timestamp, TurnId, TurnStatus, WorkspaceId,
@@ -40,9 +41,10 @@ async fn session(writer: &Writer) -> SessionId {
         context: SessionContext::default(),
         owner_uid: None,
     };
+    let identity = DirectoryIdentity { device: 1, inode: 2, born_at: None };
     let unit = Unit {
         catalogue: vec![
-            Catalogue::AddWorkspace { id: workspace_id, path: format!("/{workspace_id}") },
+            Catalogue::AddWorkspace { id: workspace_id, path: format!("/{workspace_id}"), identity },
             Catalogue::SetAgents(vec![profile]),
         ],
         ops: vec![(session, Op::CreateSession(Box::new(new)))],

@@ -9,7 +9,7 @@ use super::{Claim, Made, Resolved};
 use crate::model::agent::FrozenProfile;
 use crate::model::permission::question::Permission;
 use crate::model::permission::standing::StandingRule;
-use crate::model::session::ProcessIdentity;
+use crate::model::session::{DirectoryIdentity, ProcessIdentity};
 use crate::model::{
     AgentProfile, Announced, Blob, Chosen, Content, ContextRestored, EventBody, LastError, MessageId, Meter, Policy,
     PromptAbilities, Role, RuleId, Sandbox, SessionContext, SessionId, SessionLimits, SessionStatus, Timestamp,
@@ -29,6 +29,7 @@ pub enum Catalogue {
     AddWorkspace {
         id: WorkspaceId,
         path: String,
+        identity: DirectoryIdentity,
     },
     /// Refused by the database while a session is in it.
     RemoveWorkspace {
@@ -140,6 +141,8 @@ pub enum Op {
     ResolvePermission(Box<Resolved>),
     AddRule(Box<StandingRule>),
     RemoveRule(RuleId),
+    /// The session's workspace is another directory than it was, or is known for the first time.
+    SetWorkspaceIdentity(DirectoryIdentity),
     /// Deletes the session with all that it has.
     Purge,
 }

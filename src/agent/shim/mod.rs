@@ -11,8 +11,9 @@
 //! does, it kills and reaps until nothing is left. It is small and has one thread, so that what it does to its own
 //! process is safe without `unsafe`.
 //!
-//! The control socket is the shim's standard input. It first carries the agent's standard input and, with a cgroup, the
-//! three files to join, leave and kill it (a terminal gets the first two), as descriptors; then a `Start`, as JSON after its length. Then the daemon writes
+//! The control socket is the shim's standard input. It first carries the agent's standard input, the workspace and, with a
+//! cgroup, the three files to join, leave and kill it (a terminal gets the first two), as descriptors; then a `Start`, as JSON
+//! after its length. Then the daemon writes
 //! orders, a byte each, and the shim reports, a line each.
 
 mod run;

@@ -61,6 +61,7 @@ struct Plan {
 /// The descriptors that came over the control socket.
 struct Handed {
     stdin: OwnedFd,
+    workspace: OwnedFd,
     cgroup: Option<Cgroup>,
 }
 
@@ -84,12 +85,14 @@ fn prepare(arguments: impl IntoIterator<Item = OsString>) -> Result<Plan, Failur
     let own = rustix::process::getpid();
     rustix::process::set_child_subreaper(Some(own)).map_err(failed("cannot become a subreaper"))?;
     // 3. What the daemon opened for it comes before the rights to open it go.
-    let Handed { stdin, cgroup } = receive()?;
+    let Handed { stdin, workspace, cgroup } = receive()?;
     let Start { umask, owner, environment, confinement, seed } = receive_json(std::io::stdin())?;
     // 4. The session's owner.
     if let Some(owner) = &owner {
         become_owner(owner)?;
     }
+    // By descriptor, so that it is the directory that was checked; and as the owner, who must be able to enter it.
+    rustix::process::fchdir(&workspace).map_err(failed("cannot enter the workspace"))?;
     rustix::process::umask(Mode::from_raw_mode(umask));
     if let Some(seed) = seed {
         seed.sow().map_err(failed("cannot prepare the session's home"))?;
@@ -125,12 +128,13 @@ fn ignore_signals() -> std::io::Result<UnixStream> {
 fn receive() -> Result<Handed, Failure> {
     let mut descriptors = receive_descriptors(std::io::stdin())?.into_iter();
     let stdin = descriptors.next().ok_or("there is no standard input for the agent")?;
+    let workspace = descriptors.next().ok_or("there is no workspace for the agent")?;
     let mut files = descriptors.map(File::from);
     let cgroup = match (files.next(), files.next(), files.next()) {
         (Some(procs), Some(procs_of_daemon), kill) => Some(Cgroup { procs, procs_of_daemon, kill }),
         _ => None,
     };
-    Ok(Handed { stdin, cgroup })
+    Ok(Handed { stdin, workspace, cgroup })
 }
 
 /// Groups first: whoever has given up the user id may not change them any more.

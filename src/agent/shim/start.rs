@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
-use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
@@ -57,10 +56,10 @@ impl Shim {
         let (agent_stdin, stdin) = std::io::pipe()?;
         let stdin = pipe::Sender::from_owned_fd(OwnedFd::from(stdin))?;
         let files = cgroup.map(AgentCgroup::open).transpose()?;
-        let mut descriptors = vec![agent_stdin.as_fd()];
+        let mut descriptors = vec![agent_stdin.as_fd(), command.directory.as_fd()];
         descriptors.extend(files.iter().flatten().map(AsFd::as_fd));
         let (output, errors) = (Stdio::piped(), Stdio::piped());
-        let mut shim = Self::launch(command, &command.workspace, umask, &descriptors, output, errors, children)?;
+        let mut shim = Self::launch(command, umask, &descriptors, output, errors, children)?;
         match (shim.child.stdout.take(), shim.child.stderr.take()) {
             (Some(stdout), Some(stderr)) => Ok(Started { shim, stdin, stdout, stderr }),
             _ => Err(std::io::Error::other("the shim was started without its pipes")),
@@ -70,25 +69,23 @@ impl Shim {
     /// Starts what a terminal runs, with nothing to read, and gives the one pipe that it writes to.
     pub fn start_terminal(
         command: &Command,
-        place: &Path,
         umask: Mode,
         door: Option<&CgroupDoor>,
         children: &Arc<Children>,
     ) -> std::io::Result<(Self, pipe::Receiver)> {
         let nothing = File::open("/dev/null")?;
         let files = door.map(CgroupDoor::open).transpose()?;
-        let mut descriptors = vec![nothing.as_fd()];
+        let mut descriptors = vec![nothing.as_fd(), command.directory.as_fd()];
         descriptors.extend(files.iter().flatten().map(AsFd::as_fd));
         let (written, output) = std::io::pipe()?;
         let errors = output.try_clone()?;
         let (output, errors) = (Stdio::from(output), Stdio::from(errors));
-        let shim = Self::launch(command, place, umask, &descriptors, output, errors, children)?;
+        let shim = Self::launch(command, umask, &descriptors, output, errors, children)?;
         Ok((shim, pipe::Receiver::from_owned_fd(OwnedFd::from(written))?))
     }
 
     fn launch(
         command: &Command,
-        place: &Path,
         umask: Mode,
         descriptors: &[BorrowedFd<'_>],
         output: Stdio,
@@ -114,7 +111,8 @@ impl Shim {
             .arg(&command.program)
             .args(&command.args)
             .env_clear()
-            .current_dir(place)
+            // It goes to its directory by the descriptor.
+            .current_dir("/")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(output)
             .stderr(errors);

@@ -14,8 +14,8 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Descriptors that one message carries at most: standard input and the three files of a cgroup.
-const DESCRIPTORS_MAX: usize = 4;
+/// Descriptors that one message carries at most: standard input, the workspace and the three files of a cgroup.
+const DESCRIPTORS_MAX: usize = 5;
 
 /// The largest JSON. A socket holds this much before anybody is there to read it: Linux gives it 208 KiB.
 const JSON_BYTES_MAX: usize = 128 << 10;

@@ -1,0 +1,3 @@
+ALTER TABLE workspaces DROP COLUMN born_at;
+ALTER TABLE workspaces DROP COLUMN inode;
+ALTER TABLE workspaces DROP COLUMN device;

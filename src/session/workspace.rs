@@ -1,0 +1,81 @@
+//! The session's workspace: looked at when a process starts and when a prompt comes, and entered by descriptor.
+//!
+//! A directory that is not there may come back, and one that was replaced at the same path is taken up with a word. A path
+//! that now leads out of the roots must not be worked in any more: that is the end of the session.
+
+use super::Refusal;
+use super::actor::SessionActor;
+use super::link::Link;
+use crate::agent::{OpenWorkspace, WorkspaceError, open_workspace};
+use crate::model::error::chain;
+use crate::model::event::ExitReason;
+use crate::model::{ErrorCode, SessionStatus, Trigger, TurnError};
+use crate::store::Op;
+
+impl SessionActor {
+    fn open_workspace(&self) -> Result<OpenWorkspace, WorkspaceError> {
+        let opened = open_workspace(&self.workspace, &self.shared.roots());
+        opened.inspect_err(|error| error.report(&self.shared.security, None))
+    }
+
+    /// The directory that the next process works in, whatever is put at its path from now on.
+    pub(super) fn enter_workspace(&mut self) -> Result<OpenWorkspace, WorkspaceError> {
+        let opened = self.open_workspace()?;
+        let known = self.workspace_identity;
+        if known.is_none_or(|known| !known.is(&opened.identity)) {
+            if known.is_some() {
+                let text = format!(
+                    "{} is another directory than before; the agent works in the one that is there now",
+                    self.workspace.display()
+                );
+                tracing::warn!(workspace = %self.workspace.display(), "the workspace was replaced; taken up again");
+                self.notice(None, "workspace_replaced", text);
+            }
+            self.workspace_identity = Some(opened.identity);
+            self.record(Op::SetWorkspaceIdentity(opened.identity));
+        }
+        Ok(opened)
+    }
+
+    /// What keeps a prompt from being taken on by the process that is there. One that works in a directory which is not
+    /// its workspace any more makes room for another.
+    pub(super) fn look_at_workspace(&mut self) -> Result<(), Refusal> {
+        if !matches!(self.link, Link::Up(_)) {
+            return Ok(());
+        }
+        match self.open_workspace() {
+            Ok(opened) => {
+                let is_same = self.workspace_identity.is_some_and(|known| known.is(&opened.identity));
+                if !is_same && self.has_idle_process() {
+                    self.stop_process(ExitReason::Idle);
+                }
+                Ok(())
+            }
+            Err(error) if error.is_escape() => {
+                self.give_up_workspace(&error);
+                self.stop_process(ExitReason::Crash);
+                Err(Refusal::NotActive(SessionStatus::Error))
+            }
+            Err(error) => Err(Refusal::Workspace(error)),
+        }
+    }
+
+    /// No process can be started there.
+    pub(super) fn on_bad_workspace(&mut self, error: &WorkspaceError) {
+        self.link = Link::Stopped;
+        let told = TurnError::new(ErrorCode::AgentExited, format!("the agent did not start: {}", chain(error)));
+        self.record_exit(None, ExitReason::Crash, None, Some(&told));
+        self.fail_current_turn(told);
+        if error.is_escape() {
+            self.give_up_workspace(error);
+        }
+    }
+
+    /// The session ends in error.
+    fn give_up_workspace(&mut self, error: &WorkspaceError) {
+        self.set_last_error(&TurnError::new(ErrorCode::Internal, chain(error)));
+        self.cancel_everything();
+        // A fact: the table does not deny it.
+        self.change_status(Trigger::Fatal, "fatal").ok();
+    }
+}
