@@ -18,6 +18,8 @@ pub enum Exit {
     Limit,
     /// Of `serve` and `migrate`, which are no clients.
     Store,
+    /// Somebody else has answered the question.
+    AnsweredBefore,
     Left,
 }
 
@@ -32,6 +34,7 @@ Exit codes:
   6    the turn was interrupted: the daemon stopped in the middle of it
   7    a limit is reached or the daemon is overloaded; try again later
   8    the store cannot be used (serve, migrate): its directory, the space, or the database itself
+  9    somebody else has answered the question before (approve, reject)
   130  left with Ctrl-C; the session goes on";
 
 /// `text`, and the exit codes after it.
@@ -50,6 +53,7 @@ impl Exit {
             Self::TurnInterrupted => 6,
             Self::Limit => 7,
             Self::Store => 8,
+            Self::AnsweredBefore => 9,
             Self::Left => 130,
         }
     }
@@ -59,6 +63,7 @@ impl Exit {
             ClientError::Api { status: StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE, .. } => {
                 Self::Limit
             }
+            error if error.is_api("permission_answered") => Self::AnsweredBefore,
             ClientError::Api { .. } => Self::Error,
             ClientError::Unreachable { .. } | ClientError::Broken { .. } | ClientError::TooSlow { .. } => {
                 Self::Unreachable
@@ -98,6 +103,7 @@ mod tests {
             Exit::TurnInterrupted,
             Exit::Limit,
             Exit::Store,
+            Exit::AnsweredBefore,
             Exit::Left,
         ];
         for exit in all {

@@ -1,7 +1,5 @@
 //! Following a stream until it is over: one turn for whoever wrote the prompt, or a session for whoever looks on.
 
-use std::io::{Stderr, Stdout};
-
 use serde_json::value::RawValue;
 
 use crate::control::wire::{Accepted, Cancel, CancelAccepted, Prompt};
@@ -12,40 +10,11 @@ use super::context::Context;
 use super::error::ClientError;
 use super::exit::Exit;
 use super::interrupts::Interrupts;
-use super::output::Output;
-use super::render::{Outcome, Renderer, Scope};
+use super::question::Desk;
+use super::render::{Outcome, Scope};
 use super::stream::{Event, EventStream};
-use super::text::{clean_json, short_id};
-
-/// How events are shown: as they came, or to people.
-enum View {
-    Json(Output),
-    People(Box<Renderer<Stdout, Stderr>>),
-}
-
-impl View {
-    fn new(output: Output, scope: Scope) -> Self {
-        if output.json {
-            return Self::Json(output);
-        }
-        let is_shared = output.stdout_is_terminal && output.stderr_is_terminal;
-        Self::People(Box::new(Renderer::new(std::io::stdout(), std::io::stderr(), is_shared, output.note_style, scope)))
-    }
-
-    fn event(&mut self, event: &Event) -> Result<(), ClientError> {
-        match self {
-            Self::Json(output) => output.print(&clean_json(&event.json)),
-            Self::People(renderer) => renderer.event(event).map_err(ClientError::Output),
-        }
-    }
-
-    fn close(&mut self) -> Result<(), ClientError> {
-        match self {
-            Self::Json(_) => Ok(()),
-            Self::People(renderer) => renderer.close().map_err(ClientError::Output),
-        }
-    }
-}
+use super::text::short_id;
+use super::view::View;
 
 /// Follows one turn to its end. The first Ctrl-C cancels it, the second leaves.
 pub async fn turn(
@@ -60,14 +29,15 @@ pub async fn turn(
         1 => context.output.note("queued behind one turn"),
         turns => context.output.note(&format!("queued behind {turns} turns")),
     }
-    let mut view = View::new(context.output, Scope::Turn);
+    let mut desk = Desk::new(daemon, context.output, View::new(context.output, Scope::Turn), true);
     let mut stream = EventStream::new(daemon, context.output, session, Some(accepted.after), true);
     let mut is_cancelling = false;
     loop {
+        let is_caught_up = stream.is_caught_up();
         let event = tokio::select! {
             biased;
             () = interrupts.next() => {
-                view.close()?;
+                desk.close()?;
                 if is_cancelling {
                     return Ok(leave(context, session));
                 }
@@ -80,6 +50,10 @@ pub async fn turn(
                 }
                 continue;
             }
+            input = desk.next(is_caught_up) => {
+                desk.take(input)?;
+                continue;
+            }
             event = stream.next() => event,
         };
         let event = match event {
@@ -87,16 +61,16 @@ pub async fn turn(
             // A stream that follows has no end; one that ends all the same must not be asked for ever.
             Ok(None) => return Err(ClientError::local("the stream ended before the turn did", "")),
             Err(error) => {
-                view.close()?;
+                desk.close()?;
                 return Err(error);
             }
         };
         if event.turn_id != Some(accepted.turn_id) {
             continue;
         }
-        view.event(&event)?;
+        desk.event(&event)?;
         if event.kind == "turn.completed" {
-            view.close()?;
+            desk.close()?;
             return outcome(&event).map(|outcome| Exit::of_turn(outcome.status));
         }
     }
@@ -111,27 +85,36 @@ pub async fn session(
     follow: bool,
 ) -> Result<Exit, ClientError> {
     let mut interrupts = Interrupts::listen()?;
-    let mut view = View::new(context.output, Scope::Session);
+    let mut desk = Desk::new(daemon, context.output, View::new(context.output, Scope::Session), follow);
     let mut stream = EventStream::new(daemon, context.output, session, after, follow);
     loop {
-        match interrupts.unless(stream.next()).await {
+        let is_caught_up = stream.is_caught_up();
+        let event = tokio::select! {
+            biased;
+            input = desk.next(is_caught_up) => {
+                desk.take(input)?;
+                continue;
+            }
+            event = interrupts.unless(stream.next()) => event,
+        };
+        match event {
             Ok(Some(event)) => {
-                view.event(&event)?;
+                desk.event(&event)?;
                 // Nothing can follow but what was committed with it.
                 if event.kind == "session.status" && (event.data["to"] == "archived" || event.data["to"] == "error") {
                     stream.end_at_tail();
                 }
             }
             Ok(None) => {
-                view.close()?;
+                desk.close()?;
                 return Ok(Exit::Ok);
             }
             Err(ClientError::Left) => {
-                view.close()?;
+                desk.close()?;
                 return Ok(leave(context, session));
             }
             Err(error) => {
-                view.close()?;
+                desk.close()?;
                 return Err(error);
             }
         }

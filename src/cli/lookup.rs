@@ -1,6 +1,6 @@
 //! Which session a person means: a whole id, the beginning or the end of one, an exact title, or `-`.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::path::Path;
 
 use crate::control::wire::{Session, SessionList, Workspace, WorkspaceList};
@@ -26,6 +26,11 @@ pub async fn session(daemon: &Daemon, name: &str) -> Result<SessionId, ClientErr
     if let Ok(id) = name.to_lowercase().parse() {
         return Ok(id);
     }
+    choose(&sessions(daemon).await?, name)
+}
+
+/// All sessions, of whatever status.
+pub async fn sessions(daemon: &Daemon) -> Result<Vec<Session>, ClientError> {
     let mut sessions = Vec::new();
     for page in 0..PAGES_MAX {
         let parameters =
@@ -37,7 +42,7 @@ pub async fn session(daemon: &Daemon, name: &str) -> Result<SessionId, ClientErr
             break;
         }
     }
-    choose(&sessions, name)
+    Ok(sessions)
 }
 
 /// The id of the workspace at `path`, which must be its real path; or that no session was ever in it.
@@ -79,7 +84,7 @@ async fn newest_here(daemon: &Daemon) -> Result<SessionId, ClientError> {
 
 fn choose(sessions: &[Session], name: &str) -> Result<SessionId, ClientError> {
     let candidates: Vec<&Session> =
-        sessions.iter().filter(|session| session.title == name || is_part(session.id, name)).collect();
+        sessions.iter().filter(|session| session.title == name || is_part(&session.id, name)).collect();
     match candidates.as_slice() {
         [session] => Ok(session.id),
         [] => Err(ClientError::local(
@@ -95,7 +100,7 @@ fn choose(sessions: &[Session], name: &str) -> Result<SessionId, ClientError> {
 
 /// Whether `name` is the beginning or the end of the id, with or without the hyphens, or the beginning of what is shown
 /// of it.
-fn is_part(id: SessionId, name: &str) -> bool {
+pub fn is_part(id: &impl Display, name: &str) -> bool {
     let digits = |text: &str| text.replace('-', "").to_lowercase();
     let part = digits(name);
     let whole = digits(&id.to_string());

@@ -21,6 +21,8 @@ mod prompt_text;
 mod attachments;
 mod transcript;
 mod render;
+mod view;
+mod question;
 mod follow;
 mod command;
 
@@ -43,6 +45,7 @@ Examples:
   acpd prompt - \"and now document it\"  go on with the newest session of this directory
   acpd attach -                        watch it from another terminal
   acpd ls                              what is running
+  acpd permissions                     what agents ask; acpd approve, acpd reject answer
 
 A SESSION is a whole id; the beginning or the end of one, if no other session has it
 (4 digits or more); an exact title; or - for the newest session of the current directory.";
@@ -117,6 +120,10 @@ pub enum ClientCommand {
     Turns(command::turns::Turns),
     Search(command::search::Search),
     Cancel(command::cancel::Cancel),
+    Permissions(command::permissions::Permissions),
+    Approve(command::answer::Approve),
+    Reject(command::answer::Reject),
+    Rules(command::rules::Rules),
     Resume(command::resume::Resume),
     Archive(command::archive::Archive),
     Rm(command::rm::Rm),
@@ -168,6 +175,10 @@ async fn execute(client: ClientCommand, context: &Context) -> Result<Exit, Clien
         ClientCommand::Turns(arguments) => arguments.execute(context).await,
         ClientCommand::Search(arguments) => arguments.execute(context).await,
         ClientCommand::Cancel(arguments) => arguments.execute(context).await,
+        ClientCommand::Permissions(arguments) => arguments.execute(context).await,
+        ClientCommand::Approve(arguments) => arguments.execute(context).await,
+        ClientCommand::Reject(arguments) => arguments.execute(context).await,
+        ClientCommand::Rules(arguments) => arguments.execute(context).await,
         ClientCommand::Resume(arguments) => arguments.execute(context).await,
         ClientCommand::Archive(arguments) => arguments.execute(context).await,
         ClientCommand::Rm(arguments) => arguments.execute(context).await,

@@ -84,6 +84,13 @@ impl Output {
         }
     }
 
+    /// A text on stderr as it is, without a line end of its own. The caller has cleaned what others wrote in it.
+    #[expect(clippy::unused_self, reason = "who prints has an output at hand, and all of them look alike")]
+    pub fn show(self, text: &str) {
+        let mut stderr = io::stderr().lock();
+        let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+    }
+
     /// Nobody is left to be told when stderr cannot be written.
     #[expect(clippy::unused_self, reason = "who prints has an output at hand, and all of them look alike")]
     fn tell(self, line: &str) {

@@ -94,6 +94,11 @@ impl<'a> EventStream<'a> {
         }
     }
 
+    /// Whether everything that came was handed out.
+    pub fn is_caught_up(&self) -> bool {
+        self.frames.is_empty()
+    }
+
     /// From now on the stream has an end: where the log ends.
     pub fn end_at_tail(&mut self) {
         if self.follow {

@@ -39,6 +39,11 @@ impl Style {
         self.wrap("\x1b[33m", text)
     }
 
+    /// What takes the line away that the cursor is in; or, where that cannot be done, ends it.
+    pub const fn line_erased(self) -> &'static str {
+        if self.enabled { "\r\x1b[K" } else { "\n" }
+    }
+
     fn wrap(self, code: &str, text: &str) -> String {
         if self.enabled && !text.is_empty() { format!("{code}{text}{RESET}") } else { text.to_owned() }
     }

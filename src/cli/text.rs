@@ -1,8 +1,8 @@
 //! Text that others wrote, made fit for a terminal: no control characters, known width, short ids, short times.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
-use crate::model::{SessionId, Timestamp};
+use crate::model::Timestamp;
 
 /// The last group of a UUID. Version 7 begins with the time, so only the end tells sessions of one day apart.
 const SHORT_ID_DIGITS: usize = 12;
@@ -107,7 +107,7 @@ pub fn cut_start(text: &str, width: usize) -> String {
 }
 
 /// The end of an id, which commands accept in its place.
-pub fn short_id(id: SessionId) -> String {
+pub fn short_id(id: impl Display + Copy) -> String {
     let text = id.to_string();
     text[text.len() - SHORT_ID_DIGITS..].to_owned()
 }
@@ -139,6 +139,7 @@ pub fn duration(from: Timestamp, to: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::SessionId;
 
     #[test]
     fn no_control_character_passes_but_line_feed_and_tab() {

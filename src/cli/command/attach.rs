@@ -9,7 +9,8 @@ use crate::cli::{follow, lookup};
 
 /// Show what a session did, and follow what it does
 ///
-/// Any number of terminals can be attached. Ctrl-C leaves and changes nothing.
+/// Any number of terminals can be attached. What the agent asks is asked on each of them, and the first answer counts.
+/// Ctrl-C leaves and changes nothing.
 #[derive(Args, Debug)]
 pub struct Attach {
     /// An id or a part of it, a title, or - for the newest session here

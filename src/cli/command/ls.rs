@@ -114,7 +114,7 @@ fn table(sessions: Vec<Session>) -> Table {
 }
 
 /// The path as people write it.
-fn below_home(path: &str, home: &str) -> String {
+pub fn below_home(path: &str, home: &str) -> String {
     match path.strip_prefix(home) {
         Some(rest) if !home.is_empty() && (rest.is_empty() || rest.starts_with('/')) => format!("~{rest}"),
         _ => path.to_owned(),

@@ -12,7 +12,7 @@ use crate::cli::{follow, lookup, prompt_text};
 /// Send a prompt to a session and stream the answer
 ///
 /// A suspended session is resumed first. What is piped into the command follows the words of the prompt, or is the
-/// prompt when there are none. Ctrl-C cancels the turn, and a second one leaves while the session goes on.
+/// prompt when there are none. What the agent asks is asked on the terminal. Ctrl-C cancels the turn, and a second one leaves while the session goes on.
 #[derive(Args, Debug)]
 pub struct Prompt {
     /// An id or a part of it, a title, or - for the newest session here

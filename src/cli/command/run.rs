@@ -17,7 +17,8 @@ const LONG_HELP: &str = "\
 Start a session, send it a prompt and stream the answer.
 
 The answer goes to stdout; what the agent plans and does goes to stderr. The session stays when the command ends: \
-`acpd prompt -` goes on with it. Ctrl-C cancels the turn, and a second one leaves while the session goes on. What is \
+`acpd prompt -` goes on with it. What the agent asks is asked on the terminal; without one it waits for \
+`acpd approve` or `acpd reject`. Ctrl-C cancels the turn, and a second one leaves while the session goes on. What is \
 piped into the command follows the words of the prompt, or is the prompt when there are none. A daemon is started when \
 none runs; it takes nothing but the basics from this shell's environment.";
 

@@ -70,6 +70,9 @@ fn facts(session: &Session, style: Style) -> String {
     if let Some(usage) = &session.usage {
         facts.push(("usage", used(usage)));
     }
+    if session.open_permissions > 0 {
+        facts.push(("asks", format!("{}, see `acpd permissions`", session.open_permissions)));
+    }
     if let Some(paused) = &session.paused {
         facts.push(("paused", paused.clone()));
     }

@@ -107,6 +107,12 @@ impl<A: Write, N: Write> Renderer<A, N> {
         }
     }
 
+    /// Makes room for something else on stderr, in the middle of a turn.
+    pub fn interrupt(&mut self) -> io::Result<()> {
+        self.tell_notice()?;
+        self.screen.make_room()
+    }
+
     /// Ends whatever line is open, so that what is printed next begins a new one.
     pub fn close(&mut self) -> io::Result<()> {
         self.tell_notice()?;

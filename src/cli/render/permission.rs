@@ -22,6 +22,8 @@ pub struct Permissions {
 #[derive(Debug, Default)]
 struct Question {
     title: String,
+    /// Whether the agent wants to know something, and not to do it.
+    is_elicitation: bool,
     /// The kind of each option, by its id.
     kinds: HashMap<String, String>,
 }
@@ -43,13 +45,19 @@ impl Permissions {
             .filter_map(|option| Some((option["optionId"].as_str()?.to_owned(), option["kind"].as_str()?.to_owned())))
             .collect();
         let title = one_line(data["title"].as_str().unwrap_or_default());
-        self.questions.insert(id.to_owned(), Question { title, kinds });
+        let is_elicitation = data["kind"] == "elicitation";
+        self.questions.insert(id.to_owned(), Question { title, is_elicitation, kinds });
     }
 
     pub fn resolved(&mut self, data: &Value) -> Resolved {
         let question = data["permissionId"].as_str().and_then(|id| self.questions.remove(id)).unwrap_or_default();
         let kind = data["optionId"].as_str().and_then(|id| question.kinds.get(id));
         let verdict = match (data["outcome"].as_str(), kind) {
+            _ if data["decision"] == "allow" && question.is_elicitation => "answered",
+            _ if data["decision"] == "allow" => "allowed",
+            _ if data["decision"] == "reject" && question.is_elicitation => "declined",
+            _ if data["decision"] == "reject" => "rejected",
+            // What follows is for logs in which no decision was recorded.
             (Some("selected"), Some(kind)) if kind.starts_with("allow") => "allowed",
             (Some("selected"), Some(_)) => "rejected",
             // The question was not seen, so its answer cannot be understood either.
@@ -59,11 +67,16 @@ impl Permissions {
             _ => "cancelled",
         };
         let title = if question.title.is_empty() { "what the agent asked for" } else { &question.title };
+        let what = if question.is_elicitation { "question" } else { "permission" };
+        let always = if data["always"] == true { " always" } else { "" };
         let decided_by = one_line(data["decidedBy"].as_str().unwrap_or_default());
+        let decided_by = decided_by.strip_prefix("cancelled: ").unwrap_or(&decided_by);
         let by = if decided_by.is_empty() { String::new() } else { format!(" ({decided_by})") };
-        let hint = (verdict == "rejected" && !self.has_hinted).then_some(HINT);
+        // Who rejects it knows what they do.
+        let is_automatic = data["by"]["type"] != "person";
+        let hint = (verdict == "rejected" && is_automatic && !self.has_hinted).then_some(HINT);
         self.has_hinted |= hint.is_some();
-        Resolved { line: format!("permission {verdict}: {title}{by}"), hint }
+        Resolved { line: format!("{what} {verdict}{always}: {title}{by}"), hint }
     }
 }
 
@@ -92,6 +105,13 @@ mod tests {
             let resolved = permissions.resolved(&answer(option));
             assert_eq!((resolved.line.as_str(), resolved.hint.is_some()), (line, has_hint));
         }
+        ask(&mut permissions);
+        let person = json!({"permissionId": "p", "outcome": "selected", "optionId": "1", "decision": "reject",
+            "always": true, "by": {"type": "person", "uid": 7}, "decidedBy": "user 7 with acpd"});
+        let resolved = Permissions::default().resolved(&person);
+        assert_eq!(resolved.line, "permission rejected always: what the agent asked for (user 7 with acpd)");
+        assert!(resolved.hint.is_none());
+        assert!(permissions.resolved(&person).line.starts_with("permission rejected always: rm -rf"));
         let unseen = permissions.resolved(&answer("1"));
         assert_eq!(unseen.line, "permission answered: what the agent asked for (policy ask)");
     }

@@ -54,11 +54,17 @@ impl<A: Write, N: Write> Screen<A, N> {
 
     /// A line beside the answer. The caller has cleaned and styled it.
     pub fn note(&mut self, line: &str) -> io::Result<()> {
+        self.make_room()?;
+        let _ = writeln!(self.notes, "{line}");
+        Ok(())
+    }
+
+    /// Ends the lines that stand in the way of one on stderr.
+    pub fn make_room(&mut self) -> io::Result<()> {
         if self.is_shared {
             self.end_answer()?;
         }
         self.end_thought();
-        let _ = writeln!(self.notes, "{line}");
         Ok(())
     }
 

@@ -1,0 +1,144 @@
+//! `acpd approve` and `acpd reject`: answer what an agent asks.
+
+use clap::Args;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::cli::context::{Context, read};
+use crate::cli::error::ClientError;
+use crate::cli::exit::Exit;
+use crate::cli::question;
+use crate::cli::text::{age, short_id};
+use crate::control::wire::permissions::{AnswerPermission, ElicitationAction, Permission};
+use crate::model::Timestamp;
+use crate::model::permission::question::{Decider, Decision, PermissionKind, Resolution};
+
+/// Allow what an agent asks; prints the question's id
+///
+/// The first answer counts. Who comes second is told who was first, with exit code 9.
+#[derive(Args, Debug)]
+pub struct Approve {
+    #[command(flatten)]
+    pub answer: Answer,
+    /// For an agent that wants to know something: the values, as a JSON object
+    #[arg(long, value_name = "JSON", value_parser = object, conflicts_with_all = ["always", "option"])]
+    pub content: Option<Map<String, Value>>,
+}
+
+/// Reject what an agent asks; prints the question's id
+///
+/// The first answer counts. Who comes second is told who was first, with exit code 9.
+#[derive(Args, Debug)]
+pub struct Reject {
+    #[command(flatten)]
+    pub answer: Answer,
+}
+
+#[derive(Args, Debug)]
+pub struct Answer {
+    /// The question's id or a part of it, as `acpd permissions` shows it; not needed when only one is open
+    pub permission: Option<String>,
+    /// The same again is answered so in this session, until `acpd rules SESSION --revoke`
+    #[arg(long)]
+    pub always: bool,
+    /// One of the agent's own options, by its id
+    #[arg(long, value_name = "OPTION", conflicts_with = "always")]
+    pub option: Option<String>,
+}
+
+impl Approve {
+    pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
+        self.answer.give(context, Decision::Allow, self.content).await
+    }
+}
+
+impl Reject {
+    pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
+        self.answer.give(context, Decision::Reject, None).await
+    }
+}
+
+impl Answer {
+    async fn give(
+        self,
+        context: &Context,
+        decision: Decision,
+        content: Option<Map<String, Value>>,
+    ) -> Result<Exit, ClientError> {
+        let daemon = context.daemon().await?;
+        let permission = question::permission(&daemon, self.permission.as_deref()).await?;
+        let body = self.body(&permission, decision, content)?;
+        let answer: Result<Box<RawValue>, _> = daemon.post(&format!("/v1/permissions/{}", permission.id), &body).await;
+        let answer = answer.map_err(|error| late(&permission, error))?;
+        let answered: Permission = read(&answer)?;
+        context.output.aside(&told(&answered));
+        if self.always && !answered.resolution.is_some_and(|resolution| resolution.always) {
+            context
+                .output
+                .note("it holds this once: there is no rule for what is outside the workspace or has no name");
+        }
+        context.show(&answer, |permission: Permission| permission.id.to_string())
+    }
+
+    fn body(
+        &self,
+        permission: &Permission,
+        decision: Decision,
+        content: Option<Map<String, Value>>,
+    ) -> Result<AnswerPermission, ClientError> {
+        let empty = AnswerPermission::default();
+        if let Some(option) = &self.option {
+            return Ok(AnswerPermission { option_id: Some(option.clone()), ..empty });
+        }
+        match (permission.kind, decision) {
+            (PermissionKind::Elicitation, Decision::Allow) => {
+                if content.is_none() && is_form(permission) {
+                    let message = format!("the agent wants values: {}", question::what(permission));
+                    let hint = "give them with --content '{\"name\": …}'; `acpd permissions --json` has the form in \
+                                request.requestedSchema";
+                    return Err(ClientError::local(message, hint));
+                }
+                Ok(AnswerPermission { action: Some(ElicitationAction::Accept), content, ..empty })
+            }
+            (_, Decision::Allow) if content.is_some() => {
+                Err(ClientError::local("the agent asks for no values", "leave --content out"))
+            }
+            _ => Ok(AnswerPermission { decision: Some(decision), always: self.always.then_some(true), ..empty }),
+        }
+    }
+}
+
+fn is_form(permission: &Permission) -> bool {
+    serde_json::from_str::<Value>(permission.request.get()).is_ok_and(|request| request["mode"] == "form")
+}
+
+fn told(permission: &Permission) -> String {
+    let verdict = permission.resolution.as_ref().map(question::verdict).unwrap_or_default();
+    format!("{verdict}: {}", question::what(permission))
+}
+
+/// The daemon's refusal, with the winner in words.
+fn late(permission: &Permission, error: ClientError) -> ClientError {
+    let ClientError::Api { status, mut body } = error else { return error };
+    if body.error == "permission_answered"
+        && let Ok(resolution) = serde_json::from_value::<Resolution>(body.details["resolution"].clone())
+    {
+        let by = match &resolution.by {
+            Decider::Cancelled { reason } => format!(" because {reason}"),
+            by @ (Decider::Person(_) | Decider::Policy { .. } | Decider::Timeout) => format!(" by {by}"),
+        };
+        body.message = format!(
+            "{} was {} {} ago{by}: {}",
+            short_id(permission.id),
+            question::verdict(&resolution),
+            age(resolution.at, Timestamp::now()),
+            question::what(permission),
+        );
+        "the first answer counts".clone_into(&mut body.hint);
+    }
+    ClientError::Api { status, body }
+}
+
+fn object(text: &str) -> Result<Map<String, Value>, String> {
+    serde_json::from_str(text).map_err(|error| format!("not a JSON object: {error}"))
+}
