@@ -1,0 +1,377 @@
+//! Questions of agents on the command line: listed, answered from anywhere, and asked on the terminal.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod harness;
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::Stdio;
+
+use harness::{Daemon, within};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+
+const PROMPT: &str = "[q] decide later > ";
+
+/// A terminal of its own with `acpd` in it.
+struct Terminal {
+    child: Child,
+    keys: File,
+    screen: watch::Receiver<String>,
+    /// How much of the screen was looked at.
+    seen: usize,
+}
+
+impl Terminal {
+    fn run(daemon: &Daemon, arguments: &[&str]) -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let name = std::path::Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()));
+        let slave = OpenOptions::new().read(true).write(true).custom_flags(nix::libc::O_NOCTTY).open(name).unwrap();
+        let mut command = acpd(daemon, arguments);
+        command.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
+        let child = command.spawn().expect("acpd can be started");
+        // The command holds the other side of the terminal as well, and would keep it open.
+        drop(command);
+        let mut output = File::from(master);
+        let keys = output.try_clone().unwrap();
+        let (sender, screen) = watch::channel(String::new());
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            // A terminal that nobody has open any more is an error to read.
+            while let Ok(count @ 1..) = output.read(&mut bytes) {
+                sender.send_modify(|screen| screen.push_str(&String::from_utf8_lossy(&bytes[..count])));
+            }
+        });
+        Self { child, keys, screen, seen: 0 }
+    }
+
+    /// What appears from here on, up to and including the text.
+    async fn until(&mut self, text: &str) -> String {
+        let seen = self.seen;
+        let waiting = self.screen.wait_for(|screen| screen[seen..].contains(text));
+        let found = within(&format!("{text:?} on the screen"), waiting).await.map(|screen| screen.clone());
+        let screen = found.unwrap_or_else(|_| panic!("{text:?} never came: {}", self.screen.borrow().clone()));
+        let end = seen + screen[seen..].find(text).unwrap() + text.len();
+        self.seen = end;
+        screen[seen..end].to_owned()
+    }
+
+    fn types(&mut self, text: &str) {
+        self.keys.write_all(text.as_bytes()).unwrap();
+    }
+
+    fn interrupt(&self) {
+        kill(Pid::from_raw(self.child.id().unwrap().cast_signed()), Signal::SIGINT).unwrap();
+    }
+
+    /// The exit code, and all that was ever on the screen.
+    async fn ended(mut self) -> (i32, String) {
+        let status = within("the end of acpd", self.child.wait()).await.unwrap();
+        // The thread lets go when it has read everything.
+        within("the end of the terminal", async { while self.screen.changed().await.is_ok() {} }).await;
+        (status.code().unwrap_or(-1), self.screen.borrow().clone())
+    }
+}
+
+/// A client of this daemon, in the workspace.
+fn acpd(daemon: &Daemon, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_acpd"));
+    command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", daemon.home()).env("TERM", "xterm");
+    command.env("ACPD_SOCKET", daemon.socket()).env("ACPD_STATE_DIR", daemon.state_dir());
+    command.env("ACPD_CONFIG", daemon.config_file());
+    command.args(arguments).current_dir(daemon.workspace()).kill_on_drop(true);
+    command
+}
+
+fn question(verb: &str, tool_call: &Value) -> Value {
+    json!({verb: {"method": "session/request_permission", "params": {"sessionId": "test-session", "toolCall": tool_call,
+    "options": [
+        {"optionId": "always", "name": "Always", "kind": "allow_always"},
+        {"optionId": "once", "name": "Once", "kind": "allow_once"},
+        {"optionId": "no", "name": "No", "kind": "reject_once"}
+    ]}}})
+}
+
+fn run(command: &str) -> Value {
+    json!({"toolCallId": "c1", "title": format!("Run {command}"), "kind": "execute", "status": "pending",
+        "rawInput": {"command": command}})
+}
+
+/// An agent that asks one thing in every turn, and says what it was told.
+fn asking(tool_call: &Value) -> Value {
+    json!([{"handshake": {}}, {"repeat": [{"prompt": [question("request", tool_call), {"textFromAnswer": true}]}]}])
+}
+
+/// The questions that are open.
+async fn open(daemon: &Daemon) -> Vec<Value> {
+    let list = daemon.get("/v1/permissions").await.expect_status(200);
+    list["permissions"].as_array().unwrap().clone()
+}
+
+async fn prompt_and_be_asked(daemon: &Daemon, session: &str) {
+    let accepted = daemon.prompt(session, "go").await;
+    daemon.events(session, accepted["after"].as_i64()).await.until("permission.requested").await;
+}
+
+/// The only question there ever was.
+async fn resolution(daemon: &Daemon) -> Value {
+    let all = daemon.get("/v1/permissions?status=all").await.expect_status(200);
+    assert_eq!(all["total"], 1);
+    all["permissions"][0]["resolution"].clone()
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_else(|| panic!("no {field} in {value}"))
+}
+
+#[tokio::test]
+async fn a_piped_run_says_what_answers_it_and_goes_on_waiting() {
+    let daemon = Daemon::builder().agent("asking", asking(&run("make\u{1b}[2J install"))).start().await;
+    for format in [&[][..], &["--json"]] {
+        let arguments = [&["run", "--agent", "asking", "go"], format].concat();
+        let mut command = acpd(&daemon, &arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("acpd can be started");
+        let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+        let told = within("a line on stderr", stderr.next_line()).await.unwrap().unwrap();
+        let asked = open(&daemon).await.remove(0);
+        let short = &text(&asked, "id")[24..];
+        assert_eq!(
+            told,
+            format!(
+                "acpd: the agent waits for an answer: Run make[2J install; `acpd approve {short}` allows it, `acpd reject \
+                 {short}` does not"
+            )
+        );
+        assert_eq!(daemon.cli(&["approve"]).await.success().trim(), text(&asked, "id"));
+        let ended = within("the end of acpd", child.wait_with_output()).await.unwrap();
+        let stdout = String::from_utf8(ended.stdout).unwrap();
+        assert!(ended.status.success() && stdout.contains("once"), "the turn went on: {stdout}");
+        if !format.is_empty() {
+            assert!(stdout.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{stdout}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_open_is_listed_and_answered_by_a_part_of_its_id() {
+    let daemon = Daemon::builder().agent("asking", asking(&run("make install"))).start().await;
+    let none = daemon.cli(&["approve"]).await;
+    assert_eq!((none.code, none.stdout.as_str()), (1, ""));
+    insta::assert_snapshot!(none.stderr, @r"
+    error: no question is open
+    hint: `acpd permissions --all` lists those that were answered, with who answered them
+    ");
+    assert_eq!(daemon.cli(&["permissions"]).await.success(), "");
+
+    let sessions = [daemon.create_session("asking").await, daemon.create_session("asking").await];
+    for session in &sessions {
+        prompt_and_be_asked(&daemon, session).await;
+    }
+    let asked = open(&daemon).await;
+    let table = daemon.cli(&["permissions"]).await.success();
+    insta::with_settings!({filters => vec![(r"[0-9a-f]{12}", "[id]"), (r" +\d+m?s", " [age]"), (r"/\S*/", "[root]/"), (r" {2,}", "  ")]}, {
+        insta::assert_snapshot!(table);
+    });
+    assert_eq!(daemon.cli(&["permissions", "--json"]).await.json()["total"], 2);
+    assert_eq!(daemon.cli(&["permissions", "--json", &sessions[0]]).await.json()["total"], 1);
+
+    let several = daemon.cli(&["reject"]).await;
+    assert_eq!(several.code, 1);
+    assert!(several.stderr.starts_with("error: 2 questions are open:\n"), "{}", several.stderr);
+    for permission in &asked {
+        assert!(several.stderr.contains(&text(permission, "id")[24..]), "{}", several.stderr);
+    }
+    let nobody = daemon.cli(&["approve", "ffffffff"]).await;
+    assert!(nobody.code == 1 && nobody.stderr.contains("there is no question \"ffffffff\""), "{}", nobody.stderr);
+    let nonsense = daemon.cli(&["approve", text(&asked[0], "id"), "--option", "maybe"]).await;
+    assert!(nonsense.code == 1 && nonsense.stderr.contains("always, once, no"), "{}", nonsense.stderr);
+    assert_eq!(daemon.cli(&["approve", "--always", "--option", "once"]).await.code, 2);
+
+    let short = &text(&asked[0], "id")[24..];
+    daemon.cli(&["reject", short]).await.success();
+    let late = daemon.cli(&["approve", short]).await;
+    assert_eq!(late.code, 9, "{}", late.stderr);
+    assert!(late.stderr.contains("was rejected ") && late.stderr.contains("with acpd"), "{}", late.stderr);
+    daemon.cli(&["approve", "--option", "once"]).await.success();
+    let all = daemon.cli(&["permissions", "--all"]).await.success();
+    assert!(all.contains("rejected") && all.contains("allowed") && all.contains("with acpd"), "{all}");
+}
+
+#[tokio::test]
+async fn always_is_a_rule_that_is_listed_and_taken_back() {
+    let daemon = Daemon::builder().agent("asking", asking(&run("cargo test"))).start().await;
+    let session = daemon.create_session("asking").await;
+    prompt_and_be_asked(&daemon, &session).await;
+    daemon.cli(&["approve", "--always"]).await.success();
+    let listed = daemon.cli(&["rules", &session]).await.success();
+    assert!(listed.contains("allow") && listed.contains("execute: cargo test"), "{listed}");
+    let ran = daemon.cli(&["prompt", &session, "again"]).await;
+    assert!(ran.stderr.contains("permission allowed: Run cargo test (policy rule"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("waits"), "what a rule answers waits for nobody: {}", ran.stderr);
+    let all = daemon.cli(&["permissions", "--all", "--json"]).await.json();
+    assert_eq!(all["permissions"][0]["resolution"]["by"]["type"], "policy");
+
+    let id = text(&daemon.cli(&["rules", &session, "--json"]).await.json()["rules"][0], "id").to_owned();
+    let unknown = daemon.cli(&["rules", &session, "--revoke", "ffff0000"]).await;
+    assert!(unknown.code == 1 && unknown.stderr.contains("has no rule"), "{}", unknown.stderr);
+    assert_eq!(daemon.cli(&["rules", &session, "--revoke", &id[24..]]).await.success().trim(), id);
+    assert_eq!(daemon.cli(&["rules", &session]).await.success(), "");
+}
+
+#[tokio::test]
+async fn a_terminal_shows_the_change_and_takes_the_answer() {
+    let edit = json!({"toolCallId": "c1", "title": "Edit a.txt\u{1b}]0;owned\u{7}", "kind": "edit", "status": "pending",
+        "content": [{"type": "diff", "path": "a.txt", "oldText": "one\ntwo\n", "newText": "one\n\u{9b}2Jthree\n"}]});
+    let daemon = Daemon::builder().agent("asking", asking(&edit)).start().await;
+    let mut terminal = Terminal::run(&daemon, &["run", "--agent", "asking", "go"]);
+    let shown = terminal.until(PROMPT).await;
+    for line in ["Edit a.txt]0;owned", "- two", "+ 2Jthree", "  one"] {
+        assert!(shown.contains(line), "{line:?} is not in {shown:?}");
+    }
+    terminal.types("what?\n");
+    terminal.until("one of the letters").await;
+    terminal.until(PROMPT).await;
+    terminal.types("y\n");
+    terminal.until("permission allowed: Edit a.txt").await;
+    let (code, screen) = terminal.ended().await;
+    assert_eq!(code, 0, "{screen}");
+    assert!(screen.contains("\"optionId\":\"once\""), "the turn went on: {screen}");
+    for (sequence, what) in [("\u{1b}]", "a title"), ("\u{9b}", "a control sequence"), ("\u{7}", "a bell")] {
+        assert!(!screen.contains(sequence), "{what} of the agent's reached the terminal: {screen:?}");
+    }
+    let resolution = resolution(&daemon).await;
+    assert_eq!((&resolution["decision"], &resolution["by"]["program"]), (&json!("allow"), &json!("acpd")));
+}
+
+#[tokio::test]
+async fn of_two_terminals_one_answers_and_the_other_is_told_who() {
+    let daemon = Daemon::builder().agent("asking", asking(&run("make"))).start().await;
+    let mut first = Terminal::run(&daemon, &["run", "--agent", "asking", "go"]);
+    first.until(PROMPT).await;
+    let mut second = Terminal::run(&daemon, &["attach", "-"]);
+    second.until(PROMPT).await;
+    second.types("n\n");
+    let who = first.until("with acpd)").await;
+    assert!(who.contains("permission rejected: Run make (user "), "{who:?}");
+    let (code, screen) = first.ended().await;
+    assert_eq!(code, 0, "{screen}");
+    assert!(!screen.contains("hint:"), "a person who rejects needs no advice: {screen}");
+    second.until("\"optionId\":\"no\"").await;
+    second.interrupt();
+    let (code, screen) = second.ended().await;
+    assert_eq!(code, 130, "{screen}");
+}
+
+#[tokio::test]
+async fn questions_are_asked_one_by_one_and_what_goes_on_meanwhile_is_shown_after() {
+    let script = json!([{"handshake": {}}, {"prompt": [question("ask", &run("one")), question("ask", &run("two")),
+        {"gate": "asked"}, {"text": "meanwhile"}, {"gate": "said"}, {"awaitAnswer": true}, {"awaitAnswer": true}]},
+        {"expect": "session/prompt"}]);
+    let daemon = Daemon::builder().agent("asking", script).start().await;
+    let mut terminal = Terminal::run(&daemon, &["run", "--agent", "asking", "go"]);
+    assert!(terminal.until(PROMPT).await.contains("$ one"));
+    daemon.gate("asking").reached("asked").await.open().await;
+    let said = daemon.gate("asking").reached("said").await;
+    let session = text(&open(&daemon).await[0], "sessionId").to_owned();
+    daemon.events(&session, None).await.until("message.delta").await;
+    terminal.types("a\n");
+    assert!(!terminal.until("a\r\n").await.contains("meanwhile"));
+    terminal.until("permission allowed always: Run one").await;
+    let next = terminal.until(PROMPT).await;
+    assert!(next.contains("$ two"), "{next}");
+    said.open().await;
+    terminal.types("n\n");
+    let (code, screen) = terminal.ended().await;
+    assert_eq!(code, 0, "{screen}");
+    assert!(screen.contains("meanwhile") && screen.contains("permission rejected: Run two"), "{screen}");
+    assert!(daemon.cli(&["rules", &session]).await.success().contains("execute: one"));
+}
+
+#[tokio::test]
+async fn what_was_typed_before_the_question_is_no_answer_to_it() {
+    let script = json!([{"handshake": {}}, {"prompt": [{"text": "hello"}, {"gate": "before"},
+        question("request", &run("rm -rf /")), {"textFromAnswer": true}]}, {"expect": "session/prompt"}]);
+    let daemon = Daemon::builder().agent("asking", script).start().await;
+    let mut terminal = Terminal::run(&daemon, &["run", "--agent", "asking", "go"]);
+    terminal.until("hello").await;
+    let passage = daemon.gate("asking").reached("before").await;
+    terminal.types("y\n");
+    terminal.until("y\r\n").await;
+    passage.open().await;
+    terminal.until(PROMPT).await;
+    terminal.types("n\n");
+    assert_eq!(terminal.ended().await.0, 0);
+    assert_eq!(resolution(&daemon).await["decision"], "reject");
+}
+
+#[tokio::test]
+async fn a_question_can_be_seen_whole_and_left_for_later() {
+    let many = "line\n".repeat(99) + "the last\n";
+    let edit = json!({"toolCallId": "c1", "title": "Write b.txt", "kind": "edit", "status": "pending",
+        "content": [{"type": "diff", "path": "b.txt", "oldText": null, "newText": many}]});
+    let daemon = Daemon::builder().agent("asking", asking(&edit)).start().await;
+    let mut terminal = Terminal::run(&daemon, &["run", "--agent", "asking", "go"]);
+    let brief = terminal.until(PROMPT).await;
+    assert!(brief.contains("more lines") && brief.contains("[d] show all") && !brief.contains("the last"), "{brief}");
+    terminal.types("d\n");
+    assert!(terminal.until(PROMPT).await.contains("+ the last"));
+    terminal.types("q\n");
+    let later = terminal.until("does not").await;
+    assert!(later.contains("the agent waits for an answer: Write b.txt"), "{later}");
+    daemon.cli(&["approve"]).await.success();
+    let (code, screen) = terminal.ended().await;
+    assert_eq!(code, 0, "{screen}");
+    assert!(screen.contains("\"optionId\":\"once\""), "{screen}");
+}
+
+#[tokio::test]
+async fn ctrl_c_while_asked_cancels_the_turn() {
+    let daemon = Daemon::builder().agent("asking", asking(&run("make"))).start().await;
+    let mut terminal = Terminal::run(&daemon, &["run", "--agent", "asking", "go"]);
+    terminal.until(PROMPT).await;
+    terminal.interrupt();
+    terminal.until("cancelling the turn").await;
+    let (code, screen) = terminal.ended().await;
+    assert_eq!(code, 5, "{screen}");
+    assert_eq!(resolution(&daemon).await["by"], json!({"type": "cancelled", "reason": "the turn was cancelled"}));
+}
+
+#[tokio::test]
+async fn what_an_agent_wants_to_know_is_asked_field_by_field() {
+    let properties = json!({"name": {"type": "string"}, "tls": {"type": "boolean"}});
+    let elicit = json!({"request": {"method": "elicitation/create", "params": {"sessionId": "test-session", "mode": "form",
+        "message": "Which database?", "requestedSchema": {"type": "object", "properties": properties, "required": ["name"]}}}});
+    let script = json!([{"handshake": {}}, {"repeat": [{"prompt": [elicit, {"textFromAnswer": true}]}]}]);
+    let daemon = Daemon::builder().agent("curious", script).start().await;
+    let mut terminal = Terminal::run(&daemon, &["run", "--agent", "curious", "go"]);
+    assert!(terminal.until(PROMPT).await.contains("Which database?"));
+    for (line, next) in [("y", "name > "), ("main", "[n] no > "), ("perhaps", "it is y or n"), ("y", "\"tls\":true")] {
+        terminal.types(&format!("{line}\n"));
+        terminal.until(next).await;
+    }
+    let (code, screen) = terminal.ended().await;
+    assert_eq!(code, 0, "{screen}");
+    assert!(screen.contains("\"name\":\"main\""), "{screen}");
+
+    let session = text(&daemon.cli(&["ls", "--json"]).await.json()["sessions"][0], "id").to_owned();
+    prompt_and_be_asked(&daemon, &session).await;
+    let bare = daemon.cli(&["approve"]).await;
+    assert!(bare.code == 1 && bare.stderr.contains("wants values"), "{}", bare.stderr);
+    daemon.cli(&["approve", "--content", "{\"name\": \"other\"}"]).await.success();
+    let mut events = daemon.events(&session, None).await;
+    events.until("turn.completed").await;
+    events.until("turn.completed").await;
+    let said = daemon.cli(&["messages", &session]).await.success();
+    assert!(said.contains("other"), "the agent was told: {said}");
+}
