@@ -110,10 +110,12 @@ async fn files_are_read_and_written_and_both_are_on_record() {
 
     let reads = events(&daemon, &session, "file.read").await;
     assert_eq!(reads.len(), 6);
-    let expected = json!({"path": "a.txt", "bytes": 4, "line": 2, "limit": 1, "decidedBy": "policy profile mode allow"});
+    let expected =
+        json!({"path": "a.txt", "bytes": 4, "line": 2, "limit": 1, "decidedBy": "policy profile mode allow"});
     assert_eq!(*reads[1].payload(), expected);
     let written = events(&daemon, &session, "file.written").await;
-    let expected = json!({"path": "new/deep/b.txt", "bytes": 5, "isNew": true, "decidedBy": "policy profile mode allow"});
+    let expected =
+        json!({"path": "new/deep/b.txt", "bytes": 5, "isNew": true, "decidedBy": "policy profile mode allow"});
     assert_eq!((written.len(), written[1].payload()), (2, &expected));
     assert_eq!(written[0].payload()["isNew"], false);
 }

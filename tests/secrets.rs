@@ -92,7 +92,8 @@ async fn everything(daemon: &Daemon, session: &str) -> Vec<(String, Vec<u8>)> {
     let of_session = ["", "/messages?limit=1000", "/turns", "/events?follow=false"];
     let mut paths: Vec<String> = of_session.iter().map(|path| format!("/v1/sessions/{session}{path}")).collect();
     paths.extend(
-        ["sessions", "agents", "agents/leaky", "info", "health", "workspaces", "permissions?status=all"].map(|path| format!("/v1/{path}")),
+        ["sessions", "agents", "agents/leaky", "info", "health", "workspaces", "permissions?status=all"]
+            .map(|path| format!("/v1/{path}")),
     );
     paths.extend(ALL.iter().map(|planted| format!("/v1/search?q={}", planted.middle)));
     paths.extend(["/v1/search?q=redacted".to_owned(), "/v1/events?after=0&follow=false".to_owned()]);
