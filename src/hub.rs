@@ -137,6 +137,11 @@ impl Hub {
         self.watchers.end();
     }
 
+    /// Resolves when nothing can be recorded any more although nobody has closed the store. There is no way on from there.
+    pub async fn lost(&self) {
+        self.writer.lost().await;
+    }
+
     /// Closes the store: the readers first, so that the writer leaves one file without a write-ahead log.
     pub async fn close(&self) {
         self.store.close().await;

@@ -296,3 +296,30 @@ async fn a_profile_whose_places_are_wrong_is_refused_without_showing_them() {
     }
     assert!(!refused.stderr.contains("k0recred"), "{}", refused.stderr);
 }
+
+#[tokio::test]
+async fn a_refusal_tells_no_secret_and_a_rule_may_hold_none() {
+    let all: Vec<&str> = ALL.iter().map(|planted| planted.value).collect();
+    let question = json!({"request": {"method": "session/request_permission", "params": {"sessionId": "test-session",
+        "toolCall": {"toolCallId": "c", "title": "x", "kind": "other", "status": "pending"},
+        "options": [{"optionId": "no", "name": all.join(" "), "kind": "reject_once"}]}}});
+    let script = json!([{"handshake": {}}, {"prompt": [question]}]);
+    let daemon = planted(echo()).agent("asking", script).start().await;
+    // Its process has shown acpd its secrets.
+    daemon.prompt_and_wait(&daemon.create_session("leaky").await, "hello").await;
+
+    let session = daemon.create_session("asking").await;
+    let accepted = daemon.prompt(&session, "go").await;
+    let asked = daemon.events(&session, accepted["after"].as_i64()).await.until("permission.requested").await;
+    let path = format!("/v1/permissions/{}", asked.last().unwrap().payload()["permissionId"].as_str().unwrap());
+    let refused = daemon.post(&path, json!({"optionId": "other"})).await;
+    assert!(refused.status == 400 && refused.text.contains("[redacted:BY_ENV]"), "{}", refused.text);
+    assert_clean(&[(path, refused.text.into_bytes())]);
+
+    let path = format!("/v1/sessions/{session}");
+    let rule = json!({"decision": "deny", "commands": [["curl", BY_ENV.value]]});
+    let refused = daemon.request("PATCH", &path, Some(json!({"permissions": {"mode": "deny", "rules": [rule]}}))).await;
+    assert!(refused.status == 400 && refused.text.contains("permissions.rules"), "{}", refused.text);
+    assert_eq!(daemon.session(&session).await["permissions"], json!({"mode": "ask"}), "nothing is changed");
+    assert_clean(&[(path, refused.text.into_bytes())]);
+}

@@ -4,6 +4,9 @@
 //! to an agent. Where a shim was killed the daemon inherits, and a child of its own that is no shim is a stray. Only this
 //! daemon's shims count: the daemon itself may have been started by another one's agent.
 
+use rustix::io::Errno;
+use rustix::process::Pid;
+
 use super::host::Host;
 use super::procfs;
 
@@ -52,7 +55,7 @@ impl Host {
             if self.children.is_shim(current) {
                 return Descent::Agents;
             }
-            let Some(stat) = procfs::stat(current) else { return Descent::Unknown };
+            let Some(stat) = procfs::stat(current) else { return of_hidden(current) };
             match stat.parent {
                 parent if parent == self.daemon.pid => {
                     return if self.children.is_stray(current) { Descent::Agents } else { Descent::Others };
@@ -63,5 +66,26 @@ impl Host {
             }
         }
         Descent::Agents
+    }
+}
+
+/// Of a process that cannot be looked at. Where `/proc` hides other users' processes, one that we may not signal is another
+/// user's, and shims are our own; one that is gone tells nothing.
+fn of_hidden(pid: i32) -> Descent {
+    match Pid::from_raw(pid).map(rustix::process::test_kill_process) {
+        Some(Err(Errno::PERM)) => Descent::Others,
+        _ => Descent::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_gone_is_not_taken_for_another_users() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        assert_eq!(of_hidden(child.id().cast_signed()), Descent::Unknown);
     }
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{Method, Uri};
+use axum::http::{Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
+use serde_json::value::RawValue;
 use tracing::Instrument;
 use uuid::Uuid;
 
@@ -73,12 +74,28 @@ async fn admit(State(api): State<Arc<Api>>, request: Request, next: Next) -> Res
         if let Some(uid) = uid {
             api.limits.request(uid)?;
         }
-        let response = next.run(request).await;
+        let response = without_secrets(&api, next.run(request).await).await;
         tracing::debug!(status = response.status().as_u16(), "answered");
         Ok(response)
     }
     .instrument(span)
     .await
+}
+
+/// What is refused is refused in the words of whoever asked or was asked, and an agent's may have its key in them. All else
+/// that is answered comes from the record, which has none.
+async fn without_secrets(api: &Api, response: Response) -> Response {
+    let is_refusal = response.status().is_client_error() || response.status().is_server_error();
+    let Some(redactor) = api.registry.hub().secrets().redactor().filter(|_| is_refusal) else { return response };
+    let (mut parts, body) = response.into_parts();
+    // It is in memory already.
+    let Ok(bytes) = axum::body::to_bytes(body, usize::MAX).await else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    let redacted = serde_json::from_slice::<&RawValue>(&bytes).ok().and_then(|json| redactor.json(json));
+    let Some(redacted) = redacted else { return Response::from_parts(parts, bytes.into()) };
+    parts.headers.remove(header::CONTENT_LENGTH);
+    Response::from_parts(parts, redacted.get().to_owned().into())
 }
 
 async fn no_route(uri: Uri) -> ApiError {

@@ -104,7 +104,7 @@ async fn make(
         agent: request.agent,
         title,
         tags: request.tags,
-        permissions: checked_policy(request.permissions)?,
+        permissions: checked_policy(&api, request.permissions)?,
         limits: request.limits,
         choices,
         context: request.context.unwrap_or_default(),
@@ -163,7 +163,7 @@ pub async fn change(
         Change::Remove => Some(ContextChange::removal()),
         Change::Set(context) => Some(context),
     };
-    let permissions = match checked_policy(permissions)? {
+    let permissions = match checked_policy(&api, permissions)? {
         Some(policy) => Some(registry::narrowed(&session, policy)?),
         None => None,
     };
@@ -240,12 +240,21 @@ fn shown(api: &Api, session: model::session::Session) -> Session {
     Session::new(session, expires_at, live.process_state, live.pid)
 }
 
-fn checked_policy(policy: Option<Policy>) -> Result<Option<Policy>, ApiError> {
+fn checked_policy(api: &Api, policy: Option<Policy>) -> Result<Option<Policy>, ApiError> {
     let Some(policy) = policy else { return Ok(None) };
-    match policy.check() {
-        Ok(()) => Ok(Some(policy)),
-        Err(PolicyProblem { field, problem }) => Err(ApiError::invalid(format!("permissions.{field}"), problem)),
+    if let Err(PolicyProblem { field, problem }) = policy.check() {
+        return Err(ApiError::invalid(format!("permissions.{field}"), problem));
     }
+    // It would be kept without the secret, and match something else then.
+    let redactor = api.registry.hub().secrets().redactor();
+    let text = serde_json::value::to_raw_value(&policy).ok();
+    if redactor.zip(text).is_some_and(|(redactor, text)| redactor.json(&text).is_some()) {
+        return Err(ApiError::invalid(
+            "permissions.rules",
+            "hold the value of an agent's secret; rules are no place for it",
+        ));
+    }
+    Ok(Some(policy))
 }
 
 fn check_title(title: &str) -> Result<(), ApiError> {

@@ -146,6 +146,8 @@ async fn run(
     tokio::select! {
         () = stop_requested(&mut signals, || reloader.ask()) => {}
         () = reap_children(child_ends, &registry) => {}
+        // The agents go with the daemon; whoever starts it again finds all that was acknowledged.
+        () = hub.lost() => anyhow::bail!("the writer of the store has failed, and without it nothing can be kept"),
         Err(error) = serving => return Err(match error {
             // What went wrong with the store has its own hint and exit code.
             RegistryError::Store(error) => {

@@ -282,11 +282,13 @@ impl<'a> Apply<'a> {
 }
 
 pub(super) fn to_json<T: serde::Serialize>(value: &T) -> Result<String, StoreError> {
-    serde_json::to_string(value)
-        .map_err(|error| StoreError::Damaged { what: format!("cannot be written as JSON: {error}") })
+    serde_json::to_string(value).map_err(|error| not_json(&error))
 }
 
 fn to_raw<T: serde::Serialize>(value: &T) -> Result<Box<RawValue>, StoreError> {
-    serde_json::value::to_raw_value(value)
-        .map_err(|error| StoreError::Damaged { what: format!("cannot be written as JSON: {error}") })
+    serde_json::value::to_raw_value(value).map_err(|error| not_json(&error))
+}
+
+fn not_json(error: &serde_json::Error) -> StoreError {
+    StoreError::Damaged { what: format!("cannot be written as JSON: {error}") }
 }

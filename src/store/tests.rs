@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use sqlx::ConnectOptions;
 
@@ -392,6 +393,43 @@ async fn a_copy_that_is_abandoned_leaves_nothing_behind() {
     let abandoned = store.back_up(&copies.join("abandoned.db")).await.unwrap_err();
     assert!(matches!(abandoned, BackupError::Abandoned), "{abandoned:?}");
     assert_eq!(count(), 1);
+    store.close().await;
+    writer.close().await;
+}
+
+#[tokio::test]
+async fn a_writer_that_panics_is_lost_and_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_store, writer) = Store::open(&options(directory.path()), |_| panic!("as a test")).await.unwrap();
+    assert!(matches!(writer.append(Unit::catalogue(Catalogue::Heartbeat)).await, Err(StoreError::Closed)));
+    writer.lost().await;
+    assert!(matches!(writer.append(Unit::default()).await, Err(StoreError::Closed)));
+    assert!(matches!(writer.upkeep(Goal::Everything, Duration::ZERO).await, Err(StoreError::Closed)));
+    writer.close().await;
+}
+
+#[tokio::test]
+async fn going_back_to_a_version_without_rules_widens_no_session() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = options(directory.path());
+    let (store, writer) = open(directory.path()).await;
+    let sessions = [session(&writer).await, session(&writer).await, session(&writer).await];
+    let rule = r#"{"mode":"allow","rules":[{"decision":"deny","commands":["rm"]}]}"#;
+    let policies =
+        [serde_json::from_str(rule).unwrap(), Policy::of(PermissionMode::Edit), Policy::of(PermissionMode::Deny)];
+    for (session, policy) in sessions.iter().zip(policies) {
+        let change = SessionChange { permissions: Some(policy), ..SessionChange::default() };
+        writer.append(Unit::one(*session, Op::ChangeSession(change))).await.unwrap();
+    }
+    store.close().await;
+    writer.close().await;
+    migrate(&options, Direction::DownTo(8)).await.unwrap();
+    let (store, writer) = open(directory.path()).await;
+    let mut modes = Vec::new();
+    for session in sessions {
+        modes.push(store.session(session).await.unwrap().unwrap().permissions.mode);
+    }
+    assert_eq!(modes, [PermissionMode::Ask, PermissionMode::Ask, PermissionMode::Deny]);
     store.close().await;
     writer.close().await;
 }

@@ -4,7 +4,7 @@ use rusqlite::params;
 
 use super::apply::{Apply, to_json};
 use super::{Op, StoreError};
-use crate::model::{EventBody, SessionId, TurnId, TurnStatus};
+use crate::model::{EventBody, SessionId, TurnStatus};
 
 impl Apply<'_> {
     /// A change that does not follow from the turn's status is a bug, and fails the unit.
@@ -39,39 +39,34 @@ impl Apply<'_> {
             )?),
             Op::FinishTurn { turn, status, stop_reason, error, usage } => {
                 debug_assert!(status.is_final(), "a turn finishes with a final status");
-                let body = EventBody::TurnCompleted {
-                    status: *status,
-                    stop_reason: stop_reason.clone(),
-                    error: error.clone(),
-                    usage: usage.clone(),
-                };
+                let (status, stop_reason, error, usage) = (*status, stop_reason.clone(), error.clone(), usage.clone());
+                let kept = usage.as_ref().map(to_json).transpose()?;
+                let (code, message) = error.as_ref().map(|error| (error.code.as_str(), error.message.clone())).unzip();
+                let body = EventBody::TurnCompleted { status, stop_reason: stop_reason.clone(), error, usage };
                 self.event(session, Some(*turn), &body)?;
-                self.finish_turn(session, *turn, op)
+                let sequence = self.last_event(session)?;
+                let may_be_queued = TurnStatus::Queued.may_become(status);
+                let changed = self.connection.run(
+                    "to end a turn",
+                    "UPDATE turns SET status = ?2, stop_reason = ?3, error_code = ?4, error_message = ?5, \
+                     usage = coalesce(?6, usage), finished_at = ?7, finished_sequence = ?8 \
+                     WHERE id = ?1 AND (status = 'running' OR (status = 'queued' AND ?9))",
+                    params![
+                        turn.to_string(),
+                        status.as_str(),
+                        stop_reason,
+                        code,
+                        message,
+                        kept,
+                        now,
+                        sequence,
+                        may_be_queued,
+                    ],
+                )?;
+                went_forward(changed)
             }
             _ => Err(StoreError::Refused("an operation that is no turn's")),
         }
-    }
-
-    fn finish_turn(&mut self, session: SessionId, turn: TurnId, op: &Op) -> Result<(), StoreError> {
-        let Op::FinishTurn { status, stop_reason, error, usage, .. } = op else { return Ok(()) };
-        let changed = self.connection.run(
-            "to end a turn",
-            "UPDATE turns SET status = ?2, stop_reason = ?3, error_code = ?4, error_message = ?5, \
-             usage = coalesce(?6, usage), finished_at = ?7, finished_sequence = ?8 \
-             WHERE id = ?1 AND (status = 'running' OR (status = 'queued' AND ?9))",
-            params![
-                turn.to_string(),
-                status.as_str(),
-                stop_reason,
-                error.as_ref().map(|error| error.code.as_str()),
-                error.as_ref().map(|error| &error.message),
-                usage.as_ref().map(to_json).transpose()?,
-                self.now.as_millis(),
-                self.last_event(session)?,
-                TurnStatus::Queued.may_become(*status),
-            ],
-        )?;
-        went_forward(changed)
     }
 }
 

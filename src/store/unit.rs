@@ -231,16 +231,7 @@ impl NewMessage {
         self.model = model;
         self
     }
-}
 
-impl ChoicesChange {
-    fn weight(&self) -> usize {
-        let Announced { modes, models, commands, config_options } = &self.announced;
-        [modes, models, commands, config_options].into_iter().flatten().map(|raw| raw.get().len()).sum()
-    }
-}
-
-impl NewMessage {
     pub fn with_blobs(mut self, blobs: Vec<Blob>) -> Self {
         self.blobs = blobs;
         self
@@ -248,6 +239,13 @@ impl NewMessage {
 
     fn weight(&self) -> usize {
         self.content.get().len() + self.blobs.iter().map(|blob| blob.data.len()).sum::<usize>()
+    }
+}
+
+impl ChoicesChange {
+    fn weight(&self) -> usize {
+        let Announced { modes, models, commands, config_options } = &self.announced;
+        [modes, models, commands, config_options].into_iter().flatten().map(|raw| raw.get().len()).sum()
     }
 }
 

@@ -11,10 +11,12 @@
 //! A batch that fails through one of its units is tried again unit by unit, so that it fails alone.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use super::apply::{Applied, Apply, Sequences};
 use super::connection::Connection;
@@ -64,8 +66,9 @@ enum Request {
 pub struct Writer {
     requests: mpsc::Sender<Request>,
     places: Arc<Semaphore>,
-    /// Resolves when the thread ends. Taken by whoever closes the writer.
-    ended: Mutex<Option<oneshot::Receiver<()>>>,
+    /// Cancelled when the thread has ended, however that was.
+    ended: CancellationToken,
+    is_closing: AtomicBool,
 }
 
 impl Writer {
@@ -77,7 +80,8 @@ impl Writer {
         publish: impl Fn(News) + Send + 'static,
     ) -> io::Result<Self> {
         let (sender, requests) = mpsc::channel();
-        let (end, ended) = oneshot::channel();
+        let ended = CancellationToken::new();
+        let end = ended.clone().drop_guard();
         let thread = WriterThread {
             connections,
             requests,
@@ -89,13 +93,13 @@ impl Writer {
             maintenance: Maintenance::new(settings),
         };
         let run = move || {
+            // Dropped by a panic, too.
+            let _end = end;
             thread.run();
-            // Nobody may wait for it.
-            end.send(()).ok();
         };
         std::thread::Builder::new().name("writer".to_owned()).spawn(run)?;
         let places = Arc::new(Semaphore::new(settings.queue));
-        Ok(Self { requests: sender, places, ended: Mutex::new(Some(ended)) })
+        Ok(Self { requests: sender, places, ended, is_closing: AtomicBool::new(false) })
     }
 
     /// Waits for a place in the queue, then for the commit.
@@ -116,12 +120,17 @@ impl Writer {
 
     /// Commits what is queued, then closes the connections. Nothing can be appended afterwards.
     pub async fn close(&self) {
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(ended) = ended else { return };
-        // A thread that is gone already takes no request, which its end below tells.
+        self.is_closing.store(true, Ordering::Relaxed);
+        // A thread that is gone already needs no telling.
         self.requests.send(Request::Close).ok();
-        if ended.await.is_err() {
-            tracing::error!("the writer did not end well");
+        self.ended.cancelled().await;
+    }
+
+    /// Resolves when the thread has ended without being told to: it has panicked, and nothing can be written any more.
+    pub async fn lost(&self) {
+        self.ended.cancelled().await;
+        if self.is_closing.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
         }
     }
 }
