@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::update::{self, ToolCall};
 use crate::model::PromptAbilities;
-use crate::model::permission::question::PermissionOption;
+use crate::model::permission::question::{OptionKind, PermissionOption};
 
 /// The answer to `initialize`.
 #[derive(Debug)]
@@ -90,22 +90,27 @@ const OPTIONS_MAX: usize = 32;
 
 /// Reads `session/request_permission`.
 pub fn permission_request(params: &RawValue) -> Result<PermissionRequest, String> {
-    let request: schema::RequestPermissionRequest =
-        serde_json::from_str(params.get()).map_err(|error| error.to_string())?;
-    let option = |option: &schema::PermissionOption| {
-        Some(PermissionOption {
-            option_id: option.option_id.0.to_string(),
-            name: option.name.clone(),
-            // A kind that is not known means nothing that we could choose.
-            kind: serde_json::to_value(option.kind).and_then(serde_json::from_value).ok()?,
-        })
-    };
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Request {
+        tool_call: schema::ToolCallUpdate,
+        options: Vec<Value>,
+    }
+    let request: Request = serde_json::from_str(params.get()).map_err(|error| error.to_string())?;
+    // One that makes no sense takes none of the others away.
     let options: Vec<PermissionOption> = request.options.iter().filter_map(option).collect();
     let is_long = |option: &PermissionOption| option.option_id.len().max(option.name.len()) > OPTION_BYTES_MAX;
     if options.len() > OPTIONS_MAX || options.iter().any(is_long) {
         return Err(format!("there are more than {OPTIONS_MAX} options, or longer ones than {OPTION_BYTES_MAX} bytes"));
     }
     Ok(PermissionRequest { tool_call: update::from_schema(&request.tool_call), options })
+}
+
+fn option(option: &Value) -> Option<PermissionOption> {
+    let option_id = option["optionId"].as_str()?.to_owned();
+    let name = option["name"].as_str().unwrap_or(&option_id).to_owned();
+    let kind = serde_json::from_value(option["kind"].clone()).unwrap_or(OptionKind::Other);
+    Some(PermissionOption { option_id, name, kind })
 }
 
 /// What `elicitation/create` asks: what a person is shown of it.
@@ -135,7 +140,6 @@ pub fn cancelled_request(params: &RawValue) -> Option<Box<RawValue>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::permission::question::OptionKind;
 
     fn raw(json: &str) -> Box<RawValue> {
         RawValue::from_string(json.to_owned()).unwrap()
@@ -169,5 +173,14 @@ mod tests {
         let kinds: Vec<OptionKind> = request.options.iter().map(|option| option.kind).collect();
         assert_eq!(kinds, [OptionKind::AllowAlways, OptionKind::AllowOnce, OptionKind::RejectOnce]);
         assert_eq!(request.tool_call.kind.as_deref(), Some("execute"));
+    }
+
+    #[test]
+    fn an_option_of_an_unknown_kind_takes_none_away() {
+        let request = raw(r#"{"sessionId":"s","toolCall":{"toolCallId":"t"},"options":[
+                {"optionId":"a","name":"A","kind":"allow_session"},{"optionId":"b","kind":"allow_once"},{"name":"C"},7]}"#);
+        let options = permission_request(&request).unwrap().options;
+        let read: Vec<_> = options.iter().map(|option| (option.option_id.as_str(), option.kind)).collect();
+        assert_eq!(read, [("a", OptionKind::Other), ("b", OptionKind::AllowOnce)]);
     }
 }

@@ -227,6 +227,7 @@ mod tests {
             modes_allowed: vec![],
             client_files: true,
             terminal_commands: vec![],
+            terminal_env: vec![],
             fs_scope: crate::model::FsScope::Full,
             tags: vec![],
             install_hint: String::new(),

@@ -12,6 +12,8 @@ use crate::model::permission::Place;
 
 /// What is read of the files that say which commit is checked out.
 const GIT_FILE_BYTES_MAX: u64 = 4096;
+/// What is looked at in a directory that is to go away. One with more may have anything in it.
+const ENTRIES_MAX: usize = 1000;
 /// The kernel says "try again" while somebody else renames a directory on the way.
 const ATTEMPTS_MAX: usize = 8;
 
@@ -66,6 +68,29 @@ pub fn place(workspace: &Path, path: &str) -> Place {
         Some(real) => Place::Inside { real, named },
         None => Place::Outside { named },
     }
+}
+
+/// Whether a repository is, or may be, in a directory below the workspace, which is given by its real path. The workspace
+/// itself counts for one. A file holds none.
+pub fn holds_git(workspace: &Path, real: &str) -> bool {
+    if real.is_empty() {
+        return true;
+    }
+    let mut waiting = vec![workspace.join(real)];
+    let mut seen = 0;
+    while let Some(directory) = waiting.pop() {
+        // What is not there, no directory, or closed to us has nothing in it that could be found.
+        for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
+            seen += 1;
+            if seen > ENTRIES_MAX || entry.file_name().eq_ignore_ascii_case(".git") {
+                return true;
+            }
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                waiting.push(entry.path());
+            }
+        }
+    }
+    false
 }
 
 /// The real path of as much of it as exists, and the rest as it is.

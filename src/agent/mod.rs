@@ -45,7 +45,7 @@ pub use descent::Descent;
 pub use environment::known as known_secrets;
 pub use files::{Target, TextRead, Window, check_text};
 pub use host::Host;
-pub use inside::{git_ref, path_inside, place};
+pub use inside::{git_ref, holds_git, path_inside, place};
 pub use process::{Bounds, Cause, Exit, Output, Process, SpawnError};
 #[cfg(test)]
 pub use redact::Known;

@@ -9,14 +9,32 @@ use super::beneath::{Beneath, FileError};
 use super::command::{DEFAULT_PATH, find_program, is_executable};
 use crate::acp::client::CreateTerminal;
 use crate::config::SELF_COMMAND;
-use crate::model::permission::CommandText;
+use crate::model::permission::{CommandText, command};
 
 /// The command with its arguments. They go to the shim on its command line, which the system bounds too.
 const ARGUMENT_BYTES_MAX: usize = 64 << 10;
 const VARIABLES_MAX: usize = 128;
 /// Names and values together.
 const ENVIRONMENT_BYTES_MAX: usize = 32 << 10;
-/// What begins so tells the loader what else to run, or speaks for acpd.
+/// What may always be set: how a program talks, and to whom.
+const HARMLESS: [&str; 15] = [
+    "CI",
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "COLORTERM",
+    "COLUMNS",
+    "DEBIAN_FRONTEND",
+    "FORCE_COLOR",
+    "LANG",
+    "LANGUAGE",
+    "LC_*",
+    "LINES",
+    "NO_COLOR",
+    "RUST_BACKTRACE",
+    "TERM",
+    "TZ",
+];
+/// What begins so tells the loader what else to run, or speaks for acpd. No profile can list it.
 const FORBIDDEN_PREFIXES: [&str; 3] = ["LD_", "ACPD_", "GLIBC_"];
 const FORBIDDEN_NAMES: [&str; 1] = ["GCONV_PATH"];
 
@@ -34,6 +52,11 @@ pub enum TerminalError {
     TooLarge(&'static str),
     #[error("the variable {0:?} cannot be set for a terminal")]
     Variable(String),
+    #[error(
+        "the variable {name:?} is not among those that the agent's profile lets terminals have \
+         (agents.{agent}.terminal_env)"
+    )]
+    VariableNotListed { name: String, agent: String },
     #[error("a NUL byte is in the command, its arguments or its environment")]
     NulByte,
     #[error("the directory of the terminal: {0}")]
@@ -60,6 +83,8 @@ pub struct TerminalRights {
     pub agent: String,
     /// The commands that the profile lists.
     pub listed: Vec<String>,
+    /// The variables that it lists.
+    pub variables: Vec<String>,
     /// The daemon's PATH.
     pub path: Option<String>,
 }
@@ -69,7 +94,7 @@ pub fn prepare(
     workspace: &Beneath,
     rights: &TerminalRights,
 ) -> Result<Prepared, TerminalError> {
-    let environment = environment(&request.env)?;
+    let environment = environment(&request.env, rights)?;
     let texts = || request.args.iter().chain([&request.command]);
     if texts().map(String::len).sum::<usize>() > ARGUMENT_BYTES_MAX {
         return Err(TerminalError::TooLarge("the command"));
@@ -86,7 +111,7 @@ pub fn prepare(
         return Err(not_found(command));
     }
     let exact = find(command);
-    let text = match words(command) {
+    let text = match plain_words(command) {
         // Agents that give one text mean a line of a shell. Where it is only words, no shell is needed for it.
         Some(words) if exact.is_none() && args.is_empty() && words.len() > 1 => CommandText::Arguments(words),
         None if exact.is_none() && args.is_empty() => CommandText::Shell(command.clone()),
@@ -105,12 +130,9 @@ pub fn prepare(
     Ok(Prepared { program, args, text, environment, directory, place })
 }
 
-/// The words of a text that a shell would only part at spaces; none, when it would do more with it.
-fn words(text: &str) -> Option<Vec<String>> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || " _./:=@%+,-".contains(c);
-    let words: Vec<String> = text.split_ascii_whitespace().map(str::to_owned).collect();
-    let begins_plainly = words.first().is_some_and(|first| !first.contains('='));
-    (begins_plainly && text.chars().all(is_plain)).then_some(words)
+/// The words of a text that is nothing more to a shell; none, when it would do more with it, as with `A=1 b`.
+fn plain_words(text: &str) -> Option<Vec<String>> {
+    command::split(text).filter(|words| words.first().is_some_and(|first| !first.contains('=')))
 }
 
 /// The file to execute. A path from the terminal's directory is found there by the system, too.
@@ -144,14 +166,20 @@ fn shown(text: &CommandText) -> String {
     }
 }
 
-fn environment(variables: &[(String, String)]) -> Result<BTreeMap<String, String>, TerminalError> {
+fn environment(
+    variables: &[(String, String)],
+    rights: &TerminalRights,
+) -> Result<BTreeMap<String, String>, TerminalError> {
     let bytes: usize = variables.iter().map(|(name, value)| name.len() + value.len()).sum();
     if variables.len() > VARIABLES_MAX || bytes > ENVIRONMENT_BYTES_MAX {
         return Err(TerminalError::TooLarge("the environment"));
     }
     for (name, value) in variables {
-        if !may_set(name) {
+        if !can_be_set(name) {
             return Err(TerminalError::Variable(name.clone()));
+        }
+        if !may_be_set(name, &rights.variables) {
+            return Err(TerminalError::VariableNotListed { name: name.clone(), agent: rights.agent.clone() });
         }
         if value.contains('\0') {
             return Err(TerminalError::NulByte);
@@ -160,10 +188,15 @@ fn environment(variables: &[(String, String)]) -> Result<BTreeMap<String, String
     Ok(variables.iter().cloned().collect())
 }
 
-fn may_set(name: &str) -> bool {
+fn can_be_set(name: &str) -> bool {
     let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     is_name && !FORBIDDEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && !FORBIDDEN_NAMES.contains(&name)
+}
+
+fn may_be_set(name: &str, listed: &[String]) -> bool {
+    let mut listed = HARMLESS.into_iter().chain(listed.iter().map(String::as_str));
+    listed.any(|listed| listed.strip_suffix('*').map_or(listed == name, |start| name.starts_with(start)))
 }
 
 #[cfg(test)]
@@ -197,22 +230,25 @@ mod tests {
 
     #[test]
     fn only_plain_words_are_parted_without_a_shell() {
-        assert_eq!(words("npm run  test").unwrap(), ["npm", "run", "test"]);
-        assert_eq!(words("./gradlew -Px=1 a:b").unwrap(), ["./gradlew", "-Px=1", "a:b"]);
-        for line in
-            ["a; b", "a && b", "a | b", "a > b", "a $B", "a `b`", "a 'b'", "a *", "A=1 b", "a\nb", "~/a b", "", "a #b"]
-        {
-            assert_eq!(words(line), None, "{line:?}");
+        assert_eq!(plain_words("npm run  test").unwrap(), ["npm", "run", "test"]);
+        assert_eq!(plain_words("./gradlew -Px=1 a:b").unwrap(), ["./gradlew", "-Px=1", "a:b"]);
+        assert_eq!(plain_words("echo 'a b'").unwrap(), ["echo", "a b"]);
+        for line in ["a; b", "a && b", "a | b", "a > b", "a $B", "a `b`", "a *", "A=1 b", "a\nb", "~/a b", "", "a #b"] {
+            assert_eq!(plain_words(line), None, "{line:?}");
         }
     }
 
     #[test]
-    fn what_speaks_to_the_loader_or_for_acpd_cannot_be_set() {
-        for name in ["PATH", "CI", "_x", "RUST_LOG"] {
-            assert!(may_set(name), "{name}");
+    fn only_harmless_and_listed_variables_are_set_and_none_of_the_loaders() {
+        let listed = ["RUST_LOG".to_owned(), "CARGO_*".to_owned()];
+        for name in ["CI", "LANG", "LC_ALL", "RUST_LOG", "CARGO_TERM_COLOR"] {
+            assert!(can_be_set(name) && may_be_set(name, &listed), "{name}");
+        }
+        for name in ["PATH", "GIT_SSH_COMMAND", "PAGER", "RUST_LOGS", "CIA", "BASH_ENV"] {
+            assert!(!may_be_set(name, &listed), "{name}");
         }
         for name in ["LD_PRELOAD", "ACPD_SESSION", "GLIBC_TUNABLES", "GCONV_PATH", "", "A=B", "1A", "A-B", "Ä"] {
-            assert!(!may_set(name), "{name}");
+            assert!(!can_be_set(name), "{name}");
         }
     }
 }

@@ -343,6 +343,7 @@ fn builtin_gemini() -> AgentProfile {
         modes_allowed: Vec::new(),
         client_files: true,
         terminal_commands: Vec::new(),
+        terminal_env: Vec::new(),
         fs_scope: FsScope::Full,
         tags: Vec::new(),
         install_hint: "install it with `npm install -g @google/gemini-cli` and run `gemini` once to sign in, \
@@ -368,6 +369,7 @@ fn builtin_demo() -> AgentProfile {
         modes_allowed: Vec::new(),
         client_files: true,
         terminal_commands: Vec::new(),
+        terminal_env: Vec::new(),
         fs_scope: FsScope::Full,
         tags: Vec::new(),
         install_hint: String::new(),

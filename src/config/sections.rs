@@ -131,6 +131,7 @@ fn read_agents(root: &mut Section<'_>, config: &mut Config) {
                 modes_allowed: Vec::new(),
                 client_files: true,
                 terminal_commands: Vec::new(),
+                terminal_env: Vec::new(),
                 fs_scope: FsScope::Full,
                 tags: Vec::new(),
                 install_hint: String::new(),
@@ -159,6 +160,7 @@ fn read_agent(section: &mut Section<'_>, profile: &mut AgentProfile) {
     section.read("modes_allowed", &mut profile.modes_allowed);
     section.read("client_files", &mut profile.client_files);
     section.read("terminal_commands", &mut profile.terminal_commands);
+    section.read("terminal_env", &mut profile.terminal_env);
     section.read("fs_scope", &mut profile.fs_scope);
     section.read("tags", &mut profile.tags);
     section.read("install_hint", &mut profile.install_hint);
@@ -214,6 +216,14 @@ fn check_environment(profile: &AgentProfile, problem: &mut impl FnMut(String, St
     if !profile.env_file.iter().all(|file| file.strip_prefix('-').unwrap_or(file).starts_with('/')) {
         let hint = "give the absolute path of a file, with a - before it when the file need not be there";
         problem(key("env_file"), "has a path that is not absolute".to_owned(), hint);
+    }
+    if !profile.terminal_env.iter().all(|name| is_variable(name.strip_suffix('*').unwrap_or(name))) {
+        let message = "has a name that no variable can have".to_owned();
+        problem(
+            key("terminal_env"),
+            message,
+            "name variables such as \"RUST_LOG\", or \"CARGO_*\" for all that begin so",
+        );
     }
     if !profile.credentials.keys().all(|name| is_variable(name)) {
         let message = "has a name that no variable can have".to_owned();

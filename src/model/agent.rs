@@ -52,6 +52,14 @@ impl Adapter {
         }
     }
 
+    /// Whether the title of a tool call that executes something is the command, and the only place where it is.
+    pub const fn titles_are_commands(self) -> bool {
+        match self {
+            Self::Generic => false,
+            Self::Gemini => true,
+        }
+    }
+
     /// Whether the agent reads a file before it makes it, and takes an error there for the failure of the whole: then a
     /// file that is not there reads as an empty one.
     pub const fn reads_new_files(self) -> bool {
@@ -101,6 +109,8 @@ pub struct AgentProfile {
     pub client_files: bool,
     /// What it may run in terminals of acpd's: the first words of commands, or `*`. None means no terminals.
     pub terminal_commands: Vec<String>,
+    /// Variables that it may set for them beside the harmless ones; with a `*` at its end, all that begin so.
+    pub terminal_env: Vec<String>,
     /// The widest scope that its sessions may have.
     pub fs_scope: FsScope,
     pub tags: Vec<String>,
@@ -138,6 +148,8 @@ pub struct FrozenProfile {
     pub client_files: bool,
     #[serde(default)]
     pub terminal_commands: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub terminal_env: Vec<String>,
 }
 
 const fn client_files_default() -> bool {
@@ -161,6 +173,7 @@ impl AgentProfile {
             modes_allowed: self.modes_allowed.clone(),
             client_files: self.client_files,
             terminal_commands: self.terminal_commands.clone(),
+            terminal_env: self.terminal_env.clone(),
         }
     }
 }
@@ -187,6 +200,7 @@ mod tests {
             modes_allowed: vec![],
             client_files: true,
             terminal_commands: vec![],
+            terminal_env: vec![],
             fs_scope: FsScope::Full,
             tags: vec![],
             install_hint: String::new(),

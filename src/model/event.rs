@@ -159,6 +159,7 @@ pub enum EventBody {
         terminal_id: String,
         command: Vec<String>,
         cwd: String,
+        env: BTreeMap<String, String>,
         decided_by: String,
     },
     TerminalExited {
@@ -371,6 +372,7 @@ mod tests {
                 terminal_id: "t".into(),
                 command: vec!["cargo".into()],
                 cwd: String::new(),
+                env: BTreeMap::from([("CI".into(), "1".into())]),
                 decided_by: "policy".into(),
             },
             EventBody::TerminalExited { terminal_id: "t".into(), exit_code: Some(0), signal: None },

@@ -144,7 +144,7 @@ impl SessionActor {
             Err(error) => return self.send(outgoing::failure(id, RpcError::INVALID_PARAMS, error)),
         };
         let PermissionRequest { tool_call: call, options } = request;
-        let action = action::of(&call, self.transcript.open_call(&call.id));
+        let action = action::of(&call, self.transcript.open_call(&call.id), self.profile.adapter);
         let question = self.transcript.capped(params);
         let tool_call_id = call.id.clone();
         let title = call.title.clone().unwrap_or_else(|| tool_call_id.clone());

@@ -113,7 +113,7 @@ impl SessionActor {
             Err(error) => return self.refuse_file(asked, path, "read", &error),
             Ok(read) => read,
         };
-        let action = Action { kind: ToolKind::Read, paths: paths(&self.workspace, &real, path), command: None };
+        let action = Action { kind: ToolKind::Read, paths: paths(&self.workspace, &real, path), ..Action::default() };
         let decided_by = match self.permissions.judge(&self.located(&action, None)) {
             Verdict::Deny { by } => return self.refuse_by_policy(asked, path, "read", &format!("policy {by}")),
             Verdict::Allow { by } => format!("policy {by}"),
@@ -128,7 +128,7 @@ impl SessionActor {
 
     fn on_target(&mut self, asked: Asked, named: PathBuf, content: String, target: Target) {
         let Target { real, old, is_new } = target;
-        let action = Action { kind: ToolKind::Edit, paths: paths(&self.workspace, &real, &named), command: None };
+        let action = Action { kind: ToolKind::Edit, paths: paths(&self.workspace, &real, &named), ..Action::default() };
         let absolute = shown(&self.workspace.join(&real));
         let write = Box::new(FileWrite { asked, named, real, content, is_new, decided_by: String::new() });
         let question = self.question(

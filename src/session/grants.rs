@@ -39,7 +39,9 @@ impl Grant {
         let is_same = match (&action.command, &self.located.command) {
             // A line that is nothing but words is the same as those words.
             (Some(asked), Some(granted)) => {
-                asked == granted || command::vector(asked).is_some_and(|words| command::vector(granted) == Some(words))
+                let is_same_text = asked == granted
+                    || command::vector(asked).is_some_and(|words| command::vector(granted) == Some(words));
+                is_same_text && action.runs_as(&self.located)
             }
             (Some(_), None) => false,
             (None, _) => !action.places.is_empty() && action.places.iter().all(is_named),
@@ -97,7 +99,7 @@ mod tests {
     }
 
     fn located(said: ToolKind, places: Vec<Place>, command: Option<CommandText>) -> Located {
-        Located { said, places, command, tool: None }
+        Located { said, places, command, ..Located::default() }
     }
 
     fn grant(located: Located, shown: Vec<(Place, BlobHash)>) -> Grant {

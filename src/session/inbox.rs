@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
+use super::action;
 use super::actor::{After, SessionActor, answer};
 use super::consent::{Deed, Told};
 use super::link::Phase;
@@ -158,7 +159,9 @@ impl SessionActor {
         if let Some(path) = action.paths.get(PATHS_MAX) {
             places.push(Place::Outside { named: path.clone() });
         }
-        Located { said: action.kind, places, command: action.command.clone(), tool }
+        let located =
+            Located { said: action.kind, places, command: action.command.clone(), tool, ..Located::default() };
+        action::looked_up(located, action, &self.workspace)
     }
 
     /// Somebody answers a question. The first answer is the one that counts.

@@ -4,6 +4,7 @@
 use super::Refusal;
 use super::actor::SessionActor;
 use crate::model::agent::FrozenProfile;
+use crate::model::permission::PermissionMode;
 use crate::model::permission::policy::Policy;
 use crate::model::{Choice, Chosen, ErrorCode, TurnError};
 
@@ -28,7 +29,9 @@ fn is_wider(profile: &FrozenProfile, session: &Policy, choice: &Choice) -> bool 
     let Some(grant) = profile.adapter.mode_grant(mode) else { return false };
     let granted = profile.permissions.as_ref().unwrap_or(session);
     let is_named = profile.modes_allowed.iter().any(|allowed| allowed == mode);
-    let is_granted = grant.narrows(granted.mode) && grant.narrows(session.mode);
+    let grants = |policy: &Policy| grant.narrows(policy.mode) && !policy.has_exceptions();
+    // No policy grants everything: even the one that allows asks for git.
+    let is_granted = grant != PermissionMode::Allow && grants(granted) && grants(session);
     !is_named && !is_granted
 }
 

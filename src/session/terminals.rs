@@ -140,6 +140,7 @@ impl SessionActor {
         let rights = TerminalRights {
             agent: self.profile.slug.clone(),
             listed: self.profile.terminal_commands.clone(),
+            variables: self.profile.terminal_env.clone(),
             path: self.shared.environment.get("PATH").cloned(),
         };
         let bytes = create.command.len() + create.args.iter().map(String::len).sum::<usize>();
@@ -172,12 +173,16 @@ impl SessionActor {
         let limit = self.shared.config().limits.terminal_output.0;
         let asked_for = create.output_byte_limit.and_then(|bytes| usize::try_from(bytes).ok());
         let output_bytes_max = asked_for.map_or(limit, |bytes| bytes.min(limit));
-        let action = Action { kind: ToolKind::Execute, paths: Vec::new(), command: Some(prepared.text.clone()) };
-        let start = TerminalStart { asked, prepared, output_bytes_max, decided_by: String::new() };
-        let input = match &start.prepared.text {
-            CommandText::Arguments(words) => json!({ "command": words, "cwd": shown(&start.prepared.place) }),
-            CommandText::Shell(line) => json!({ "command": line, "cwd": shown(&start.prepared.place) }),
+        let cwd = shown(&prepared.place);
+        let action = Action {
+            kind: ToolKind::Execute,
+            command: Some(prepared.text.clone()),
+            cwd: Some(cwd.clone()).filter(|cwd| !cwd.is_empty()),
+            env: prepared.environment.clone(),
+            ..Action::default()
         };
+        let start = TerminalStart { asked, prepared, output_bytes_max, decided_by: String::new() };
+        let input = json!({ "command": action.command, "cwd": cwd, "env": action.env });
         let question = self.question(start.title(), "execute", json!({ "rawInput": input }));
         self.seek_consent(&action, question, Deed::Terminal(Box::new(start)));
     }
@@ -244,6 +249,7 @@ impl SessionActor {
                     terminal_id: id.to_owned(),
                     command: start.command(),
                     cwd: shown(&start.prepared.place),
+                    env: start.prepared.environment.clone(),
                     decided_by: start.decided_by,
                 };
                 self.record(Op::Event { turn: start.asked.turn, body });

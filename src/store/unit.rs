@@ -295,9 +295,11 @@ impl Op {
                 | EventBody::PlanUpdated { update }
                 | EventBody::UsageUpdated { update }
                 | EventBody::AgentUpdate { update } => update.get().len(),
-                EventBody::TerminalCreated { command, .. } | EventBody::TerminalRefused { command, .. } => {
-                    command.iter().map(String::len).sum()
+                EventBody::TerminalCreated { command, env, .. } => {
+                    let variables = env.iter().flat_map(|(name, value)| [name, value]);
+                    command.iter().chain(variables).map(String::len).sum()
                 }
+                EventBody::TerminalRefused { command, .. } => command.iter().map(String::len).sum(),
                 _ => 0,
             },
             Self::Message(message) => message.weight(),

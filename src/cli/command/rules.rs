@@ -88,7 +88,9 @@ fn table(rules: &[PermissionRule]) -> Table {
 fn subject(rule: &PermissionRule) -> String {
     let kind = serde_json::to_value(rule.subject.kind).ok();
     let kind = kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or("other");
-    let command = rule.subject.command.as_ref().map(question::command_text);
+    let cwd = Some(rule.subject.cwd.as_str()).filter(|cwd| !cwd.is_empty());
+    let shown = |command| question::with_surroundings(question::command_text(command), cwd, &rule.subject.env);
+    let command = rule.subject.command.as_ref().map(shown);
     let paths = rule.subject.paths.as_ref().map(|paths| paths.join(", "));
     let named = command.or(paths).or_else(|| rule.subject.tool.clone()).unwrap_or_default();
     format!("{kind}: {named}")

@@ -13,7 +13,7 @@ use crate::model::permission::question::PermissionKind;
 use super::super::style::Style;
 use super::super::text::{clean, columns, cut_end};
 use super::super::transcript;
-use super::command_text;
+use super::{command_text, with_surroundings};
 
 const BRIEF_LINES_MAX: usize = 30;
 const BRIEF_COLUMNS_MAX: usize = 400;
@@ -42,6 +42,11 @@ impl Details {
             for (index, line) in command_text(command).lines().enumerate() {
                 let mark = if index == 0 { "$ " } else { "  " };
                 details.lines.push(Line::Head(format!("{mark}{}", clean(line))));
+            }
+            let action = &permission.action;
+            let surroundings = with_surroundings(String::new(), action.cwd.as_deref(), &action.env);
+            if !surroundings.is_empty() {
+                details.lines.push(Line::Head(format!(" {}", clean(&surroundings).replace('\n', " "))));
             }
         }
         let items = request["toolCall"]["content"].as_array().map(Vec::as_slice).unwrap_or_default();

@@ -13,6 +13,8 @@ mod keyboard;
 pub use self::desk::Desk;
 pub use self::find::{Found, among, permission};
 
+use std::collections::BTreeMap;
+
 use crate::control::wire::permissions::Permission;
 use crate::model::permission::question::{Decision, PermissionKind, Resolution};
 use crate::model::permission::{Action, CommandText};
@@ -33,7 +35,15 @@ pub fn what(permission: &Permission) -> String {
 }
 
 fn subject(action: &Action) -> String {
-    action.command.as_ref().map_or_else(|| action.paths.join(", "), command_text)
+    let Some(command) = &action.command else { return action.paths.join(", ") };
+    with_surroundings(command_text(command), action.cwd.as_deref(), &action.env)
+}
+
+/// A command with where it runs, and what is set for it, where that is not as usual.
+pub fn with_surroundings(command: String, cwd: Option<&str>, env: &BTreeMap<String, String>) -> String {
+    let variables = env.iter().map(|(name, value)| format!("with {name}={value:?}"));
+    let surroundings: Vec<String> = cwd.map(|cwd| format!("in {cwd}")).into_iter().chain(variables).collect();
+    if surroundings.is_empty() { command } else { format!("{command} ({})", surroundings.join(", ")) }
 }
 
 /// A command as people write it. It is shown and never run.

@@ -11,6 +11,7 @@ pub mod standing;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -134,6 +135,15 @@ pub struct Action {
     /// What it runs: an argument vector, or one text for a shell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandText>,
+    /// Where that runs, absolute or below the workspace; none is the workspace itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// What is set for it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// What tells what the tool was given from everything else it could be given. It is for rules, and nothing to read.
+    #[serde(skip)]
+    pub input: Option<String>,
 }
 
 /// An action whose paths were looked up.
@@ -145,6 +155,14 @@ pub struct Located {
     pub command: Option<CommandText>,
     /// The tool's name, or what else tells it from others.
     pub tool: Option<String>,
+    /// Where the command runs; none is the workspace itself.
+    pub cwd: Option<Place>,
+    pub env: BTreeMap<String, String>,
+    pub input: Option<String>,
+    /// The words of the command, as if they were paths.
+    pub mentioned: Vec<Place>,
+    /// Whether a repository may be in a directory that is to go away.
+    pub holds_git: bool,
 }
 
 /// Where a path leads.
@@ -169,6 +187,14 @@ impl Place {
     fn is_in_git(&self) -> bool {
         self.names().any(command::names_git_directory)
     }
+
+    /// The real path from the workspace.
+    pub fn real(&self) -> Option<&str> {
+        match self {
+            Self::Inside { real, .. } => Some(real),
+            Self::Outside { .. } => None,
+        }
+    }
 }
 
 impl Located {
@@ -177,9 +203,40 @@ impl Located {
         if self.command.is_some() { ToolKind::Execute } else { self.said }
     }
 
-    /// Whether it touches what no general rule and no mode allows: `.git`, and commands that commit or push.
+    /// Whether it touches what no general rule and no mode allows: `.git`, and commands that commit or push, or that
+    /// nobody knows.
     pub fn is_guarded(&self) -> bool {
-        self.places.iter().any(Place::is_in_git) || self.command.as_ref().is_some_and(command::is_guarded)
+        self.is_guarded_by_path() || self.is_guarded_by_command()
+    }
+
+    fn is_guarded_by_path(&self) -> bool {
+        self.holds_git || self.places.iter().any(Place::is_in_git)
+    }
+
+    fn is_guarded_by_command(&self) -> bool {
+        let is_in_git = self.cwd.iter().chain(&self.mentioned).any(Place::is_in_git);
+        self.is_unknown_command() || is_in_git || self.command.as_ref().is_some_and(command::is_guarded)
+    }
+
+    /// Whether it runs something, and does not say what.
+    pub fn is_unknown_command(&self) -> bool {
+        self.said == ToolKind::Execute && self.command.is_none()
+    }
+
+    /// Whether files go away by it, and with a directory all that is in it.
+    fn takes_away(&self) -> bool {
+        matches!(self.said, ToolKind::Delete | ToolKind::Move)
+    }
+
+    /// Where a command runs, from the workspace; none for what is not in it.
+    fn directory(&self) -> Option<&str> {
+        self.cwd.as_ref().map_or(Some(""), Place::real)
+    }
+
+    /// Whether two commands that are the same are so where they run, too: one that is named by a path is another program
+    /// in another directory, and variables make of a program what they like.
+    pub fn runs_as(&self, other: &Self) -> bool {
+        self.directory().is_some() && self.directory() == other.directory() && self.env == other.env
     }
 }
 

@@ -54,6 +54,11 @@ impl Policy {
         }
     }
 
+    /// Whether a rule says less than the mode, so that not all is allowed that the mode allows.
+    pub fn has_exceptions(&self) -> bool {
+        self.rules.iter().any(|rule| rule.decision != Ruling::Allow)
+    }
+
     /// Whether the workspace is not to be written to by the agent's process itself.
     pub const fn forbids_writes(&self) -> bool {
         matches!(self.mode, PermissionMode::ReadOnly | PermissionMode::Deny)

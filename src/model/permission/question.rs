@@ -91,6 +91,9 @@ pub enum OptionKind {
     AllowAlways,
     RejectOnce,
     RejectAlways,
+    /// One that acpd does not know. No policy chooses it; a person can, by its id.
+    #[serde(other)]
+    Other,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,9 +113,10 @@ impl OptionKind {
         }
     }
 
+    /// Whoever chooses what is not known has read what it is called, and lets the agent go on with it.
     pub const fn decision(self) -> Decision {
         match self {
-            Self::AllowOnce | Self::AllowAlways => Decision::Allow,
+            Self::AllowOnce | Self::AllowAlways | Self::Other => Decision::Allow,
             Self::RejectOnce | Self::RejectAlways => Decision::Reject,
         }
     }

@@ -8,7 +8,7 @@ use std::fmt;
 use globset::{GlobBuilder, GlobMatcher};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{Located, Place, ToolKind, command};
+use super::{CommandText, Located, Place, ToolKind, command};
 
 /// What is allowed of a single text in a rule.
 const TEXT_BYTES_MAX: usize = 1024;
@@ -67,7 +67,7 @@ impl Rule {
 
     /// Whether all that the action does is named by the rule.
     fn covers(&self, action: &Located) -> bool {
-        let is_inside = action.places.iter().all(|place| matches!(place, Place::Inside { .. }));
+        let is_inside = action.places.iter().chain(&action.cwd).all(|place| matches!(place, Place::Inside { .. }));
         let kinds = self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&action.kind()));
         let paths = self.paths.as_ref().is_none_or(|globs| {
             !action.places.is_empty() && action.places.iter().all(|place| globs.iter().any(|glob| glob.covers(place)))
@@ -84,13 +84,20 @@ impl Rule {
         let kinds =
             self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&action.kind()) || kinds.contains(&action.said));
         let paths = self.paths.as_ref().is_none_or(|globs| {
-            action.places.iter().any(|place| place.names().any(|name| globs.iter().any(|glob| glob.matches(name))))
+            let touched = |place: &Place| place.names().any(|name| globs.iter().any(|glob| glob.matches(name)));
+            let above = |name: &str| globs.iter().any(|glob| glob.is_below(name));
+            let is_above = |place: &Place| place.names().any(above);
+            // Whoever names a directory means what is in it, but commands name the workspace itself for many reasons.
+            let is_mentioned =
+                |place: &Place| touched(place) || place.names().any(|name| !name.is_empty() && above(name));
+            action.places.iter().any(|place| touched(place) || (action.takes_away() && is_above(place)))
+                || action.mentioned.iter().any(is_mentioned)
         });
         let commands = self.commands.as_ref().is_none_or(|prefixes| {
             let mentions = |CommandPrefix(prefix): &CommandPrefix| {
                 action.command.as_ref().is_some_and(|command| command::mentions(command, prefix))
             };
-            prefixes.iter().any(mentions)
+            action.is_unknown_command() || prefixes.iter().any(mentions)
         });
         kinds && paths && commands
     }
@@ -99,13 +106,12 @@ impl Rule {
     fn names_guarded(&self, action: &Located) -> bool {
         let globs = self.paths.as_deref().unwrap_or_default();
         let prefixes = self.commands.as_deref().unwrap_or_default();
-        let by_path = !action.places.iter().any(Place::is_in_git)
-            || globs.iter().any(|glob| command::names_git_directory(&glob.text));
-        let by_command = !action.command.as_ref().is_some_and(command::is_guarded)
+        let by_path = !action.is_guarded_by_path() || globs.iter().any(|glob| command::names_git_directory(&glob.text));
+        let by_command = !action.is_guarded_by_command()
             || prefixes.iter().any(|CommandPrefix(prefix)| {
                 let is_met =
                     action.command.as_ref().and_then(command::vector).is_some_and(|vector| vector.starts_with(prefix));
-                is_met && command::are_guarded(prefix)
+                is_met && command::is_guarded(&CommandText::Arguments(prefix.clone()))
             });
         by_path && by_command
     }
@@ -136,6 +142,13 @@ impl PathGlob {
 
     fn matches(&self, name: &str) -> bool {
         self.matcher.is_match(name)
+    }
+
+    /// Whether all that it matches is below this, as far as its beginning tells.
+    fn is_below(&self, name: &str) -> bool {
+        let is_literal = |component: &&str| !component.contains(['*', '?', '[', '{', '\\']);
+        let mut beginning = self.text.split('/').take_while(is_literal);
+        name.is_empty() || name.split('/').all(|component| beginning.next() == Some(component))
     }
 
     /// By its real path: where a link leads is what is touched.

@@ -1,6 +1,8 @@
 //! Standing rules: what a person has answered with "always". They are a session's, listed and revocable, and name exactly
 //! what was asked.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::{CommandText, Located, Place, ToolKind};
@@ -18,7 +20,7 @@ pub struct StandingRule {
     pub made_at: Timestamp,
 }
 
-/// What a standing rule is about. Exactly one of the three is there.
+/// What a standing rule is about. Exactly one of files, command and tool is there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Subject {
@@ -29,25 +31,44 @@ pub struct Subject {
     /// This command, to the letter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandText>,
+    /// Where the command runs, from the workspace; empty for the workspace itself.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cwd: String,
+    /// What is set for the command.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
     /// This tool, when it names neither files nor a command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
+    /// The hash of what the tool was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<String>,
 }
 
 impl Subject {
-    /// What the same again would be. There is none for files outside the workspace, and for what has no name.
+    /// What the same again would be. There is none for what is outside the workspace, for what has no name, and for
+    /// commands that nobody knows.
     pub fn of(action: &Located) -> Option<Self> {
-        let subject = Self { kind: action.kind(), paths: None, command: action.command.clone(), tool: None };
+        let subject = Self {
+            kind: action.kind(),
+            paths: None,
+            command: action.command.clone(),
+            cwd: action.directory()?.to_owned(),
+            env: action.env.clone(),
+            tool: None,
+            input: None,
+        };
         if subject.command.is_some() {
             return Some(subject);
         }
-        if action.places.is_empty() {
-            return action.tool.clone().map(|tool| Self { tool: Some(tool), ..subject });
+        if action.is_unknown_command() {
+            return None;
         }
-        let real = |place: &Place| match place {
-            Place::Inside { real, .. } => Some(real.clone()),
-            Place::Outside { .. } => None,
-        };
+        if action.places.is_empty() {
+            let input = action.input.clone();
+            return action.tool.clone().map(|tool| Self { tool: Some(tool), input, ..subject });
+        }
+        let real = |place: &Place| place.real().map(str::to_owned);
         let paths = action.places.iter().map(real).collect::<Option<Vec<String>>>()?;
         Some(Self { paths: Some(paths), ..subject })
     }
@@ -56,16 +77,20 @@ impl Subject {
 impl StandingRule {
     /// A rule that allows is met by all files of an action, one that forbids by any.
     pub fn matches(&self, action: &Located) -> bool {
-        let Subject { kind, paths, command, tool } = &self.subject;
+        let Subject { kind, paths, command, cwd, env, tool, input } = &self.subject;
         let is_known = |place: &Place| match (place, paths) {
             (Place::Inside { real, .. }, Some(paths)) => paths.contains(real),
             _ => false,
         };
         let is_met = match (paths, command, tool) {
-            (None, Some(_), None) => action.command == *command,
+            // A refusal holds wherever the command runs, and with whatever is set for it.
+            (None, Some(_), None) => {
+                let is_alike = action.directory() == Some(cwd) && action.env == *env;
+                action.command == *command && (is_alike || !self.allows)
+            }
             (Some(_), None, None) if self.allows => !action.places.is_empty() && action.places.iter().all(is_known),
             (Some(_), None, None) => action.places.iter().any(is_known),
-            (None, None, Some(_)) => action.places.is_empty() && action.tool == *tool,
+            (None, None, Some(_)) => action.places.is_empty() && action.tool == *tool && action.input == *input,
             _ => false,
         };
         is_met && action.kind() == *kind && action.command.is_some() == command.is_some()
