@@ -5,6 +5,7 @@
 mod harness;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use harness::{Daemon, EventStream, pid_of, process_gone, signal};
@@ -167,6 +168,52 @@ async fn a_command_is_asked_and_one_that_was_allowed_as_a_line_is_not_asked_agai
     turn.answer(&asked, json!({"optionId": "allow"})).await;
     let answers = turn.end().await;
     assert!(answers[1]["terminalId"].is_string() && answers[2]["terminalId"].is_string(), "{answers:?}");
+}
+
+#[tokio::test]
+async fn a_command_that_was_allowed_is_another_in_another_directory_and_with_other_variables() {
+    let builder = Daemon::builder();
+    let workspace = builder.workspace().to_owned();
+    for directory in ["good", "evil"] {
+        fs::create_dir(workspace.join(directory)).unwrap();
+        fs::write(workspace.join(directory).join("run.sh"), "#!/bin/sh\ntrue\n").unwrap();
+        fs::set_permissions(workspace.join(directory).join("run.sh"), PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let at = |directory: &str, env: Value| {
+        request("terminal/create", json!({"command": "./run.sh", "cwd": workspace.join(directory), "env": env}))
+    };
+    let ci = json!([{"name": "CI", "value": "1"}]);
+    let call = json!({"toolCallId": "c1", "title": "Run", "kind": "execute", "status": "pending",
+        "rawInput": {"command": "./run.sh", "cwd": workspace.join("evil")}});
+    let steps = vec![
+        at("good", ci.clone()),
+        at("good", ci.clone()),
+        at("evil", ci),
+        at("good", json!([])),
+        permission(&call),
+        at("evil", json!([])),
+        at("good", json!([])),
+    ];
+    let daemon = builder.agent_with("running", script(steps), TERMINALS).start().await;
+    let mut turn = Turn::begin(&daemon, "running").await;
+    let asked = turn.asked().await;
+    assert_eq!((&asked["action"]["cwd"], &asked["action"]["env"]), (&json!("good"), &json!({"CI": "1"})));
+    assert_eq!(asked["request"]["toolCall"]["rawInput"]["env"], json!({"CI": "1"}));
+    turn.answer(&asked, json!({"decision": "allow", "always": true})).await;
+    assert_eq!(turn.asked().await["status"], "answered", "the same again");
+    for (what, decision) in [("another directory", "reject"), ("no variable", "reject"), ("the agent's own", "allow")] {
+        let asked = turn.asked().await;
+        assert_eq!(asked["status"], "open", "{what}");
+        turn.answer(&asked, json!({"decision": decision})).await;
+    }
+    assert_eq!(turn.asked().await["status"], "answered", "it was allowed there");
+    let asked = turn.asked().await;
+    assert_eq!(asked["status"], "open", "and not here");
+    turn.answer(&asked, json!({"decision": "reject"})).await;
+    let session = turn.session.clone();
+    turn.end().await;
+    let rules = daemon.get(&format!("/v1/sessions/{session}/rules")).await.expect_status(200);
+    assert_eq!(rules["rules"][0]["cwd"], "good");
 }
 
 #[tokio::test]

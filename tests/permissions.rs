@@ -367,3 +367,36 @@ async fn questions_without_end_are_rejected_and_that_is_recorded() {
     assert!(last["resolution"]["by"]["rule"].as_str().unwrap().starts_with("limit"), "{last}");
     passage.open().await;
 }
+
+#[tokio::test]
+async fn an_option_of_an_unknown_kind_is_a_persons_to_choose() {
+    let ask = json!({"request": {"method": "session/request_permission", "params": {"sessionId": "test-session",
+        "toolCall": run("c1", "make"), "options": [{"optionId": "session", "name": "Session", "kind": "allow_session"},
+        {"optionId": "no", "name": "No", "kind": "reject_once"}]}}});
+    let script = json!([{"handshake": {}}, {"repeat": [{"prompt": [ask, {"textFromAnswer": true}]}]}]);
+    let daemon = Daemon::builder().agent_with("asking", script, "permissions = \"allow\"").start().await;
+    let session = daemon.create_session("asking").await;
+    let (turn, asked) = prompt_and_be_asked(&daemon, &session).await;
+    assert_eq!((&asked["status"], &asked["options"][0]["kind"]), (&json!("open"), &json!("other")));
+    let answered = answer(&daemon, &asked, json!({"optionId": "session"})).await.expect_status(200);
+    assert_eq!(
+        (&answered["resolution"]["optionId"], &answered["resolution"]["always"]),
+        (&json!("session"), &json!(false))
+    );
+    daemon.wait_turn(&session, &turn).await;
+    assert!(last_words(&daemon, &session).await.contains("session"));
+}
+
+#[tokio::test]
+async fn an_always_for_a_command_that_nobody_knows_holds_once() {
+    let call = json!({"toolCallId": "c1", "title": "Run a command", "kind": "execute", "rawInput": {"cmd": "ls"}});
+    let daemon = Daemon::builder().agent("asking", asking(&call)).start().await;
+    let session = daemon.create_session("asking").await;
+    for _ in 0..2 {
+        let (turn, asked) = prompt_and_be_asked(&daemon, &session).await;
+        assert_eq!(asked["status"], "open");
+        let answered = answer(&daemon, &asked, json!({"decision": "allow", "always": true})).await.expect_status(200);
+        assert_eq!(answered["resolution"]["always"], false);
+        daemon.wait_turn(&session, &turn).await;
+    }
+}

@@ -14,7 +14,9 @@ fn asking(tool_calls: &[Value]) -> Value {
     let asks = tool_calls.iter().enumerate().map(|(index, call)| {
         let mut call = call.clone();
         call["toolCallId"] = json!(format!("c{index}"));
-        call["title"] = json!(format!("call {index}"));
+        if call.get("title").is_none() {
+            call["title"] = json!(format!("call {index}"));
+        }
         json!({"ask": {"method": "session/request_permission", "params": {"sessionId": "test-session", "toolCall": call,
             "options": [{"optionId": "once", "name": "Once", "kind": "allow_once"},
                 {"optionId": "no", "name": "No", "kind": "reject_once"}]}}})
@@ -230,4 +232,123 @@ async fn modes_that_grant_more_than_the_policy_are_refused_unless_the_profile_na
         }
     };
     updated.await;
+}
+
+#[tokio::test]
+async fn a_command_that_gemini_tells_in_the_title_is_judged_and_one_that_nobody_tells_is_not_allowed() {
+    // As in tests/data/gemini-0.61-transcript.jsonl.
+    let titled = |line: &str| {
+        json!({"status": "pending", "title": line, "kind": "execute", "locations": [],
+            "content": [{"type": "content", "content": {"type": "text", "text": "[current working directory /w] (x)"}}]})
+    };
+    let calls = [titled("git push origin main"), titled("rm -rf src"), titled("cargo test")];
+    let policy = r#"permissions = { mode = "allow", rules = [
+        { decision = "deny", commands = ["rm"] }, { decision = "allow", commands = ["cargo test"] }] }"#;
+    let unknown = [json!({"kind": "execute", "rawInput": {"cmd": "git push"}}), json!({"kind": "execute"})];
+    let daemon = Daemon::builder()
+        .agent_with("titles", asking(&calls), &format!("adapter = \"gemini\"\n{policy}"))
+        .agent_with("denied", asking(&unknown), policy)
+        .agent_with("allowed", asking(&unknown), "permissions = \"allow\"")
+        .start()
+        .await;
+    let session = daemon.create_session("titles").await;
+    let decided = decisions(&daemon, "titles", &session, calls.len()).await;
+    assert_eq!(decided, ["ask", "reject profile rules[0]", "allow profile rules[1]"]);
+    let session = daemon.create_session("denied").await;
+    let decided = decisions(&daemon, "denied", &session, unknown.len()).await;
+    assert_eq!(decided, ["reject profile rules[0]"; 2], "it may be the command that is denied");
+    let session = daemon.create_session("allowed").await;
+    assert_eq!(decisions(&daemon, "allowed", &session, unknown.len()).await, ["ask"; 2]);
+}
+
+#[tokio::test]
+async fn words_are_found_whatever_they_are_made_of() {
+    let denied = [
+        run("npm run build:prod"),
+        run("cargo +nightly build"),
+        run("docker run --privileged=true x"),
+        run("pip install a@b"),
+        run("r\\\nm -rf src"),
+        run("r$@m -rf src"),
+    ];
+    let asked = [
+        run("git pu\\\nsh"),
+        run("git pu$@sh"),
+        run(r"git $'pu\x73h'"),
+        run("git pu{,}sh"),
+        run("git --git-dir=.gi? log"),
+        run("rm2 -r .gi?"),
+    ];
+    let calls = [denied.as_slice(), asked.as_slice()].concat();
+    let policy = r#"permissions = { mode = "allow", rules = [{ decision = "deny", commands = ["rm", "npm run build:prod",
+        "cargo +nightly", "docker run --privileged=true", "pip install a@b"] }] }"#;
+    let daemon = Daemon::builder().agent_with("asking", asking(&calls), &policy).start().await;
+    let session = daemon.create_session("asking").await;
+    let decided = decisions(&daemon, "asking", &session, calls.len()).await;
+    for (index, (decided, call)) in decided.iter().zip(&calls).enumerate() {
+        assert_eq!(decided, if index < denied.len() { "reject profile rules[0]" } else { "ask" }, "{call}");
+    }
+}
+
+#[tokio::test]
+async fn a_directory_that_is_taken_away_or_named_in_a_command_is_what_is_in_it() {
+    let delete = |path: &str| json!({"kind": "delete", "locations": [{"path": path}]});
+    let calls = [
+        delete("secrets"),
+        json!({"kind": "move", "locations": [{"path": "secrets"}, {"path": "open"}]}),
+        delete("."),
+        run("rm -r secrets"),
+        run("cat ./secrets/key"),
+        run("cat link/key"),
+        json!({"kind": "execute", "rawInput": {"command": "cat key", "cwd": "secrets"}}),
+        delete("sub"),
+        run("cat hooks/pre-commit"),
+        delete("plain"),
+        run("cat plain/x ."),
+    ];
+    let policy = r#"permissions = { mode = "allow", rules = [{ decision = "deny", paths = ["secrets/**"] }] }"#;
+    let builder = Daemon::builder().agent_with("asking", asking(&calls), policy);
+    for directory in ["secrets", "sub/deep/.git/hooks", "plain"] {
+        std::fs::create_dir_all(builder.workspace().join(directory)).unwrap();
+    }
+    symlink("secrets", builder.workspace().join("link")).unwrap();
+    symlink("sub/deep/.git/hooks", builder.workspace().join("hooks")).unwrap();
+    let daemon = builder.start().await;
+    let session = daemon.create_session("asking").await;
+    let decided = decisions(&daemon, "asking", &session, calls.len()).await;
+    let allowed = "allow profile mode allow";
+    let expected = [["reject profile rules[0]"; 7].as_slice(), &["ask", "ask", allowed, allowed]].concat();
+    for ((decided, expected), call) in decided.iter().zip(expected).zip(&calls) {
+        assert_eq!(decided, expected, "{call}");
+    }
+}
+
+#[tokio::test]
+async fn a_mode_that_asks_nothing_is_wider_than_any_policy() {
+    let modes = json!({"modes": {"currentModeId": "default", "availableModes": [{"id": "default", "name": "Default"},
+        {"id": "autoEdit", "name": "Edits"}, {"id": "yolo", "name": "Yolo"}]}});
+    let set = json!({"switch": {"session/set_mode": [{"reply": {}}]}});
+    let script = json!([{"handshake": {"newSession": modes}}, {"repeat": [set]}]);
+    let daemon = Daemon::builder()
+        .agent_with("plain", script.clone(), "permissions = \"allow\"")
+        .agent_with(
+            "ruled",
+            script,
+            r#"permissions = { mode = "allow", rules = [{ decision = "deny", paths = ["secrets/**"] }] }"#,
+        )
+        .start()
+        .await;
+    let rules = json!({"mode": "allow", "rules": [{"decision": "ask", "kinds": ["edit"]}]});
+    let plain = json!({"mode": "allow"});
+    for (agent, mode, permissions, status) in [
+        ("plain", "yolo", &plain, 403),
+        ("ruled", "yolo", &plain, 403),
+        ("ruled", "autoEdit", &plain, 403),
+        ("plain", "autoEdit", &rules, 403),
+        ("plain", "autoEdit", &plain, 201),
+    ] {
+        let body = json!({"workspace": daemon.workspace(), "agent": agent, "mode": mode, "permissions": permissions});
+        let reply = daemon.post("/v1/sessions", body).await;
+        assert_eq!(reply.status, status, "{agent} {mode}: {}", reply.text);
+    }
 }

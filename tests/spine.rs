@@ -258,7 +258,8 @@ async fn the_agent_gets_its_workspace_and_a_clean_environment() {
 async fn permissions_are_answered_by_the_policy_and_recorded() {
     let ask = json!({"request": {"method": "session/request_permission", "params": {
         "sessionId": "test-session",
-        "toolCall": {"toolCallId": "t1", "title": "rm -rf x", "kind": "execute", "status": "pending"},
+        "toolCall": {"toolCallId": "t1", "title": "rm -rf x", "kind": "execute", "status": "pending",
+            "rawInput": {"command": "rm -rf x"}},
         "options": [
             {"optionId": "always", "name": "Always", "kind": "allow_always"},
             {"optionId": "once", "name": "Once", "kind": "allow_once"},

@@ -92,7 +92,7 @@ async fn a_command_runs_and_its_output_and_status_are_told() {
     let workspace = builder.workspace().to_owned();
     fs::create_dir(workspace.join("sub")).unwrap();
     let line = "echo out; echo err >&2; echo $PWD; read x || echo eof; exit 3";
-    let more = json!({"cwd": workspace.join("sub"), "env": [{"name": "GREETING", "value": "hi"}]});
+    let more = json!({"cwd": workspace.join("sub"), "env": [{"name": "CI", "value": "hi"}]});
     let (daemon, answers, session) = run(
         builder,
         ANY,
@@ -117,7 +117,8 @@ async fn a_command_runs_and_its_output_and_status_are_told() {
 
     let created = events(&daemon, &session, "terminal.created").await;
     let expected = json!({
-        "terminalId": id, "command": ["/bin/sh", "-c", line], "cwd": "sub", "decidedBy": "policy profile mode allow",
+        "terminalId": id, "command": ["/bin/sh", "-c", line], "cwd": "sub", "env": {"CI": "hi"},
+        "decidedBy": "policy profile mode allow",
     });
     assert_eq!(*created[0].payload(), expected);
     let exited = events(&daemon, &session, "terminal.exited").await;
@@ -125,9 +126,10 @@ async fn a_command_runs_and_its_output_and_status_are_told() {
 }
 
 #[tokio::test]
-async fn the_environment_is_clean_and_the_loaders_variables_are_refused() {
+async fn the_environment_is_clean_and_only_listed_variables_are_set() {
     let env = |name: &str| json!({"env": [{"name": name, "value": "x"}]});
-    let settings = format!("{ANY}\nenv = {{ SECRET_OF_AGENT = \"hidden\" }}\nenv_pass = [\"PASSED\"]");
+    let settings =
+        format!("{ANY}\nenv = {{ SECRET_OF_AGENT = \"hidden\" }}\nenv_pass = [\"PASSED\"]\nterminal_env = [\"MI*\"]");
     let builder = Daemon::builder().env("PASSED", "hidden").env("OTHER", "hidden");
     let (_daemon, answers, session) = run(
         builder,
@@ -139,6 +141,7 @@ async fn the_environment_is_clean_and_the_loaders_variables_are_refused() {
             create_with("env", &[], &env("LD_PRELOAD")),
             create_with("env", &[], &env("ACPD_SESSION")),
             create_with("env", &[], &env("A B")),
+            create_with("git", &["status"], &env("GIT_CONFIG_COUNT")),
         ],
     )
     .await;
@@ -146,9 +149,19 @@ async fn the_environment_is_clean_and_the_loaders_variables_are_refused() {
     let names: Vec<&str> = output.lines().map(|line| line.split('=').next().unwrap()).collect();
     assert_eq!(names, ["ACPD_SESSION", "HOME", "MINE", "PATH", "TMPDIR"]);
     assert!(output.contains(&session));
-    for (answer, name) in answers[3..].iter().zip(["LD_PRELOAD", "ACPD_SESSION", "A B"]) {
+    for (answer, name) in answers[3..].iter().zip(["LD_PRELOAD", "ACPD_SESSION", "A B", "GIT_CONFIG_COUNT"]) {
         assert_eq!((&answer["code"], message(answer).contains(name)), (&json!(INVALID), true), "{answer}");
     }
+    assert!(message(&answers[6]).contains("agents.terminals.terminal_env"), "{}", answers[6]);
+}
+
+#[tokio::test]
+async fn arguments_meet_a_rule_as_they_are() {
+    let settings = r#"terminal_commands = ["echo"]
+        permissions = { mode = "deny", rules = [{ decision = "allow", commands = ["echo"] }] }"#;
+    let requests = vec![create("echo", &["a b; c"]), create("echo 'd e'", &[])];
+    let (_daemon, answers, _) = run(Daemon::builder(), settings, requests).await;
+    assert!(answers.iter().all(|answer| answer["terminalId"].is_string()), "{answers:?}");
 }
 
 #[tokio::test]
