@@ -237,15 +237,24 @@ async fn modes_that_grant_more_than_the_policy_are_refused_unless_the_profile_na
 #[tokio::test]
 async fn a_command_that_gemini_tells_in_the_title_is_judged_and_one_that_nobody_tells_is_not_allowed() {
     // As in tests/data/gemini-0.61-transcript.jsonl.
-    let titled = |line: &str| {
+    let builder = Daemon::builder();
+    let directory = builder.workspace().display().to_string();
+    let titled = |line: &str, directory: &str| {
+        let text = format!("[current working directory {directory}] (why)");
         json!({"status": "pending", "title": line, "kind": "execute", "locations": [],
-            "content": [{"type": "content", "content": {"type": "text", "text": "[current working directory /w] (x)"}}]})
+            "content": [{"type": "content", "content": {"type": "text", "text": text}}]})
     };
-    let calls = [titled("git push origin main"), titled("rm -rf src"), titled("cargo test")];
+    let calls = [
+        titled("git push origin main", &directory),
+        titled("rm -rf src", &directory),
+        titled("cargo test", &directory),
+        titled("cargo build", "/elsewhere"),
+    ];
     let policy = r#"permissions = { mode = "allow", rules = [
-        { decision = "deny", commands = ["rm"] }, { decision = "allow", commands = ["cargo test"] }] }"#;
+        { decision = "deny", commands = ["rm"] }, { decision = "allow", commands = ["cargo"] },
+        { decision = "deny", commands = ["cargo"] }] }"#;
     let unknown = [json!({"kind": "execute", "rawInput": {"cmd": "git push"}}), json!({"kind": "execute"})];
-    let daemon = Daemon::builder()
+    let daemon = builder
         .agent_with("titles", asking(&calls), &format!("adapter = \"gemini\"\n{policy}"))
         .agent_with("denied", asking(&unknown), policy)
         .agent_with("allowed", asking(&unknown), "permissions = \"allow\"")
@@ -253,7 +262,8 @@ async fn a_command_that_gemini_tells_in_the_title_is_judged_and_one_that_nobody_
         .await;
     let session = daemon.create_session("titles").await;
     let decided = decisions(&daemon, "titles", &session, calls.len()).await;
-    assert_eq!(decided, ["ask", "reject profile rules[0]", "allow profile rules[1]"]);
+    let expected = ["ask", "reject profile rules[0]", "allow profile rules[1]", "reject profile rules[2]"];
+    assert_eq!(decided, expected, "what runs elsewhere is not allowed by a rule");
     let session = daemon.create_session("denied").await;
     let decided = decisions(&daemon, "denied", &session, unknown.len()).await;
     assert_eq!(decided, ["reject profile rules[0]"; 2], "it may be the command that is denied");
@@ -282,7 +292,7 @@ async fn words_are_found_whatever_they_are_made_of() {
     let calls = [denied.as_slice(), asked.as_slice()].concat();
     let policy = r#"permissions = { mode = "allow", rules = [{ decision = "deny", commands = ["rm", "npm run build:prod",
         "cargo +nightly", "docker run --privileged=true", "pip install a@b"] }] }"#;
-    let daemon = Daemon::builder().agent_with("asking", asking(&calls), &policy).start().await;
+    let daemon = Daemon::builder().agent_with("asking", asking(&calls), policy).start().await;
     let session = daemon.create_session("asking").await;
     let decided = decisions(&daemon, "asking", &session, calls.len()).await;
     for (index, (decided, call)) in decided.iter().zip(&calls).enumerate() {

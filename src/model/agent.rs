@@ -60,6 +60,18 @@ impl Adapter {
         }
     }
 
+    /// Where a command runs, out of what the agent shows of a tool call that executes it.
+    pub fn directory_shown(self, text: &str) -> Option<&str> {
+        match self {
+            Self::Generic => None,
+            Self::Gemini => {
+                let directory =
+                    text.strip_prefix("[current working directory ").or_else(|| text.strip_prefix("[in "))?;
+                directory.split_once(']').map(|(directory, _)| directory)
+            }
+        }
+    }
+
     /// Whether the agent reads a file before it makes it, and takes an error there for the failure of the whole: then a
     /// file that is not there reads as an empty one.
     pub const fn reads_new_files(self) -> bool {

@@ -36,11 +36,12 @@ pub(super) fn of(call: &ToolCall, before: Option<&ToolCall>, adapter: Adapter) -
     let command = command.or_else(|| title.map(|title| CommandText::Shell(title.clone())));
     let input = call.raw_input.as_ref().or_else(|| before?.raw_input.as_ref());
     let given = input.filter(|_| command.is_some());
+    let shown = command.as_ref().and_then(|_| directory_shown(call, adapter));
     Action {
         kind,
         paths,
         command,
-        cwd: DIRECTORY_ARGUMENTS.iter().find_map(|name| text(given?.get(name)?)),
+        cwd: DIRECTORY_ARGUMENTS.iter().find_map(|name| text(given?.get(name)?)).or(shown),
         env: given.and_then(|input| input.get("env")).map(variables).unwrap_or_default(),
         input: input.map(|input| BlobHash::of(input.to_string().as_bytes()).to_string()),
     }
@@ -62,6 +63,11 @@ pub(super) fn looked_up(located: Located, action: &Action, workspace: &Path) -> 
         input: action.input.clone(),
         ..located
     }
+}
+
+fn directory_shown(call: &ToolCall, adapter: Adapter) -> Option<String> {
+    let items = call.content.as_ref().and_then(Value::as_array)?;
+    items.iter().find_map(|item| adapter.directory_shown(item["content"]["text"].as_str()?)).map(str::to_owned)
 }
 
 fn variables(value: &Value) -> BTreeMap<String, String> {
@@ -136,7 +142,8 @@ mod tests {
         let params = serde_json::value::to_raw_value(&request["params"]).unwrap();
         let call = crate::acp::incoming::permission_request(&params).unwrap().tool_call;
         let command = CommandText::Shell("touch /home/me/ws_e2e/touched && echo made".to_owned());
-        assert_eq!(of(&call, None, Adapter::Gemini).command, Some(command));
+        let action = of(&call, None, Adapter::Gemini);
+        assert_eq!((action.command, action.cwd.as_deref()), (Some(command), Some("/home/me/ws_e2e")));
         assert_eq!(of(&call, None, Adapter::Generic).command, None);
     }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use crate::control::wire::permissions::{AnswerPermission, ElicitationAction, Permission};
-use crate::model::permission::question::{Decision, PermissionKind, PermissionOption};
+use crate::model::permission::question::{Decision, OptionKind, PermissionKind, PermissionOption};
 
 use super::super::style::Style;
 use super::super::text::{one_line, short_id};
@@ -156,10 +156,12 @@ fn action(action: ElicitationAction) -> AnswerPermission {
     AnswerPermission { action: Some(action), ..AnswerPermission::default() }
 }
 
-/// The options, when two of them mean the same to acpd and so something else to the agent.
+/// The options, when one of them means nothing to acpd, or two the same and so something else to the agent.
 fn own_options(options: &[PermissionOption]) -> Vec<PermissionOption> {
-    let is_doubled = |option: &PermissionOption| options.iter().filter(|other| other.kind == option.kind).count() > 1;
-    if options.iter().any(is_doubled) { options.to_vec() } else { Vec::new() }
+    let is_own = |option: &PermissionOption| {
+        option.kind == OptionKind::Other || options.iter().filter(|other| other.kind == option.kind).count() > 1
+    };
+    if options.iter().any(is_own) { options.to_vec() } else { Vec::new() }
 }
 
 #[cfg(test)]

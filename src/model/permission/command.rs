@@ -101,8 +101,11 @@ fn words_of(text: &str) -> Vec<String> {
         }
     }
     let is_part = |character: char| character.is_alphanumeric() || "_./-".contains(character) || character == UNKNOWN;
-    let words = marked.split(|character| !is_part(character));
-    words.filter(|word| word.chars().any(|character| character != UNKNOWN)).map(str::to_owned).collect()
+    marked.split(|character| !is_part(character)).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+fn is_unknown(word: &str) -> bool {
+    word.chars().all(|character| character == UNKNOWN)
 }
 
 /// Whether a text for bash spells characters by their numbers: `$'\x67it'`.
@@ -131,7 +134,7 @@ fn may_be(word: &str, wanted: &str) -> bool {
 pub fn mentions(command: &CommandText, prefix: &[String]) -> bool {
     let (words, prefix) = (words(command), words(&CommandText::Arguments(prefix.to_vec())));
     let mut rest = words.iter();
-    prefix.iter().enumerate().all(|(index, wanted)| {
+    prefix.iter().filter(|wanted| !is_unknown(wanted)).enumerate().all(|(index, wanted)| {
         rest.any(|word| may_be(word, wanted) || (index == 0 && may_be(program(word), program(wanted))))
     })
 }
@@ -149,7 +152,11 @@ fn are_guarded(words: &[String]) -> bool {
     let is_part_of_git = |word: &String| {
         GUARDED_SUBCOMMANDS.iter().any(|subcommand| may_be(program(word), &format!("git-{subcommand}")))
     };
-    (runs_git && commits) || words.iter().any(|word| is_part_of_git(word) || names_git_directory(word))
+    // Whatever is put in right there is the subcommand, or the program.
+    let is_hidden = words.array_windows().any(|[first, second]| {
+        (program(first) == "git" && is_unknown(second)) || (is_unknown(first) && is_subcommand(second))
+    });
+    (runs_git && commits) || is_hidden || words.iter().any(|word| is_part_of_git(word) || names_git_directory(word))
 }
 
 /// Whether a directory on the way is a repository's own.
@@ -255,6 +262,8 @@ mod tests {
             "g\"$X\"it ${Y}sh",
             "rm -r .gi?",
             "rm -rf .*",
+            "git $X",
+            "${X} push",
             "sh -c 'git p$1'",
         ] {
             assert!(is_guarded(&shell(text)), "{text:?}");
