@@ -437,3 +437,35 @@ async fn bubblewrap_holds_alone_where_there_is_no_landlock() {
     assert_eq!(run(&daemon, &session, "echo x > made").await, "exit 0");
     assert_eq!(daemon.session(&session).await["sandbox"], "bubblewrap");
 }
+
+#[tokio::test]
+async fn a_process_that_runs_when_the_policy_forbids_writes_is_followed_by_one_that_cannot() {
+    let daemon = builder("").start().await;
+    let session = daemon.create_session(SHELL).await;
+    assert!(run(&daemon, &session, "echo x > here").await.contains("exit 0"));
+    let mut events = daemon.events(&session, None).await;
+    let change = json!({"permissions": {"mode": "deny"}});
+    daemon.patch(&format!("/v1/sessions/{session}"), change).await.expect_status(200);
+    let exited = events.until("process.exited").await;
+    assert_eq!(exited.last().unwrap().payload()["reason"], "policy");
+    // The transcript comes with the prompt, so the shell's last word is not the exit of this.
+    let said = run(&daemon, &session, "echo y > here").await;
+    assert!(said.contains("cannot create here: Permission denied"), "{said}");
+    assert_eq!(std::fs::read_to_string(daemon.workspace().join("here")).unwrap(), "x\n");
+}
+
+#[tokio::test]
+async fn a_turn_that_runs_when_the_policy_forbids_writes_ends_before_its_process_goes() {
+    let script = json!([{"handshake": {}}, {"repeat": [{"prompt": [{"gate": "running"}]}]}]);
+    let daemon = Daemon::builder().agent("busy", script).start().await;
+    let session = daemon.create_session("busy").await;
+    let accepted = daemon.prompt(&session, "go").await;
+    let passage = daemon.gate("busy").reached("running").await;
+    let change = json!({"permissions": {"mode": "deny"}});
+    daemon.patch(&format!("/v1/sessions/{session}"), change).await.expect_status(200);
+    passage.open().await;
+    let mut events = daemon.events(&session, accepted["after"].as_i64()).await;
+    let events = events.until("process.exited").await;
+    assert!(events.iter().any(|event| event.kind == "turn.completed"), "{events:?}");
+    assert_eq!(events.last().unwrap().payload()["reason"], "policy");
+}

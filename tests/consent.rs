@@ -5,7 +5,7 @@
 mod harness;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use harness::{Daemon, EventStream, pid_of, process_gone, signal};
@@ -238,4 +238,191 @@ async fn a_write_that_is_asked_ends_with_the_turn_or_with_the_agent_and_is_not_d
     let shown = daemon.get(&format!("/v1/permissions/{}", asked["id"].as_str().unwrap())).await.expect_status(200);
     assert_eq!(shown["status"], "cancelled");
     assert!(!path.exists());
+}
+
+/// An agent that asks to edit a file, and shows this of it.
+fn ask_to_edit(located: &Path, content: &Value) -> Value {
+    permission(&json!({"toolCallId": "c1", "title": "Edit", "kind": "edit", "status": "pending",
+        "locations": [{"path": located}], "content": content}))
+}
+
+#[tokio::test]
+async fn a_file_that_was_shown_is_that_file_under_whatever_name() {
+    let builder = Daemon::builder();
+    let (file, link) = (builder.workspace().join("a.txt"), builder.workspace().join("link.txt"));
+    fs::write(&file, "old").unwrap();
+    symlink("a.txt", &link).unwrap();
+    let diff = json!([{"type": "diff", "path": link, "oldText": "old", "newText": "harmless"}]);
+    let steps = vec![ask_to_edit(&file, &diff), write(&file, "evil"), write(&link, "harmless")];
+    let daemon = builder.agent("writing", script(steps)).start().await;
+    let mut turn = Turn::begin(&daemon, "writing").await;
+    let asked = turn.asked().await;
+    turn.answer(&asked, json!({"decision": "allow"})).await;
+
+    let asked = turn.asked().await;
+    assert_eq!(asked["status"], "open", "another text was shown, under another name");
+    turn.answer(&asked, json!({"decision": "reject"})).await;
+    assert_eq!(turn.asked().await["status"], "answered", "the text that was shown is not asked again");
+    turn.end().await;
+    assert_eq!(fs::read_to_string(&file).unwrap(), "harmless");
+}
+
+#[tokio::test]
+async fn what_was_allowed_is_done_once() {
+    let builder = Daemon::builder();
+    let file = builder.workspace().join("a.txt");
+    let steps = vec![ask_to_edit(&file, &json!([])), write(&file, "1"), write(&file, "2")];
+    let daemon = builder.agent("writing", script(steps)).start().await;
+    let mut turn = Turn::begin(&daemon, "writing").await;
+    let asked = turn.asked().await;
+    turn.answer(&asked, json!({"decision": "allow"})).await;
+    assert_eq!(turn.asked().await["status"], "answered");
+    let asked = turn.asked().await;
+    assert_eq!(asked["status"], "open");
+    turn.answer(&asked, json!({"decision": "reject"})).await;
+    turn.end().await;
+    assert_eq!(fs::read_to_string(&file).unwrap(), "1");
+}
+
+async fn narrow(daemon: &Daemon, session: &str, mode: &str) {
+    let change = json!({"permissions": {"mode": mode}});
+    daemon.patch(&format!("/v1/sessions/{session}"), change).await.expect_status(200);
+}
+
+#[tokio::test]
+async fn a_policy_that_is_narrowed_ends_what_the_wider_one_allowed() {
+    for (settings, is_answered) in [("permissions = \"edit\"", false), ("permissions = \"ask\"", true)] {
+        let builder = Daemon::builder();
+        let file = builder.workspace().join("a.txt");
+        let steps = vec![ask_to_edit(&file, &json!([])), json!({"gate": "granted"}), write(&file, "text")];
+        let daemon = builder.agent_with("writing", script(steps), settings).start().await;
+        let mut turn = Turn::begin(&daemon, "writing").await;
+        let asked = turn.asked().await;
+        if is_answered {
+            turn.answer(&asked, json!({"decision": "allow"})).await;
+        }
+        let passage = daemon.gate("writing").reached("granted").await;
+        narrow(&daemon, &turn.session, "ask").await;
+        passage.open().await;
+        let asked = turn.asked().await;
+        assert_eq!(asked["status"], "open", "{settings}");
+        turn.answer(&asked, json!({"decision": "reject"})).await;
+        turn.end().await;
+        assert!(!file.exists());
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_is_open_when_its_deed_is_denied_is_rejected() {
+    let builder = Daemon::builder();
+    let file = builder.workspace().join("a.txt");
+    let daemon = builder.agent("writing", script(vec![write(&file, "text")])).start().await;
+    let mut turn = Turn::begin(&daemon, "writing").await;
+    let asked = turn.asked().await;
+    narrow(&daemon, &turn.session, "deny").await;
+    let place = format!("/v1/permissions/{}", asked["id"].as_str().unwrap());
+    let late = daemon.post(&place, json!({"decision": "allow", "always": true})).await;
+    assert_eq!(late.expect_status(409)["error"], "permission_answered");
+    let rejected = daemon.get(&place).await.expect_status(200);
+    assert_eq!(rejected["resolution"]["by"], json!({"type": "policy", "rule": "session mode deny"}));
+    let answers = turn.end().await;
+    assert!(answers[0]["message"].as_str().unwrap().contains("not allowed (policy session mode deny)"), "{answers:?}");
+    assert!(!file.exists());
+}
+
+#[tokio::test]
+async fn what_was_changed_while_the_question_waited_is_not_overwritten() {
+    let builder = Daemon::builder();
+    let file = builder.workspace().join("a.txt");
+    fs::write(&file, "old").unwrap();
+    let daemon = builder.agent("writing", script(vec![write(&file, "new")])).start().await;
+    let mut turn = Turn::begin(&daemon, "writing").await;
+    let asked = turn.asked().await;
+    fs::write(&file, "an hour of somebody's work").unwrap();
+    turn.answer(&asked, json!({"decision": "allow"})).await;
+    let answers = turn.end().await;
+    assert!(
+        answers[0]["message"].as_str().unwrap().ends_with("it was changed while it was being looked at; try again")
+    );
+    assert_eq!(fs::read_to_string(&file).unwrap(), "an hour of somebody's work");
+}
+
+#[tokio::test]
+async fn of_a_large_write_the_beginning_is_shown() {
+    let builder = Daemon::builder();
+    let file = builder.workspace().join("f");
+    fs::write(&file, "old\n".repeat(1 << 20)).unwrap();
+    let large = "new\n".repeat(1 << 19);
+    let daemon = builder.agent("writing", script(vec![write(&file, &large)])).start().await;
+    let mut turn = Turn::begin(&daemon, "writing").await;
+    let asked = turn.asked().await;
+    let diff = &asked["request"]["toolCall"]["content"][0];
+    let (old, new) = (diff["oldText"].as_str().unwrap(), diff["newText"].as_str().unwrap());
+    assert!(new.starts_with("new\nnew\n"), "{new:.100}");
+    assert!(new.ends_with("(only the beginning: the whole text has 2097152 bytes)"), "{}", new.len());
+    assert!(old.contains("too large to be shown"), "{old}");
+    turn.answer(&asked, json!({"decision": "allow"})).await;
+    turn.end().await;
+    assert_eq!(fs::read_to_string(&file).unwrap(), large, "and all of it is written");
+}
+
+#[tokio::test]
+async fn what_waits_for_consent_has_a_bound_in_bytes() {
+    let builder = Daemon::builder();
+    let workspace = builder.workspace().to_owned();
+    let large = "x".repeat(9 << 20);
+    let ask = |name: &str| json!({"ask": write(&workspace.join(name), &large)["request"]});
+    let steps = [["a", "b", "c", "d"].map(ask).to_vec(), vec![json!({"gate": "asked"})]].concat();
+    let daemon = builder.agent("writing", script(steps)).start().await;
+    let mut turn = Turn::begin(&daemon, "writing").await;
+    let passage = daemon.gate("writing").reached("asked").await;
+    let (mut open, mut rejected) = (0, Vec::new());
+    for _ in 0..4 {
+        let asked = turn.asked().await;
+        match asked["status"].as_str() {
+            Some("open") => open += 1,
+            _ => rejected.push(asked["resolution"]["by"]["rule"].as_str().unwrap().to_owned()),
+        }
+    }
+    assert_eq!((open, rejected.len()), (3, 1));
+    assert!(rejected[0].starts_with("limit: the questions that wait hold 28311552 bytes"), "{rejected:?}");
+    passage.open().await;
+}
+
+#[tokio::test]
+async fn a_read_is_asked_where_a_rule_says_so() {
+    let builder = Daemon::builder();
+    fs::create_dir(builder.workspace().join("secrets")).unwrap();
+    let (key, other) = (builder.workspace().join("secrets/key"), builder.workspace().join("other"));
+    fs::write(&key, "the key").unwrap();
+    fs::write(&other, "other").unwrap();
+    let read = |path: &Path| request("fs/read_text_file", json!({"path": path}));
+    let rules = r#"permissions = { mode = "allow", rules = [{ decision = "ask", paths = ["secrets/**"] }] }"#;
+    let steps = vec![read(&other), read(&key), read(&key)];
+    let daemon = builder.agent_with("reading", script(steps), rules).start().await;
+    let mut turn = Turn::begin(&daemon, "reading").await;
+    let asked = turn.asked().await;
+    assert_eq!((&asked["kind"], &asked["title"]), (&json!("file"), &json!("Read secrets/key")));
+    turn.answer(&asked, json!({"decision": "reject"})).await;
+    let asked = turn.asked().await;
+    turn.answer(&asked, json!({"decision": "allow"})).await;
+    let answers = turn.end().await;
+    assert_eq!(answers[0], json!({"content": "other"}), "no rule asks");
+    assert!(answers[1]["message"].as_str().unwrap().contains("not allowed (user "), "{answers:?}");
+    assert_eq!(answers[2], json!({"content": "the key"}));
+}
+
+#[tokio::test]
+async fn what_is_asked_at_the_end_of_a_turn_keeps_no_process() {
+    let builder = Daemon::builder().config("[sessions]\nidle_timeout = \"200ms\"");
+    let file = builder.workspace().join("a.txt");
+    let ask = |step: &Value| json!({"ask": step["request"]});
+    let steps = vec![ask(&write(&file, "text")), ask(&run("touch", &["b.txt"]))];
+    let script = json!([{"handshake": {}}, {"repeat": [{"prompt": steps}]}]);
+    let daemon = builder.agent_with("hasty", script, TERMINALS).start().await;
+    let mut turn = Turn::begin(&daemon, "hasty").await;
+    let exited = turn.events.until("process.exited").await;
+    assert_eq!(exited.last().unwrap().payload()["reason"], "idle");
+    assert_eq!(daemon.get("/v1/permissions").await.expect_status(200)["total"], 0);
+    assert!(!file.exists());
 }

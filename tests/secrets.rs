@@ -323,3 +323,19 @@ async fn a_refusal_tells_no_secret_and_a_rule_may_hold_none() {
     assert_eq!(daemon.session(&session).await["permissions"], json!({"mode": "ask"}), "nothing is changed");
     assert_clean(&[(path, refused.text.into_bytes())]);
 }
+
+#[tokio::test]
+async fn half_a_secret_is_not_in_the_title_of_a_question() {
+    let secret = "hunter2-hunter2-hunter2-hunter2";
+    let call = json!({"toolCallId": "c", "title": format!("{}{secret}", "x".repeat(480)), "kind": "execute"});
+    let ask = json!({"request": {"method": "session/request_permission", "params": {"sessionId": "test-session",
+        "toolCall": call, "options": [{"optionId": "no", "name": "No", "kind": "reject_once"}]}}});
+    let script = json!([{"handshake": {}}, {"prompt": [ask]}]);
+    let settings = format!("permissions = \"deny\"\nenv = {{ KEY = \"{secret}\" }}");
+    let daemon = Daemon::builder().agent_with("asking", script, &settings).start().await;
+    let session = daemon.create_session("asking").await;
+    daemon.prompt_and_wait(&session, "go").await;
+    let asked = daemon.get(&format!("/v1/sessions/{session}/permissions?status=all")).await.expect_status(200);
+    assert!(asked["permissions"][0]["title"].as_str().unwrap().starts_with("xxx"), "{asked}");
+    assert!(!asked.to_string().contains("hunter2"), "{asked}");
+}

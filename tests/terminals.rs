@@ -463,3 +463,27 @@ async fn an_agent_that_waits_for_a_command_is_not_silent() {
     let (_daemon, answers, _) = run(Daemon::builder().config(config), ANY, requests).await;
     assert_eq!(answers[1], json!({"exitCode": 0, "signal": null}));
 }
+
+#[tokio::test]
+async fn a_wait_that_outlives_its_turn_keeps_no_process() {
+    let requests = vec![create("sleep", &["600"]), ask("wait_for_exit", "{terminal0}")];
+    let builder = Daemon::builder().config("[sessions]\nidle_timeout = \"200ms\"");
+    let daemon = builder.agent_with("terminals", asking(requests), ANY).start().await;
+    let session = daemon.create_session("terminals").await;
+    let accepted = daemon.prompt(&session, "go").await;
+    let mut events = daemon.events(&session, accepted["after"].as_i64()).await;
+    let exited = events.until("process.exited").await;
+    assert_eq!(exited.last().unwrap().payload()["reason"], "idle");
+}
+
+#[tokio::test]
+async fn a_wait_that_the_agent_takes_back_is_answered() {
+    let notify = json!({"notify": {"method": "$/cancel_request", "params": {"requestId": 2}}});
+    let waits = json!([{"handshake": {}}, {"prompt": [
+        create("sleep", &["600"]), ask("wait_for_exit", "{terminal0}"), notify,
+        {"awaitAnswer": true}, {"textFromAnswer": true},
+    ]}]);
+    let daemon = Daemon::builder().agent_with("waiting", waits, ANY).start().await;
+    let (answers, _) = answers(&daemon, "waiting").await;
+    assert_eq!(answers[0]["code"], -32800, "{answers:?}");
+}

@@ -212,7 +212,7 @@ impl Beneath {
 }
 
 /// Tries while the kernel says so, but not for ever: whoever renames without end must not hold a thread.
-fn again(mut open: impl FnMut() -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
+pub(super) fn again(mut open: impl FnMut() -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
     let mut opened = open();
     for _ in 1..ATTEMPTS_MAX {
         match opened {

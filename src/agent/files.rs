@@ -40,7 +40,30 @@ pub struct Target {
     pub real: PathBuf,
     /// What is there now, as far as it can be shown.
     pub old: Option<String>,
-    pub is_new: bool,
+    /// Which file is there now, if there is one.
+    pub identity: Option<FileIdentity>,
+}
+
+/// Which file it is, and whether it is still as it was: whoever changes it changes its time too, and cannot set that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileIdentity {
+    device: u64,
+    inode: u64,
+    size: i64,
+    changed_at: (i64, i64),
+}
+
+impl FileIdentity {
+    #[allow(clippy::useless_conversion, reason = "on some machines the kernel counts in fewer bits")]
+    fn of(stat: &Stat) -> Self {
+        let nanoseconds = i64::try_from(stat.st_ctime_nsec).unwrap_or_default();
+        Self {
+            device: stat.st_dev.into(),
+            inode: stat.st_ino.into(),
+            size: stat.st_size.into(),
+            changed_at: (stat.st_ctime.into(), nanoseconds),
+        }
+    }
 }
 
 impl Beneath {
@@ -71,18 +94,27 @@ impl Beneath {
         let relative = self.relative(path)?;
         let found = match self.open_following(relative, OFlags::PATH) {
             Err(FileError::NotFound) => {
-                return Ok(Target { real: self.place(relative)?, old: None, is_new: true });
+                return Ok(Target { real: self.place(relative)?, old: None, identity: None });
             }
             found => found?,
         };
-        replaceable(&rustix::fs::fstat(&found)?)?;
+        // Before it is read: what is changed between is not what was shown.
+        let stat = rustix::fs::fstat(&found)?;
+        replaceable(&stat)?;
         let real = self.real(found.as_fd())?;
         let old = self.read_text(&real, Window::default(), SHOWN_BYTES_MAX).ok().map(|old| old.content);
-        Ok(Target { real, old, is_new: false })
+        Ok(Target { real, old, identity: Some(FileIdentity::of(&stat)) })
     }
 
-    /// Writes a text to a real path, whole or not at all. Directories that are missing are made.
-    pub fn write_text(&self, real: &Path, content: &str, umask: Mode) -> Result<(), FileError> {
+    /// Writes a text to a real path, whole or not at all, if what is there is still what was found. Directories that are
+    /// missing are made.
+    pub fn write_text(
+        &self,
+        real: &Path,
+        found: Option<FileIdentity>,
+        content: &str,
+        umask: Mode,
+    ) -> Result<(), FileError> {
         let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else { return Err(FileError::BadPath) };
         let parent = self.make_directory(parent, umask)?;
         let old = match rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -96,6 +128,10 @@ impl Beneath {
             replaceable(old)?;
             // To take its place needs no right to the file itself, so that is asked for.
             rustix::fs::accessat(&parent, name, Access::WRITE_OK, AtFlags::empty())?;
+        }
+        // Somebody's work may be in it by now, which nobody was shown who allowed this.
+        if old.as_ref().map(FileIdentity::of) != found {
+            return Err(FileError::Changed);
         }
         let temporary = format!(".acpd-{}", uuid::Uuid::now_v7());
         let written = write_new(&parent, &temporary, content, old.as_ref(), umask)
@@ -204,7 +240,7 @@ mod tests {
 
     fn write(beneath: &Beneath, path: &str, content: &str) -> Result<PathBuf, FileError> {
         let target = beneath.find_target(Path::new(path))?;
-        beneath.write_text(&target.real, content, UMASK)?;
+        beneath.write_text(&target.real, target.identity, content, UMASK)?;
         Ok(target.real)
     }
 
@@ -305,8 +341,25 @@ mod tests {
         let target = beneath.find_target(Path::new("d/f")).unwrap();
         fs::remove_dir(path.join("d")).unwrap();
         symlink(&outside, path.join("d")).unwrap();
-        let refused = beneath.write_text(&target.real, "x", UMASK);
+        let refused = beneath.write_text(&target.real, target.identity, "x", UMASK);
         assert!(matches!(refused, Err(FileError::Changed)), "{refused:?}");
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_was_written_after_it_was_found_is_not_overwritten() {
+        let (_base, path, beneath) = workspace();
+        fs::write(path.join("f"), "old").unwrap();
+        for (file, text) in [("f", "somebody's work"), ("new", "somebody's work")] {
+            let target = beneath.find_target(Path::new(file)).unwrap();
+            fs::write(path.join(file), text).unwrap();
+            let refused = beneath.write_text(&target.real, target.identity, "x", UMASK);
+            assert!(matches!(refused, Err(FileError::Changed)), "{file}: {refused:?}");
+            assert_eq!(fs::read_to_string(path.join(file)).unwrap(), text);
+        }
+        let target = beneath.find_target(Path::new("f")).unwrap();
+        fs::remove_file(path.join("f")).unwrap();
+        let refused = beneath.write_text(&target.real, target.identity, "x", UMASK);
+        assert!(matches!(refused, Err(FileError::Changed)), "{refused:?}");
     }
 }

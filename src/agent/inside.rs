@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
+use super::beneath::again;
 use crate::model::context::is_git_ref;
 use crate::model::permission::Place;
 
@@ -14,8 +15,6 @@ use crate::model::permission::Place;
 const GIT_FILE_BYTES_MAX: u64 = 4096;
 /// What is looked at in a directory that is to go away. One with more may have anything in it.
 const ENTRIES_MAX: usize = 1000;
-/// The kernel says "try again" while somebody else renames a directory on the way.
-const ATTEMPTS_MAX: usize = 8;
 
 /// A path as it is from the workspace, which is a real path. It need not exist, but what of it exists must not lead out.
 pub fn path_inside(workspace: &Path, path: &str) -> Result<String, String> {
@@ -145,8 +144,7 @@ fn read_beneath(directory: &OwnedFd, path: &Path) -> Option<String> {
     // Not blocking: what is there may be a pipe that nobody writes to.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    let open = || rustix::fs::openat2(directory, path, flags, Mode::empty(), resolve);
-    let opened = (0..ATTEMPTS_MAX).map(|_| open()).find(|opened| !matches!(opened, Err(rustix::io::Errno::AGAIN)))?;
+    let opened = again(|| rustix::fs::openat2(directory, path, flags, Mode::empty(), resolve));
     let file = File::from(opened.ok()?);
     if !file.metadata().ok()?.is_file() {
         return None;

@@ -43,7 +43,7 @@ pub use beneath::{Beneath, FileError};
 pub use command::{Command, find_program};
 pub use descent::Descent;
 pub use environment::known as known_secrets;
-pub use files::{Target, TextRead, Window, check_text};
+pub use files::{FileIdentity, Target, TextRead, Window, check_text};
 pub use host::Host;
 pub use inside::{git_ref, holds_git, path_inside, place};
 pub use process::{Bounds, Cause, Exit, Output, Process, SpawnError};

@@ -199,6 +199,7 @@ pub enum ExitReason {
     Shutdown,
     Timeout,
     Limit,
+    Policy,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

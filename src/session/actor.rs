@@ -341,6 +341,7 @@ impl SessionActor {
     /// Does what follows from the state as it is now: the next turn, a process for it, the end of a closing.
     fn settle(&mut self) {
         self.check_cost();
+        self.stop_if_too_free();
         if self.wants_process() && self.running.is_none() {
             match &self.link {
                 Link::Stopped => self.seek_process(),
@@ -368,7 +369,7 @@ impl SessionActor {
 
     pub(super) fn has_idle_process(&self) -> bool {
         let has_work = self.running.is_some() || !(self.queue.is_empty() || self.spending.is_paused());
-        self.link.is_ready() && !has_work && self.choices.is_quiet() && !self.owes_answer()
+        self.link.is_ready() && !has_work && self.choices.is_quiet() && !self.is_serving()
     }
 
     fn is_done(&self) -> bool {

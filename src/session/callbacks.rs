@@ -149,7 +149,7 @@ impl SessionActor {
         let tool_call_id = call.id.clone();
         let title = call.title.clone().unwrap_or_else(|| tool_call_id.clone());
         let tool = call.name.clone().or_else(|| call.title.clone());
-        let shown = grants::shown(&call);
+        let shown = grants::texts_shown(&call, self.transcript.open_call(&call.id));
         let (turn, outbox) = (self.running_turn(), &mut self.outbox);
         self.transcript.permission_asked(turn, call, &mut |op| outbox.push(op));
         let id = id.to_owned();

@@ -8,6 +8,7 @@ use super::actor::SessionActor;
 use super::link::Link;
 use crate::agent::confine::Wish;
 use crate::agent::{Command, SpawnError};
+use crate::model::event::ExitReason;
 use crate::model::{Adapter, FsScope, Sandbox, SandboxLevel, SessionStatus};
 use crate::store::Op;
 
@@ -67,6 +68,18 @@ impl SessionActor {
             connected.sandbox = sandbox.level;
         }
         self.record(Op::SetSandbox(Box::new(sandbox)));
+    }
+
+    /// The policy may forbid by now what the process was started with. Its confinement is for good, so it goes between turns,
+    /// and the next one is confined as it should be.
+    pub(super) fn stop_if_too_free(&mut self) {
+        let Link::Up(connected) = &self.link else { return };
+        let is_too_free = self.permissions.forbids_writes() && !connected.is_read_only;
+        // Where nothing confines it, the next one would be as free.
+        if is_too_free && connected.sandbox != SandboxLevel::None && self.link.is_ready() && self.running.is_none() {
+            tracing::info!("the policy does not let the agent write any more; stopping its process");
+            self.stop_process(ExitReason::Policy);
+        }
     }
 
     /// A tool that fails because it may not write to a cache in the user's home leaves people without a clue: they are told

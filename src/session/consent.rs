@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::actor::SessionActor;
-use super::files::FileWrite;
+use super::files::{FileRead, FileWrite};
 use super::grants::Shown;
-use super::inbox::{Decided, OPEN_MAX, Open, once};
+use super::inbox::{Decided, Open, once};
 use super::services::{Asked, CANCELLED};
 use super::terminals::TerminalStart;
 use crate::acp::{RpcError, outgoing};
@@ -37,11 +37,13 @@ pub(super) enum Deed {
         title: String,
         tool: Option<String>,
         options: Vec<PermissionOption>,
-        /// What it shows of the files that it changes.
-        shown: Vec<Shown>,
+        /// What it shows of the files that it changes, if it shows anything of them.
+        shown: Option<Vec<Shown>>,
     },
     /// The agent wants to know something.
     Elicitation { id: Box<RawValue>, message: String },
+    /// acpd gives it a file to read.
+    Read(Box<FileRead>),
     /// acpd writes a file for it.
     Write(Box<FileWrite>),
     /// acpd runs a command for it.
@@ -66,16 +68,20 @@ pub(super) enum Told {
 }
 
 impl About {
-    /// Of what acpd is asked to do. Whoever asks has no options of its own.
+    /// Of what acpd is asked to do.
     fn of_acpd(kind: PermissionKind, title: String) -> Self {
-        let option = |id: &str, name: &str, decision| PermissionOption {
-            option_id: id.to_owned(),
-            name: name.to_owned(),
-            kind: OptionKind::new(decision, false),
-        };
-        let options = vec![option("allow", "Allow", Decision::Allow), option("reject", "Reject", Decision::Reject)];
-        Self { kind, tool_call_id: None, title, tool: None, options }
+        Self { kind, tool_call_id: None, title, tool: None, options: options_of_acpd() }
     }
+}
+
+/// The answers to what acpd is asked to do. Whoever asks has none of its own.
+pub(super) fn options_of_acpd() -> Vec<PermissionOption> {
+    let option = |id: &str, name: &str, decision| PermissionOption {
+        option_id: id.to_owned(),
+        name: name.to_owned(),
+        kind: OptionKind::new(decision, false),
+    };
+    vec![option("allow", "Allow", Decision::Allow), option("reject", "Reject", Decision::Reject)]
 }
 
 impl Deed {
@@ -95,6 +101,7 @@ impl Deed {
                 tool: None,
                 options: Vec::new(),
             },
+            Self::Read(read) => About::of_acpd(PermissionKind::File, read.title()),
             Self::Write(write) => About::of_acpd(PermissionKind::File, write.title()),
             Self::Terminal(start) => About::of_acpd(PermissionKind::Terminal, start.title()),
         }
@@ -109,8 +116,27 @@ impl Deed {
     pub fn request(&self) -> &str {
         match self {
             Self::Agents { id, .. } | Self::Elicitation { id, .. } => id.get(),
-            Self::Write(write) => write.asked.id.get(),
-            Self::Terminal(start) => start.asked.id.get(),
+            Self::Read(_) | Self::Write(_) | Self::Terminal(_) => self.asked().map_or("", |asked| asked.id.get()),
+        }
+    }
+
+    /// Who asked for what acpd does.
+    fn asked(&self) -> Option<&Asked> {
+        match self {
+            Self::Agents { .. } | Self::Elicitation { .. } => None,
+            Self::Read(read) => Some(&read.asked),
+            Self::Write(write) => Some(&write.asked),
+            Self::Terminal(start) => Some(&start.asked),
+        }
+    }
+
+    /// What it holds in memory while it waits.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Agents { .. } | Self::Elicitation { .. } => 0,
+            Self::Read(read) => read.content.len(),
+            Self::Write(write) => write.content.len(),
+            Self::Terminal(start) => start.bytes(),
         }
     }
 
@@ -119,6 +145,7 @@ impl Deed {
         match self {
             Self::Agents { id, .. } => outgoing::permission(id, None),
             Self::Elicitation { id, .. } => outgoing::elicitation(id, "cancel", None),
+            Self::Read(read) => cancelled(&read.asked),
             Self::Write(write) => cancelled(&write.asked),
             Self::Terminal(start) => cancelled(&start.asked),
         }
@@ -128,16 +155,16 @@ impl Deed {
 impl SessionActor {
     /// Has a deed judged, and does what follows. `question` is what a person is shown.
     pub(super) fn seek_consent(&mut self, action: &Action, question: Box<RawValue>, deed: Deed) {
-        let turn = self.running_turn();
-        let About { kind, tool_call_id, title, tool, options } = deed.about();
+        // A look at the disk may have come between: the turn is the one that it was asked in.
+        let turn = deed.asked().map_or_else(|| self.running_turn(), |asked| asked.turn);
+        let About { kind, tool_call_id, mut title, tool, options } = deed.about();
+        // Before it is cut: half a secret is not recognized any more.
+        self.shared.hub.secrets().redact(&mut title);
         let title: String = title.chars().take(TITLE_CHARS_MAX).collect();
         let located = self.located(action, tool);
-        let mut verdict = match &deed {
-            Deed::Elicitation { .. } => self.permissions.judge_question(),
-            Deed::Agents { .. } | Deed::Write(_) | Deed::Terminal(_) => self.permissions.judge(&located),
-        };
+        let mut verdict = self.judged(&located, &deed);
         if let Verdict::Ask = verdict
-            && let Some(permission) = self.granted_deed(&located, &deed)
+            && let Some(permission) = self.take_granted_deed(&located, &deed)
         {
             verdict = Verdict::Allow { by: format!("permission {permission}") };
         }
@@ -169,29 +196,41 @@ impl SessionActor {
         let (decision, rule) = match verdict {
             Verdict::Allow { by } if can_allow => (Decision::Allow, by),
             Verdict::Deny { by } => (Decision::Reject, by),
-            Verdict::Ask | Verdict::Allow { .. } if !self.inbox.is_full() => {
-                self.inbox.add(id, open);
-                return self.withdraw_if_ending(id);
-            }
-            Verdict::Ask | Verdict::Allow { .. } => {
-                (Decision::Reject, format!("limit: {OPEN_MAX} questions wait already"))
-            }
+            Verdict::Ask | Verdict::Allow { .. } => match self.inbox.has_room(&open.deed) {
+                Ok(()) => {
+                    self.inbox.add(id, open);
+                    return self.withdraw_if_ending(id);
+                }
+                Err(limit) => (Decision::Reject, format!("limit: {limit}")),
+            },
         };
         let decided = Decided::new(Some(decision), &open.options, Decider::Policy { rule });
         self.settle_question(id, open, decided, None);
     }
 
+    /// What the policy says of it as it is now.
+    pub(super) fn judged(&self, located: &Located, deed: &Deed) -> Verdict {
+        match deed {
+            Deed::Elicitation { .. } => self.permissions.judge_question(),
+            Deed::Agents { .. } | Deed::Read(_) | Deed::Write(_) | Deed::Terminal(_) => self.permissions.judge(located),
+        }
+    }
+
     /// The permission that covers a deed of acpd's, because the agent has asked for the same before.
-    fn granted_deed(&self, located: &Located, deed: &Deed) -> Option<PermissionId> {
+    fn take_granted_deed(&mut self, located: &Located, deed: &Deed) -> Option<PermissionId> {
         match deed {
             Deed::Agents { .. } | Deed::Elicitation { .. } => None,
-            Deed::Write(write) => self.granted(located, Some(&write.content)),
-            Deed::Terminal(_) => self.granted(located, None),
+            Deed::Write(write) => self.take_grant(located, Some(&write.content)),
+            Deed::Read(_) | Deed::Terminal(_) => self.take_grant(located, None),
         }
     }
 
     /// Carries a deed out, or refuses it: the decision is committed.
     pub(super) fn carry_out(&mut self, deed: Deed, told: Told, by: &str) {
+        // Whoever asked does not wait for it any more, and nothing is begun for that.
+        if deed.asked().is_some_and(|asked| self.is_too_late(asked)) {
+            return self.send(deed.cancelled());
+        }
         match (deed, told) {
             (Deed::Agents { id, .. }, Told::Allowed { option, .. } | Told::Rejected { option, .. }) => {
                 self.send(outgoing::permission(&id, option.as_deref()));
@@ -202,6 +241,8 @@ impl SessionActor {
             (Deed::Elicitation { id, .. }, Told::Rejected { .. }) => {
                 self.send(outgoing::elicitation(&id, "decline", None));
             }
+            (Deed::Read(read), Told::Allowed { .. }) => self.perform_read(*read, by),
+            (Deed::Read(read), Told::Rejected { .. }) => self.refuse_read(&read, by),
             (Deed::Write(write), Told::Allowed { .. }) => self.perform_write(write, by),
             (Deed::Write(write), Told::Rejected { .. }) => self.refuse_write(&write, by),
             (Deed::Terminal(start), Told::Allowed { .. }) => self.perform_terminal(start, by),

@@ -9,10 +9,10 @@ use serde_json::json;
 
 use super::actor::SessionActor;
 use super::consent::Deed;
-use super::services::{Asked, CANCELLED, Done, shown};
+use super::services::{Asked, CANCELLED, Done};
 use crate::acp::client::FileCall;
 use crate::acp::{RpcError, outgoing};
-use crate::agent::{FileError, Target, TextRead, Window, check_text};
+use crate::agent::{FileError, FileIdentity, Target, TextRead, Window, check_text};
 use crate::model::EventBody;
 use crate::model::permission::{Action, ToolKind, Verdict};
 use crate::store::Op;
@@ -25,20 +25,38 @@ pub(super) struct FileWrite {
     /// From the workspace, without links.
     real: PathBuf,
     pub content: String,
-    is_new: bool,
-    decided_by: String,
+    /// Which file is there, if there is one. Another one is not replaced.
+    found: Option<FileIdentity>,
+}
+
+/// A read that waits for consent. What it is answered with is what was there when it was asked for.
+pub(super) struct FileRead {
+    pub asked: Asked,
+    named: PathBuf,
+    real: PathBuf,
+    window: Window,
+    pub content: String,
 }
 
 /// What came of a job.
 pub(super) enum FileDone {
     Read { asked: Asked, path: PathBuf, window: Window, outcome: Result<TextRead, FileError> },
     Found { asked: Asked, path: PathBuf, content: String, outcome: Result<Target, FileError> },
-    Written { write: Box<FileWrite>, outcome: Result<(), FileError> },
+    Written { write: Box<FileWrite>, decided_by: String, outcome: Result<(), FileError> },
 }
+
+/// What is shown of an old text that cannot be: without it, the file would look like a new one.
+const OLD_NOT_SHOWN: &str = "(the file is too large to be shown, or it is not text)";
 
 impl FileWrite {
     pub fn title(&self) -> String {
-        format!("Write {}", shown(&self.real))
+        format!("Write {}", self.real.display())
+    }
+}
+
+impl FileRead {
+    pub fn title(&self) -> String {
+        format!("Read {}", self.real.display())
     }
 }
 
@@ -89,21 +107,22 @@ impl SessionActor {
             FileDone::Found { asked, path, content, outcome: Ok(target) } => {
                 self.on_target(asked, path, content, target);
             }
-            FileDone::Written { write, outcome: Err(error) } => {
+            FileDone::Written { write, outcome: Err(error), .. } => {
                 self.refuse_file(&write.asked, &write.named, "write", &error);
             }
-            FileDone::Written { write, outcome: Ok(()) } => {
-                let FileWrite { asked, real, content, is_new, decided_by, .. } = *write;
+            FileDone::Written { write, decided_by, outcome: Ok(()) } => {
+                let FileWrite { asked, real, content, found, .. } = *write;
                 let mark = self.outbox.mark();
-                let body = EventBody::FileWritten { path: shown(&real), bytes: content.len(), is_new, decided_by };
+                let (path, is_new) = (self.recorded(&real), found.is_none());
+                let body = EventBody::FileWritten { path, bytes: content.len(), is_new, decided_by };
                 self.record(Op::Event { turn: asked.turn, body });
                 self.reply(&asked, mark, outgoing::success(&asked.id, json!({})));
             }
         }
     }
 
-    /// An agent that works in the workspace can read it by itself, so nobody is asked; but what the policy forbids is
-    /// forbidden.
+    /// An agent that works in the workspace can read it by itself, so a mode has nobody asked; but what the policy forbids
+    /// is forbidden, and what a rule wants asked is asked.
     fn on_read(&mut self, asked: &Asked, path: &Path, window: Window, outcome: Result<TextRead, FileError>) {
         let TextRead { real, content } = match outcome {
             Err(FileError::NotFound) if self.profile.adapter.reads_new_files() => {
@@ -114,29 +133,52 @@ impl SessionActor {
             Ok(read) => read,
         };
         let action = Action { kind: ToolKind::Read, paths: paths(&self.workspace, &real, path), ..Action::default() };
-        let decided_by = match self.permissions.judge(&self.located(&action, None)) {
-            Verdict::Deny { by } => return self.refuse_by_policy(asked, path, "read", &format!("policy {by}")),
-            Verdict::Allow { by } => format!("policy {by}"),
-            Verdict::Ask => "policy workspace read".to_owned(),
-        };
+        let located = self.located(&action, None);
+        let read = FileRead { asked: asked.clone(), named: path.to_owned(), real, window, content };
+        match self.permissions.judge(&located) {
+            Verdict::Deny { by } => self.refuse_read(&read, &format!("policy {by}")),
+            Verdict::Allow { by } => self.perform_read(read, &format!("policy {by}")),
+            Verdict::Ask if !self.permissions.has_rule_that_asks(&located) => {
+                self.perform_read(read, "policy workspace read");
+            }
+            Verdict::Ask if self.is_too_late(asked) => self.fail(asked, RpcError::CANCELLED, CANCELLED),
+            Verdict::Ask => {
+                let absolute = self.recorded(self.workspace.join(&read.real));
+                let question = self.question(read.title(), "read", json!({ "locations": [{ "path": absolute }] }));
+                self.seek_consent(&action, question, Deed::Read(Box::new(read)));
+            }
+        }
+    }
+
+    pub(super) fn perform_read(&mut self, read: FileRead, by: &str) {
+        let FileRead { asked, real, window: Window { line, limit }, content, .. } = read;
         let mark = self.outbox.mark();
-        let Window { line, limit } = window;
-        let body = EventBody::FileRead { path: shown(&real), bytes: content.len(), line, limit, decided_by };
+        let (path, decided_by) = (self.recorded(&real), by.to_owned());
+        let body = EventBody::FileRead { path, bytes: content.len(), line, limit, decided_by };
         self.record(Op::Event { turn: asked.turn, body });
-        self.reply(asked, mark, outgoing::success(&asked.id, json!({ "content": content })));
+        self.reply(&asked, mark, outgoing::success(&asked.id, json!({ "content": content })));
+    }
+
+    pub(super) fn refuse_read(&mut self, read: &FileRead, by: &str) {
+        self.refuse_by_policy(&read.asked, &read.named, "read", by);
     }
 
     fn on_target(&mut self, asked: Asked, named: PathBuf, content: String, target: Target) {
-        let Target { real, old, is_new } = target;
+        if self.is_too_late(&asked) {
+            return self.fail(&asked, RpcError::CANCELLED, CANCELLED);
+        }
+        let Target { real, old, identity: found } = target;
         let action = Action { kind: ToolKind::Edit, paths: paths(&self.workspace, &real, &named), ..Action::default() };
-        let absolute = shown(&self.workspace.join(&real));
-        let write = Box::new(FileWrite { asked, named, real, content, is_new, decided_by: String::new() });
+        let absolute = self.recorded(self.workspace.join(&real));
+        let old = old.or_else(|| found.map(|_| OLD_NOT_SHOWN.to_owned())).map(|old| self.excerpt(&old));
+        let new = self.excerpt(&content);
+        let write = Box::new(FileWrite { asked, named, real, content, found });
         let question = self.question(
             write.title(),
             "edit",
             json!({
                 "locations": [{ "path": absolute }],
-                "content": [{ "type": "diff", "path": absolute, "oldText": old, "newText": write.content }],
+                "content": [{ "type": "diff", "path": absolute, "oldText": old, "newText": new }],
             }),
         );
         self.seek_consent(&action, question, Deed::Write(write));
@@ -146,19 +188,15 @@ impl SessionActor {
         self.refuse_by_policy(&write.asked, &write.named, "write", by);
     }
 
-    pub(super) fn perform_write(&mut self, mut write: Box<FileWrite>, by: &str) {
-        by.clone_into(&mut write.decided_by);
-        if self.is_winding_down() {
-            return self.fail(&write.asked, RpcError::CANCELLED, CANCELLED);
-        }
+    pub(super) fn perform_write(&mut self, write: Box<FileWrite>, by: &str) {
         let workspace = match self.served_workspace() {
             Ok(workspace) => workspace,
             Err(error) => return self.refuse_file(&write.asked, &write.named, "write", &error),
         };
-        let umask = self.shared.umask;
+        let (umask, decided_by) = (self.shared.umask, by.to_owned());
         self.services.push(write.asked.clone(), write.content.len(), move || {
-            let outcome = workspace.write_text(&write.real, &write.content, umask);
-            Done::File(FileDone::Written { write, outcome })
+            let outcome = workspace.write_text(&write.real, write.found, &write.content, umask);
+            Done::File(FileDone::Written { write, decided_by, outcome })
         });
     }
 
@@ -173,14 +211,9 @@ impl SessionActor {
     }
 
     fn refuse_by_policy(&mut self, asked: &Asked, path: &Path, operation: &'static str, by: &str) {
-        // Whoever was to decide was not asked any more.
-        let (code, reason) = if self.is_winding_down() {
-            (RpcError::CANCELLED, CANCELLED.to_owned())
-        } else {
-            (RpcError::INTERNAL_ERROR, format!("it was not allowed ({by})"))
-        };
-        self.notice(asked.turn, "permission_rejected", format!("{operation} {}: {reason}", shown(path)));
-        self.record_refusal(asked, path, operation, code, reason, Some(by.to_owned()));
+        let reason = format!("it was not allowed ({by})");
+        self.notice(asked.turn, "permission_rejected", format!("{operation} {}: {reason}", self.recorded(path)));
+        self.record_refusal(asked, path, operation, RpcError::INTERNAL_ERROR, reason, Some(by.to_owned()));
     }
 
     fn record_refusal(
@@ -192,7 +225,7 @@ impl SessionActor {
         reason: String,
         decided_by: Option<String>,
     ) {
-        let path = shown(path);
+        let path = self.recorded(path);
         let line = outgoing::failure(&asked.id, code, format!("{path}: {reason}"));
         let mark = self.outbox.mark();
         self.record(Op::Event {
@@ -206,5 +239,6 @@ impl SessionActor {
 /// The path that counts, and the one that was named where that is another.
 fn paths(workspace: &Path, real: &Path, named: &Path) -> Vec<String> {
     let is_same = named.strip_prefix(workspace).unwrap_or(named) == real;
-    if is_same { vec![shown(real)] } else { vec![shown(real), shown(named)] }
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    if is_same { vec![text(real)] } else { vec![text(real), text(named)] }
 }

@@ -13,20 +13,20 @@ use tokio::time::Instant;
 use super::action;
 use super::actor::{After, SessionActor, answer};
 use super::consent::{Deed, Told};
-use super::link::Phase;
-use super::turns::Running;
 use super::{Refusal, Reply};
 use crate::agent;
 use crate::model::permission::question::{
     Decider, Decision, OptionKind, Outcome, PermissionKind, PermissionOption, Resolution,
 };
 use crate::model::permission::standing::{STANDING_MAX, StandingRule, Subject};
-use crate::model::permission::{Action, Located, Place};
+use crate::model::permission::{Action, Located, Place, Verdict};
 use crate::model::{Peer, PermissionId, RuleId, Timestamp, TurnId};
 use crate::store::{Op, Resolved};
 
 /// Questions of one session that wait at once. More are rejected, and that is recorded.
 pub const OPEN_MAX: usize = 32;
+/// Bytes that they hold together, the texts of files above all. One alone may hold more, as far as `limits.file_max` goes.
+const HELD_BYTES_MAX: usize = 32 << 20;
 /// Paths of one action that are looked up. One with more is nowhere for sure.
 const PATHS_MAX: usize = 64;
 
@@ -93,8 +93,18 @@ impl Inbox {
         self.open.is_empty()
     }
 
-    pub fn is_full(&self) -> bool {
-        self.open.len() >= OPEN_MAX
+    /// Whether one more may wait; else, which limit that is.
+    pub fn has_room(&self, deed: &Deed) -> Result<(), String> {
+        if self.open.len() >= OPEN_MAX {
+            return Err(format!("{OPEN_MAX} questions wait already"));
+        }
+        let held: usize = self.open.values().map(|open| open.deed.bytes()).sum();
+        if held > 0 && held + deed.bytes() > HELD_BYTES_MAX {
+            return Err(format!(
+                "the questions that wait hold {held} bytes already, and {HELD_BYTES_MAX} are the most"
+            ));
+        }
+        Ok(())
     }
 
     pub fn add(&mut self, id: PermissionId, question: Open) {
@@ -201,6 +211,7 @@ impl SessionActor {
             Some(Decision::Reject) => Told::Rejected { option: option.clone() },
             None => Told::Cancelled,
         };
+        let is_by_person = matches!(by, Decider::Person(_));
         let resolution = Resolution { outcome, decision, option_id: option, always, by, at: Timestamp::now() };
         let decided_by = resolution.by.to_string();
         let Open { turn, tool_call_id, title, located, deed, process, .. } = open;
@@ -213,7 +224,8 @@ impl SessionActor {
             }
             self.notice(turn, "permission_rejected", format!("{title}: rejected ({decided_by})"));
         }
-        if let (Some(Decision::Allow), Some(tool_call_id)) = (decision, tool_call_id) {
+        // What a policy allows it allows again, as long as it is the same policy.
+        if let (Some(Decision::Allow), Some(tool_call_id), true) = (decision, tool_call_id, is_by_person) {
             self.grant(id, tool_call_id, located, &deed);
         }
         // The agent has its answer now, and its silence counts from here.
@@ -260,6 +272,18 @@ impl SessionActor {
         }
     }
 
+    /// Another policy holds: what it denies nobody can allow any more, and what was allowed under the old one is asked
+    /// again.
+    pub(super) fn on_other_policy(&mut self) {
+        self.grants.clear();
+        for id in self.inbox.ids(|_| true) {
+            let Some(open) = self.inbox.open.get(&id) else { continue };
+            let Verdict::Deny { by } = self.judged(&open.located, &open.deed) else { continue };
+            let decided = Decided::new(Some(Decision::Reject), &open.options, Decider::Policy { rule: by });
+            self.resolve(id, decided, None);
+        }
+    }
+
     /// Nobody waits for the answers to these any more. The agent is told so once that is committed.
     pub(super) fn withdraw_of_turn(&mut self, turn: TurnId, reason: &str) {
         self.withdraw(|open| open.turn == Some(turn), reason);
@@ -267,8 +291,7 @@ impl SessionActor {
 
     /// A question that comes when its turn, or its process, is told to end already.
     pub(super) fn withdraw_if_ending(&mut self, id: PermissionId) {
-        let is_going = matches!(self.link.phase(), Some(Phase::Stopping { .. }) | None);
-        if is_going || self.running.as_ref().is_some_and(Running::is_ending) {
+        if self.is_winding_down() {
             let by = Decider::Cancelled { reason: "it came when the turn was told to end".to_owned() };
             self.resolve(id, Decided::new(None, &[], by), None);
         }
@@ -291,6 +314,7 @@ impl SessionActor {
     /// The agent itself takes a question back.
     pub(super) fn withdraw_request(&mut self, request: &RawValue) {
         self.withdraw(|open| open.deed.request() == request.get(), "the agent took the question back");
+        self.cancel_waits(request);
     }
 
     fn withdraw(&mut self, is_meant: impl Fn(&Open) -> bool, reason: &str) {

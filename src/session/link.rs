@@ -41,6 +41,8 @@ pub struct Connected {
     pub phase: Phase,
     /// What holds the process, once it has told.
     pub sandbox: SandboxLevel,
+    /// Whether it was started as one that must not write to the workspace.
+    pub is_read_only: bool,
     /// Whether people were told why its tools may not write somewhere.
     pub has_explained: bool,
 }
@@ -67,8 +69,8 @@ pub enum LinkInput {
 
 impl Connected {
     /// A process that was started just now.
-    pub fn new(process: Process, slot: Slot, phase: Phase) -> Self {
-        Self { process, slot, pid: None, phase, sandbox: SandboxLevel::None, has_explained: false }
+    pub fn new(process: Process, slot: Slot, phase: Phase, is_read_only: bool) -> Self {
+        Self { process, slot, pid: None, phase, sandbox: SandboxLevel::None, is_read_only, has_explained: false }
     }
 }
 

@@ -77,7 +77,7 @@ impl SessionActor {
                 self.services.begin(beneath);
                 self.transcript.set_bounds(&self.shared.config().limits);
                 let phase = Phase::Starting(Handshake::new());
-                self.link = Link::Up(Connected::new(process, slot, phase));
+                self.link = Link::Up(Connected::new(process, slot, phase, self.permissions.forbids_writes()));
                 self.begin_handshake();
             }
             Err(error) => {

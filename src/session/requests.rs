@@ -188,6 +188,7 @@ impl SessionActor {
         self.record_chosen(&choices);
         self.outbox.then(mark, After::Answer(vec![reply]));
         if is_other_policy {
+            self.on_other_policy();
             self.leave_wider_mode();
         }
     }

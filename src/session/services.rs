@@ -18,6 +18,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use tokio::task::JoinSet;
 
 use super::actor::{After, SessionActor};
+use super::consent::options_of_acpd;
 use super::files::FileDone;
 use super::link::Phase;
 use super::terminals::TerminalDone;
@@ -36,6 +37,9 @@ const WAITING_MAX: usize = 64;
 const WAITING_BYTES_MAX: usize = 16 << 20;
 /// The longest path that Linux takes; of a longer one only the beginning is recorded.
 const PATH_BYTES_MAX: usize = 4096;
+
+/// The part of `limits.payload_max` that each of the two texts of a change has in a question.
+const EXCERPT_PARTS: usize = 4;
 
 /// What the agent is told of whatever it asks for too late.
 pub(super) const CANCELLED: &str = "the turn was cancelled, or the agent is being stopped";
@@ -206,15 +210,26 @@ impl SessionActor {
         self.send(line);
     }
 
-    /// Whether the agent waits for something from acpd: then its silence means nothing, and it is not idle.
+    /// Whether the agent waits for something from acpd: then its silence means nothing.
     pub(super) fn owes_answer(&self) -> bool {
-        !self.inbox.is_empty() || !self.services.is_idle() || self.terminals.is_awaited()
+        self.is_serving() || self.terminals.is_awaited()
+    }
+
+    /// Whether something is under way for the agent that comes to its end: then it is not idle. A command that it waits for
+    /// may run for ever, and keeps no process that has no turn.
+    pub(super) fn is_serving(&self) -> bool {
+        !self.inbox.is_empty() || !self.services.is_idle() || self.terminals.is_starting()
     }
 
     /// Whether it is decided that the turn ends, or the process: then nothing new is begun for it.
     pub(super) fn is_winding_down(&self) -> bool {
-        let is_stopping = matches!(self.link.phase(), Some(Phase::Stopping { .. }));
-        is_stopping || self.running.as_ref().is_some_and(Running::is_ending)
+        let is_going = matches!(self.link.phase(), Some(Phase::Stopping { .. }) | None);
+        is_going || self.running.as_ref().is_some_and(Running::is_ending)
+    }
+
+    /// Whether nobody waits for what was asked any more: its turn is over, or about to be.
+    pub(super) fn is_too_late(&self, asked: &Asked) -> bool {
+        self.is_winding_down() || asked.turn.is_some_and(|turn| self.running_turn() != Some(turn))
     }
 
     /// The turn ends before its time: what has not begun for it does not begin.
@@ -235,25 +250,65 @@ impl SessionActor {
 
     /// What a person is shown of a deed of acpd's: the same that an agent shows of its own.
     pub(super) fn question(&self, title: String, kind: &str, mut call: Value) -> Box<RawValue> {
-        call["toolCallId"] = format!("acpd-{}", uuid::Uuid::now_v7()).into();
         call["title"] = title.into();
         call["kind"] = kind.into();
         call["status"] = "pending".into();
-        let options = serde_json::json!([
-            { "optionId": "allow", "name": "Allow", "kind": "allow_once" },
-            { "optionId": "reject", "name": "Reject", "kind": "reject_once" },
-        ]);
         let question = serde_json::json!({
-            "sessionId": self.link.agent_session(), "toolCall": call, "options": options,
+            "sessionId": self.link.agent_session(), "toolCall": call, "options": options_of_acpd(),
         });
         to_raw_value(&question).map_or_else(|_| RawValue::NULL.to_owned(), |raw| self.transcript.capped(&raw))
     }
+
+    /// A path, or a word of a command, as it is recorded.
+    pub(super) fn recorded(&self, path: impl AsRef<Path>) -> String {
+        let mut text = path.as_ref().to_string_lossy().into_owned();
+        // Before it is cut: half a secret is not recognized any more.
+        self.shared.hub.secrets().redact(&mut text);
+        text.truncate(text.floor_char_boundary(PATH_BYTES_MAX));
+        text
+    }
+
+    /// A file's text as it is shown in a question, which has room for two of them.
+    pub(super) fn excerpt(&self, text: &str) -> String {
+        let room = self.shared.config().limits.payload_max.0 / EXCERPT_PARTS;
+        let mut shown = text.to_owned();
+        self.shared.hub.secrets().redact(&mut shown);
+        match json_boundary(&shown, room) {
+            end if end < shown.len() => {
+                format!("{}\n… (only the beginning: the whole text has {} bytes)", &shown[..end], text.len())
+            }
+            _ => shown,
+        }
+    }
 }
 
-/// A path as it is recorded.
-pub(super) fn shown(path: &Path) -> String {
-    let mut text = path.to_string_lossy().into_owned();
-    let end = (0..=PATH_BYTES_MAX.min(text.len())).rev().find(|index| text.is_char_boundary(*index)).unwrap_or(0);
-    text.truncate(end);
-    text
+/// Where a text ends that takes no more than these bytes in JSON.
+fn json_boundary(text: &str, bytes_max: usize) -> usize {
+    let mut bytes = 0;
+    let width = |character: char| match character {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        '\0'..='\u{1f}' => 6,
+        other => other.len_utf8(),
+    };
+    let is_over = |character: char| {
+        bytes += width(character);
+        bytes > bytes_max
+    };
+    text.find(is_over).unwrap_or(text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_by_what_it_takes_in_json() {
+        for (text, bytes_max, cut) in
+            [("abc", 3, "abc"), ("abcd", 3, "abc"), ("a\nb", 3, "a\n"), ("\u{1}b", 5, ""), ("aüb", 2, "a"), ("", 0, "")]
+        {
+            let cut_here = &text[..json_boundary(text, bytes_max)];
+            assert_eq!(cut_here, cut, "{text:?}");
+            assert!(serde_json::to_string(cut_here).unwrap().len() - 2 <= bytes_max);
+        }
+    }
 }

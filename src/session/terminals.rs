@@ -9,12 +9,13 @@
 use std::collections::BTreeMap;
 
 use nix::sys::signal::Signal;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::actor::SessionActor;
 use super::consent::Deed;
-use super::services::{Asked, CANCELLED, Done, shown};
+use super::services::{Asked, CANCELLED, Done};
 use crate::acp::client::{CreateTerminal, TerminalCall};
 use crate::acp::{RpcError, outgoing};
 use crate::agent::{
@@ -39,12 +40,16 @@ pub(super) struct TerminalStart {
     pub asked: Asked,
     prepared: Prepared,
     output_bytes_max: usize,
-    decided_by: String,
 }
 
 impl TerminalStart {
     pub fn title(&self) -> String {
         format!("Run {}", self.command().join(" "))
+    }
+
+    /// What it holds in memory while it waits.
+    pub fn bytes(&self) -> usize {
+        self.prepared.args.iter().map(String::len).sum()
     }
 
     /// What is executed.
@@ -69,8 +74,8 @@ pub(super) struct TerminalDone {
 /// A terminal that is there.
 struct There {
     terminal: Terminal,
-    /// Until it has started: whoever waits for that.
-    start: Option<Box<TerminalStart>>,
+    /// Until it has started: whoever waits for that, and who has allowed it.
+    start: Option<(Box<TerminalStart>, String)>,
     waits: Vec<Asked>,
     end: Option<TerminalEnd>,
     /// Nobody knows its id any more.
@@ -111,8 +116,12 @@ impl Terminals {
         self.there.is_empty()
     }
 
+    pub fn is_starting(&self) -> bool {
+        self.there.values().any(|there| there.start.is_some())
+    }
+
     pub fn is_awaited(&self) -> bool {
-        self.there.values().any(|there| there.start.is_some() || !there.waits.is_empty())
+        self.there.values().any(|there| !there.waits.is_empty())
     }
 
     /// The agent is gone, or on its way: so are its terminals.
@@ -161,6 +170,9 @@ impl SessionActor {
         if !self.is_from_this_process(&asked) {
             return;
         }
+        if self.is_too_late(&asked) {
+            return self.fail(&asked, RpcError::CANCELLED, CANCELLED);
+        }
         let prepared = match outcome {
             Ok(prepared) => prepared,
             Err(error) => {
@@ -173,7 +185,7 @@ impl SessionActor {
         let limit = self.shared.config().limits.terminal_output.0;
         let asked_for = create.output_byte_limit.and_then(|bytes| usize::try_from(bytes).ok());
         let output_bytes_max = asked_for.map_or(limit, |bytes| bytes.min(limit));
-        let cwd = shown(&prepared.place);
+        let cwd = prepared.place.to_string_lossy().into_owned();
         let action = Action {
             kind: ToolKind::Execute,
             command: Some(prepared.text.clone()),
@@ -181,7 +193,7 @@ impl SessionActor {
             env: prepared.environment.clone(),
             ..Action::default()
         };
-        let start = TerminalStart { asked, prepared, output_bytes_max, decided_by: String::new() };
+        let start = TerminalStart { asked, prepared, output_bytes_max };
         let input = json!({ "command": action.command, "cwd": cwd, "env": action.env });
         let question = self.question(start.title(), "execute", json!({ "rawInput": input }));
         self.seek_consent(&action, question, Deed::Terminal(Box::new(start)));
@@ -189,20 +201,13 @@ impl SessionActor {
 
     pub(super) fn refuse_terminal_start(&mut self, start: &TerminalStart, by: &str) {
         let (asked, command) = (&start.asked, start.command());
-        if self.is_winding_down() {
-            return self.fail(asked, RpcError::CANCELLED, CANCELLED);
-        }
         let reason = format!("it was not allowed ({by})");
         self.notice(asked.turn, "permission_rejected", format!("run {}: {reason}", command.join(" ")));
         self.refuse_terminal(asked, &command, &reason, Some(by));
     }
 
-    pub(super) fn perform_terminal(&mut self, mut start: Box<TerminalStart>, by: &str) {
-        by.clone_into(&mut start.decided_by);
+    pub(super) fn perform_terminal(&mut self, start: Box<TerminalStart>, by: &str) {
         let asked = start.asked.clone();
-        if self.is_winding_down() {
-            return self.fail(&asked, RpcError::CANCELLED, CANCELLED);
-        }
         let terminals_max = self.shared.config().limits.terminals;
         if self.terminals.there.len() >= terminals_max {
             let reason = format!("there are {terminals_max} terminals already (limits.terminals); release one first");
@@ -211,7 +216,8 @@ impl SessionActor {
         let id = format!("terminal-{}", uuid::Uuid::now_v7());
         match self.spawn_terminal(id.clone(), &start) {
             Ok(terminal) => {
-                let there = There { terminal, start: Some(start), waits: Vec::new(), end: None, is_released: false };
+                let start = Some((start, by.to_owned()));
+                let there = There { terminal, start, waits: Vec::new(), end: None, is_released: false };
                 self.terminals.there.insert(id, there);
             }
             Err(error) => self.refuse_terminal(&asked, &start.command(), &chain(&error), None),
@@ -243,14 +249,14 @@ impl SessionActor {
         let Some(there) = self.terminals.there.get_mut(id) else { return };
         match told {
             TerminalTold::Started => {
-                let Some(start) = there.start.take() else { return };
+                let Some((start, decided_by)) = there.start.take() else { return };
                 let mark = self.outbox.mark();
                 let body = EventBody::TerminalCreated {
                     terminal_id: id.to_owned(),
                     command: start.command(),
-                    cwd: shown(&start.prepared.place),
+                    cwd: self.recorded(&start.prepared.place),
                     env: start.prepared.environment.clone(),
-                    decided_by: start.decided_by,
+                    decided_by,
                 };
                 self.record(Op::Event { turn: start.asked.turn, body });
                 let line = outgoing::success(&start.asked.id, json!({ "terminalId": id }));
@@ -263,7 +269,7 @@ impl SessionActor {
     fn on_terminal_ended(&mut self, id: &str, end: TerminalEnd) {
         let Some(there) = self.terminals.there.get_mut(id) else { return };
         let waits = std::mem::take(&mut there.waits);
-        if let Some(start) = there.start.take() {
+        if let Some((start, _)) = there.start.take() {
             self.terminals.there.remove(id);
             let reason = end.failure.unwrap_or_else(|| "it ended before it had started".to_owned());
             return self.refuse_terminal(&start.asked, &start.command(), &reason, None);
@@ -286,7 +292,7 @@ impl SessionActor {
             return self.fail_without_terminals(&asked);
         }
         let Some(there) = self.terminals.there.get_mut(id).filter(|there| !there.is_released) else {
-            let message = format!("there is no terminal {:?}", shown(id.as_ref()));
+            let message = format!("there is no terminal {:?}", self.recorded(id));
             return self.fail(&asked, RpcError::NOT_FOUND, message);
         };
         let answer = match (call, &there.end) {
@@ -321,11 +327,21 @@ impl SessionActor {
         self.reply(&asked, self.outbox.mark(), line);
     }
 
+    /// The agent takes back that it waits for the end of a terminal.
+    pub(super) fn cancel_waits(&mut self, request: &RawValue) {
+        let is_meant = |asked: &mut Asked| asked.id.get() == request.get();
+        let waits = self.terminals.there.values_mut().flat_map(|there| there.waits.extract_if(.., is_meant));
+        let waits: Vec<Asked> = waits.collect();
+        for asked in waits {
+            self.fail(&asked, RpcError::CANCELLED, "the agent took it back");
+        }
+    }
+
     fn refuse_terminal(&mut self, asked: &Asked, command: &[String], reason: &str, by: Option<&str>) {
         let code = if by.is_some() { RpcError::INTERNAL_ERROR } else { RpcError::INVALID_PARAMS };
         let mark = self.outbox.mark();
         let body = EventBody::TerminalRefused {
-            command: command.iter().take(WORDS_SHOWN_MAX).map(|word| shown(word.as_ref())).collect(),
+            command: command.iter().take(WORDS_SHOWN_MAX).map(|word| self.recorded(word)).collect(),
             reason: reason.to_owned(),
             decided_by: by.map(str::to_owned),
         };

@@ -54,6 +54,11 @@ impl Policy {
         }
     }
 
+    /// Whether it is a rule, and not the mode, that has a person asked.
+    fn has_rule_that_asks(&self, action: &Located) -> bool {
+        self.rules.iter().find(|rule| rule.matches(action)).is_some_and(|rule| rule.decision == Ruling::Ask)
+    }
+
     /// Whether a rule says less than the mode, so that not all is allowed that the mode allows.
     pub fn has_exceptions(&self) -> bool {
         self.rules.iter().any(|rule| rule.decision != Ruling::Allow)
@@ -91,6 +96,11 @@ impl Authority {
             Verdict::Ask => matching(true).map_or(Verdict::Ask, |by| Verdict::Allow { by }),
             Verdict::Allow { .. } => verdict,
         }
+    }
+
+    /// Whether it is a rule, and not a mode, that has a person asked.
+    pub fn has_rule_that_asks(&self, action: &Located) -> bool {
+        self.profile.has_rule_that_asks(action) || self.session.has_rule_that_asks(action)
     }
 
     /// The verdict on a question that is no action.
