@@ -3,11 +3,16 @@
 //! The session's directory is the daemon's, so that nobody else puts a link in the place of the two; those are the owner's.
 //! For an owner who is not the daemon's user the way there is passable, and shows nothing.
 
+use std::ffi::OsStr;
 use std::fs::{DirBuilder, Permissions};
 use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, openat};
+use rustix::io::Errno;
 use tokio_util::task::TaskTracker;
 
 use crate::agent::shim::Owner;
@@ -20,6 +25,8 @@ const TMP: &str = "tmp";
 const PRIVATE: u32 = 0o700;
 /// Others go through, and see nothing.
 const PASSABLE: u32 = 0o711;
+/// Directories in directories that are opened up for their removal: each holds a descriptor for as long.
+const DEPTH_MAX: usize = 200;
 
 /// Where the directories of all sessions are.
 #[derive(Debug)]
@@ -87,16 +94,85 @@ fn make(path: &Path) -> io::Result<bool> {
 
 /// What cannot be removed now is looked for again at the next start.
 fn remove(path: &Path) {
-    match std::fs::remove_dir_all(path) {
+    let removed = std::fs::remove_dir_all(path).or_else(|error| match error.kind() {
+        // Some programs close their directories to themselves: Go does so with all that it downloads.
+        ErrorKind::PermissionDenied => {
+            open_up(CWD, path.as_os_str(), DEPTH_MAX)?;
+            std::fs::remove_dir_all(path)
+        }
+        _ => Err(error),
+    });
+    match removed {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => tracing::warn!(path = %path.display(), %error, "a session's directory cannot be removed"),
     }
 }
 
+/// Has the owner of a directory, and of those in it, able to empty them. No link is followed: what is changed is what was
+/// opened, and it is opened for its name only, which needs no right on it.
+fn open_up(parent: impl AsFd, name: &OsStr, depth_left: usize) -> io::Result<()> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = match openat(parent, name, flags | OFlags::PATH, Mode::empty()) {
+        // A file, a link, or what is gone by now.
+        Err(Errno::NOTDIR | Errno::LOOP | Errno::NOENT) => return Ok(()),
+        opened => opened?,
+    };
+    if depth_left == 0 {
+        return Err(io::Error::other("its directories are too deep"));
+    }
+    // A descriptor of this kind takes no mode itself; the way by which the system shows it leads to that very directory.
+    let mode = Mode::from_raw_mode(rustix::fs::fstat(&directory)?.st_mode);
+    if !mode.contains(Mode::RWXU) {
+        let shown = format!("/proc/self/fd/{}", directory.as_raw_fd());
+        std::fs::set_permissions(shown, Permissions::from_mode(PRIVATE))?;
+    }
+    let listed = openat(&directory, ".", flags | OFlags::RDONLY, Mode::empty())?;
+    for entry in Dir::new(listed)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        let may_be_directory = matches!(entry.file_type(), FileType::Directory | FileType::Unknown);
+        if may_be_directory && name != "." && name != ".." {
+            open_up(&directory, name, depth_left - 1)?;
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
+
+    fn mode_of(path: &Path) -> u32 {
+        path.metadata().unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn directories_are_opened_up_and_links_are_left_alone() {
+        let base = tempfile::tempdir().unwrap();
+        let (own, outside) = (base.path().join("own"), base.path().join("outside"));
+        for directory in [&own.join("a/b"), &own.join("open"), &outside] {
+            std::fs::create_dir_all(directory).unwrap();
+        }
+        std::fs::write(own.join("a/b/file"), "x").unwrap();
+        symlink(&outside, own.join("a/link")).unwrap();
+        let closed = [own.join("a/b"), own.join("a"), outside.clone()];
+        for directory in &closed {
+            std::fs::set_permissions(directory, Permissions::from_mode(0o500)).unwrap();
+        }
+        std::fs::set_permissions(own.join("open"), Permissions::from_mode(0o755)).unwrap();
+        open_up(CWD, own.as_os_str(), DEPTH_MAX).unwrap();
+        assert_eq!(closed.each_ref().map(|directory| mode_of(directory)), [PRIVATE, PRIVATE, 0o500]);
+        assert_eq!(mode_of(&own.join("open")), 0o755, "what is open already stays as it is");
+        assert!(open_up(CWD, own.as_os_str(), 2).is_err(), "not deeper than it may");
+
+        std::fs::set_permissions(own.join("a/b"), Permissions::from_mode(0o000)).unwrap();
+        std::fs::set_permissions(own.join("a"), Permissions::from_mode(0o500)).unwrap();
+        remove(&own);
+        assert!(!own.exists() && outside.exists());
+    }
 
     #[tokio::test]
     async fn directories_are_private_made_once_and_removed_whole() {
