@@ -8,7 +8,7 @@ mod harness;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use harness::{Daemon, DaemonBuilder, within};
+use harness::{Daemon, DaemonBuilder, users, within};
 use serde_json::{Value, json};
 
 const SHELL: &str = "shell";
@@ -45,6 +45,15 @@ async fn run(daemon: &Daemon, session: &str, command: &str) -> String {
 #[track_caller]
 fn assert_refused(said: &str) {
     assert!(said.contains("Permission denied") && !said.contains("exit 0"), "{said}");
+}
+
+async fn is_gone(path: &Path) {
+    within("the end of a session's directory", async {
+        while path.exists() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
 }
 
 fn is_installed(program: &str) -> bool {
@@ -327,15 +336,6 @@ async fn a_sessions_directories_are_private_and_go_with_it() {
     let mut daemon = builder("").start().await;
     let run_dir = daemon.state_dir().join("run");
     let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o7777;
-    let is_gone = async |session: &str| {
-        let path = run_dir.join(session);
-        within("the end of a session's directory", async {
-            while path.exists() {
-                tokio::task::yield_now().await;
-            }
-        })
-        .await;
-    };
     let mut sessions = Vec::new();
     for _ in 0..3 {
         let session = daemon.create_lazy_session(SHELL).await;
@@ -346,15 +346,15 @@ async fn a_sessions_directories_are_private_and_go_with_it() {
         sessions.push(session);
     }
     daemon.post(&format!("/v1/sessions/{}/archive", sessions[0]), json!({})).await.expect_status(200);
-    is_gone(&sessions[0]).await;
+    is_gone(&run_dir.join(&sessions[0])).await;
     daemon.delete(&format!("/v1/sessions/{}?purge=true", sessions[1])).await.expect_status(200);
-    is_gone(&sessions[1]).await;
+    is_gone(&run_dir.join(&sessions[1])).await;
     // What a dead daemon did not get round to.
     daemon.kill().await;
     let left = "01890000-0000-7000-8000-000000000000";
     std::fs::create_dir_all(run_dir.join(left).join("tmp")).unwrap();
     daemon.restart().await;
-    is_gone(left).await;
+    is_gone(&run_dir.join(left)).await;
     assert!(run_dir.join(&sessions[2]).join("tmp/a/b").exists(), "a session that goes on keeps its own");
 }
 
@@ -370,6 +370,96 @@ async fn a_confined_gemini_has_its_own_home_with_what_the_user_has() {
             .await;
     assert_eq!(said, "extensions\nsettings.json\n{}x\nexit 0");
     assert_eq!(std::fs::read_to_string(daemon.home().join(".gemini/settings.json")).unwrap(), "{}");
+}
+
+#[tokio::test]
+async fn nothing_is_written_through_a_link_that_a_confined_agent_leaves() {
+    let builder = Daemon::builder();
+    let (claude, gemini) = (builder.home().join(".claude"), builder.home().join(".gemini"));
+    for (directory, text) in [(&claude, "of another agent"), (&gemini, "the user's")] {
+        std::fs::create_dir(directory).unwrap();
+        std::fs::write(directory.join("settings.json"), text).unwrap();
+    }
+    // What nobody can write to, or read, keeps no agent from starting.
+    std::fs::write(gemini.join("locked.json"), "1").unwrap();
+    std::fs::set_permissions(gemini.join("locked.json"), PermissionsExt::from_mode(0o444)).unwrap();
+    // It remembers, so that it is told nothing but the prompt.
+    let capabilities = json!({"sessionCapabilities": {"resume": {}}});
+    let script = json!([{"handshake": {"capabilities": capabilities}}, {"repeat": [{"prompt": [{"textFromShell": "{prompt}"}]}]}]);
+    let mut daemon = builder.agent_with(SHELL, script, "adapter = \"gemini\"").start().await;
+    let session = daemon.create_lazy_session(SHELL).await;
+    let leave = "cd $GEMINI_CLI_HOME && echo 2 > .gemini/locked.json && rm -r .gemini && ln -s $HOME/.claude .gemini";
+    assert_eq!(run(&daemon, &session, leave).await, "exit 0");
+    // So that there is a reason to copy.
+    std::fs::write(gemini.join("settings.json"), "the user's newer").unwrap();
+    daemon.restart().await;
+    daemon.post(&format!("/v1/sessions/{session}/resume"), json!({})).await.expect_status(200);
+    let said = run(&daemon, &session, "cd $GEMINI_CLI_HOME/.gemini && pwd -P && cat settings.json").await;
+    let own = daemon.state_dir().join("run").join(&session).join("home/.gemini");
+    assert_eq!(said, format!("{}\nthe user's newerexit 0", own.display()));
+    assert_eq!(std::fs::read_to_string(claude.join("settings.json")).unwrap(), "of another agent");
+    assert_eq!(std::fs::read_dir(&claude).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn a_confined_shell_has_its_pipes_end_as_everywhere() {
+    let daemon = builder("").start().await;
+    let session = daemon.create_lazy_session(SHELL).await;
+    assert_eq!(run(&daemon, &session, "yes | head -1").await, "y\nexit 0", "and nobody tells of a broken pipe");
+    let ignored = run(&daemon, &session, "grep SigIgn /proc/self/status").await;
+    let ignored = ignored.lines().next().unwrap().split_whitespace().nth(1).unwrap();
+    let broken_pipe = 1 << (rustix::process::Signal::PIPE.as_raw() - 1);
+    assert_eq!(u64::from_str_radix(ignored, 16).unwrap() & broken_pipe, 0, "{ignored}");
+}
+
+#[tokio::test]
+async fn a_confined_shell_sets_limits_for_itself_only() {
+    if !is_installed("prlimit") {
+        return;
+    }
+    let daemon = builder("").start().await;
+    let session = daemon.create_lazy_session(SHELL).await;
+    for limit in ["--fsize=0", "--nofile=3:3", "--cpu=1"] {
+        let said = run(&daemon, &session, &format!("prlimit --pid {} {limit}", daemon.pid())).await;
+        assert!(said.contains("ermitted") && !said.contains("exit 0"), "{said}");
+    }
+    assert!(
+        run(&daemon, &session, "ulimit -Sn 64 && ulimit -Sn && prlimit --nofile=32 true").await.ends_with("exit 0")
+    );
+    assert_eq!(daemon.session(&session).await["sandbox"], "landlock");
+    // Somebody who may gives the daemon a limit: then writes fail, and it lives to say so.
+    let own = daemon.pid().to_string();
+    let limited = std::process::Command::new("prlimit").args(["--pid", &own, "--fsize=0:unlimited"]).status().unwrap();
+    assert!(limited.success());
+    daemon.post("/v1/sessions", json!({"workspace": daemon.workspace(), "agent": SHELL})).await;
+    daemon.get("/v1/health").await;
+}
+
+#[tokio::test]
+async fn nobody_works_in_what_is_acpds_own() {
+    let daemon = builder("").start().await;
+    std::os::unix::fs::symlink(daemon.state_dir(), daemon.root().join("link")).unwrap();
+    for name in ["state", "state/logs", "state/run", "link", "workspace/../state/logs"] {
+        std::fs::create_dir_all(daemon.root().join(name)).unwrap();
+        let body = json!({"workspace": daemon.root().join(name), "agent": SHELL, "start": "lazy"});
+        let refused = daemon.post("/v1/sessions", body).await.expect_status(403);
+        assert_eq!(refused["error"], "workspace_reserved", "{name}: {refused}");
+        let register = json!({"path": daemon.root().join(name)});
+        let refused = daemon.post("/v1/workspaces", register).await.expect_status(403);
+        assert_eq!(refused["error"], "workspace_reserved", "{name}: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn directories_that_are_closed_to_their_owner_go_with_the_session() {
+    for user in users() {
+        let daemon = builder("").user_of(user).start().await;
+        let session = daemon.create_lazy_session(SHELL).await;
+        let closed = "mkdir -p $TMPDIR/a/b && echo x > $TMPDIR/a/b/c && chmod 500 $TMPDIR/a/b && chmod 0 $TMPDIR/a";
+        assert_eq!(run(&daemon, &session, closed).await, "exit 0");
+        daemon.post(&format!("/v1/sessions/{session}/archive"), json!({})).await.expect_status(200);
+        is_gone(&daemon.state_dir().join("run").join(&session)).await;
+    }
 }
 
 /// bubblewrap, where it can do its work: in some containers it may not.
@@ -468,4 +558,30 @@ async fn a_turn_that_runs_when_the_policy_forbids_writes_ends_before_its_process
     let events = events.until("process.exited").await;
     assert!(events.iter().any(|event| event.kind == "turn.completed"), "{events:?}");
     assert_eq!(events.last().unwrap().payload()["reason"], "policy");
+}
+
+#[tokio::test]
+async fn in_bubblewrap_a_terminal_starts_where_it_is_told_to() {
+    if !has_bubblewrap() {
+        return;
+    }
+    let builder = DaemonBuilder::below(Path::new("/var/tmp"));
+    let sub = builder.workspace().join("sub");
+    std::fs::create_dir(&sub).unwrap();
+    let ask = |method: &str, mut params: Value| {
+        params["sessionId"] = json!("test-session");
+        json!({"request": {"method": method, "params": params}})
+    };
+    let script = json!([{"handshake": {}}, {"prompt": [
+        ask("terminal/create", json!({"command": "/bin/pwd", "args": ["-P"], "cwd": sub})),
+        ask("terminal/wait_for_exit", json!({"terminalId": "{terminal0}"})),
+        ask("terminal/output", json!({"terminalId": "{terminal0}"})),
+        {"textFromAnswer": true},
+    ]}]);
+    let settings = "permissions = \"allow\"\nterminal_commands = [\"*\"]";
+    let config = "[sandbox]\nmode = \"required\"\nbubblewrap = \"require\"";
+    let daemon = builder.config(config).agent_with(SHELL, script, settings).start().await;
+    let session = daemon.create_lazy_session(SHELL).await;
+    let answer: Value = serde_json::from_str(&run(&daemon, &session, "go").await).unwrap();
+    assert_eq!(answer["output"], format!("{}\n", sub.display()), "{answer}");
 }

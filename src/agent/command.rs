@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{Gid, Uid, User};
 
-use super::confine::{Confinement, Seed, SessionDirectories};
+use super::adapter_home::AdapterHome;
+use super::confine::{Confinement, SessionDirectories};
 use super::environment::{self, EnvironmentError};
 use super::redact::Known;
 use super::shim::Owner;
@@ -54,7 +55,7 @@ pub struct Command {
     /// How it is confined, if it is.
     pub confinement: Option<Confinement>,
     /// What is put into the session's home first.
-    pub seed: Option<Seed>,
+    pub adapter_home: Option<AdapterHome>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -89,21 +90,8 @@ impl Command {
         let workspace_text = workspace.to_string_lossy();
         let args = frozen.args.iter().map(|argument| argument.replace("{workspace}", &workspace_text)).collect();
 
-        let (mut clean, secrets) = environment::gather(frozen, current, environment)?;
-        clean.entry("PATH".to_owned()).or_insert_with(|| DEFAULT_PATH.to_owned());
-        clean.insert(SESSION_MARK.to_owned(), session.to_string());
-        Ok(Self {
-            session,
-            program,
-            args,
-            environment: clean,
-            secrets,
-            workspace,
-            directory,
-            owner: None,
-            confinement: None,
-            seed: None,
-        })
+        let (clean, secrets) = environment::gather(frozen, current, environment)?;
+        Ok(Self { secrets, ..Self::plain(session, program, args, workspace, directory, clean) })
     }
 
     /// What a terminal runs, in the directory that is open. It gets what every agent gets, and nothing of the profile's own,
@@ -116,20 +104,31 @@ impl Command {
         directory: OwnedFd,
         environment: &BTreeMap<String, String>,
     ) -> Self {
-        let mut clean = environment::allowed(environment);
-        clean.entry("PATH".to_owned()).or_insert_with(|| DEFAULT_PATH.to_owned());
-        clean.insert(SESSION_MARK.to_owned(), session.to_string());
+        Self::plain(session, program, args, workspace.to_owned(), directory, environment::allowed(environment))
+    }
+
+    /// As the daemon's user, without secrets and not confined, with what no environment lacks.
+    fn plain(
+        session: SessionId,
+        program: PathBuf,
+        args: Vec<String>,
+        workspace: PathBuf,
+        directory: OwnedFd,
+        mut environment: BTreeMap<String, String>,
+    ) -> Self {
+        environment.entry("PATH".to_owned()).or_insert_with(|| DEFAULT_PATH.to_owned());
+        environment.insert(SESSION_MARK.to_owned(), session.to_string());
         Self {
             session,
             program,
             args,
-            environment: clean,
+            environment,
             secrets: Vec::new(),
-            workspace: workspace.to_owned(),
+            workspace,
             directory,
             owner: None,
             confinement: None,
-            seed: None,
+            adapter_home: None,
         }
     }
 
@@ -171,16 +170,7 @@ impl Command {
     /// for them in the session's own.
     pub fn confined(mut self, confinement: Confinement, own: &SessionDirectories, adapter: Adapter) -> Self {
         self.environment.insert("TMPDIR".to_owned(), own.tmp.to_string_lossy().into_owned());
-        match adapter {
-            Adapter::Generic => {}
-            Adapter::Gemini => {
-                let users = self.environment.get("GEMINI_CLI_HOME").or_else(|| self.environment.get("HOME"));
-                if let Some(users) = users {
-                    self.seed = Some(Seed { from: Path::new(users).join(".gemini"), to: own.home.join(".gemini") });
-                }
-                self.environment.insert("GEMINI_CLI_HOME".to_owned(), own.home.to_string_lossy().into_owned());
-            }
-        }
+        self.adapter_home = AdapterHome::new(adapter, own, &mut self.environment);
         self.confinement = Some(confinement);
         self
     }
@@ -208,7 +198,7 @@ pub(super) fn is_executable(program: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::open_workspace;
+    use crate::agent::{Grounds, open_workspace};
 
     fn profile() -> AgentProfile {
         AgentProfile {
@@ -250,7 +240,8 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let path = base.path().canonicalize().unwrap().join("work space");
         std::fs::create_dir(&path).unwrap();
-        let workspace = || open_workspace(&path, &[PathBuf::from("/")]).unwrap();
+        let grounds = Grounds { roots: vec![PathBuf::from("/")], reserved: vec![] };
+        let workspace = || open_workspace(&path, &grounds).unwrap();
         let command = Command::new(session, &profile.freeze(), Some(&profile), workspace(), &daemon);
         let command = command.unwrap();
         let names: Vec<&str> = command.environment.keys().map(String::as_str).collect();

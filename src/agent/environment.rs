@@ -100,8 +100,7 @@ pub fn gather(
     current: Option<&AgentProfile>,
     environment: &BTreeMap<String, String>,
 ) -> Result<(BTreeMap<String, String>, Vec<Known>), EnvironmentError> {
-    let allowed = environment.iter().filter(|(name, _)| is_allowed(name));
-    let mut all: BTreeMap<String, String> = allowed.map(|(name, value)| (name.clone(), value.clone())).collect();
+    let mut all = allowed(environment);
     let mut known = Vec::new();
     for source in sources(frozen, current, environment) {
         let source = source?;

@@ -16,6 +16,7 @@
 //!    daemon that is killed drops everything at once, and the shims see to the rest.
 //! 5. What the agent writes is bounded in memory; when nobody takes it, the agent is made to wait (backpressure).
 
+mod adapter_home;
 mod beneath;
 mod cgroup;
 mod children;
@@ -52,4 +53,4 @@ pub use redact::Known;
 pub use redact::{Redactor, Secrets, Stream as RedactedStream};
 pub use terminal::{Terminal, TerminalBounds, TerminalEnd, TerminalTold};
 pub use terminal_command::{Prepared, TerminalError, TerminalRights, prepare};
-pub use workspace::{OpenWorkspace, WorkspaceError, open_workspace, resolve_workspace};
+pub use workspace::{Grounds, OpenWorkspace, WorkspaceError, open_workspace, resolve_workspace};

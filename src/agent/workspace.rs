@@ -19,6 +19,14 @@ pub struct OpenWorkspace {
     pub identity: DirectoryIdentity,
 }
 
+/// Where agents may work.
+#[derive(Clone, Debug, Default)]
+pub struct Grounds {
+    pub roots: Vec<PathBuf>,
+    /// What is acpd's own, by its real paths: at or below these nobody works.
+    pub reserved: Vec<PathBuf>,
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
     #[error("the workspace {0:?} is not an absolute path")]
@@ -35,6 +43,8 @@ pub enum WorkspaceError {
     NotUtf8(PathBuf),
     #[error("the workspace {path:?} is outside the allowed roots")]
     OutsideRoots { path: PathBuf, real: PathBuf, roots: Vec<PathBuf> },
+    #[error("the workspace {path:?} lies in {place:?}, where acpd keeps what is its own")]
+    Reserved { path: PathBuf, place: PathBuf },
     /// What was a real path once is none any more. It does not lead out of the roots, but to another place.
     #[error("the workspace {path:?} now leads to {real:?} by a link")]
     Moved { path: PathBuf, real: PathBuf },
@@ -50,6 +60,7 @@ impl WorkspaceError {
             | Self::Missing { .. }
             | Self::NotADirectory(_)
             | Self::NotUtf8(_)
+            | Self::Reserved { .. }
             | Self::Moved { .. } => false,
         }
     }
@@ -63,18 +74,20 @@ impl WorkspaceError {
     }
 }
 
-/// The real path of a directory, when it is inside one of the roots.
-pub fn resolve_workspace(path: &Path, roots: &[PathBuf]) -> Result<String, WorkspaceError> {
+/// The real path of a directory, when it is inside one of the roots, and not acpd's own.
+pub fn resolve_workspace(path: &Path, grounds: &Grounds) -> Result<String, WorkspaceError> {
+    let Grounds { roots, reserved } = grounds;
     if !path.is_absolute() {
         return Err(WorkspaceError::NotAbsolute(path.to_owned()));
     }
     let real = path.canonicalize().map_err(|source| WorkspaceError::Missing { path: path.to_owned(), source })?;
     if !is_inside(&real, roots) {
-        return Err(WorkspaceError::OutsideRoots { path: path.to_owned(), real, roots: roots.to_vec() });
+        return Err(WorkspaceError::OutsideRoots { path: path.to_owned(), real, roots: roots.clone() });
     }
     if !real.is_dir() {
         return Err(WorkspaceError::NotADirectory(path.to_owned()));
     }
+    check_reserved(path, &real, reserved)?;
     real.into_os_string().into_string().map_err(|name| WorkspaceError::NotUtf8(PathBuf::from(name)))
 }
 
@@ -83,8 +96,16 @@ fn is_inside(real: &Path, roots: &[PathBuf]) -> bool {
     roots.iter().any(|root| root.canonicalize().is_ok_and(|root| real.starts_with(root)))
 }
 
+fn check_reserved(path: &Path, real: &Path, reserved: &[PathBuf]) -> Result<(), WorkspaceError> {
+    match reserved.iter().find(|place| real.starts_with(place)) {
+        Some(place) => Err(WorkspaceError::Reserved { path: path.to_owned(), place: place.clone() }),
+        None => Ok(()),
+    }
+}
+
 /// Opens a workspace by its real path, on which there must be no link now, and looks at what was opened.
-pub fn open_workspace(path: &Path, roots: &[PathBuf]) -> Result<OpenWorkspace, WorkspaceError> {
+pub fn open_workspace(path: &Path, grounds: &Grounds) -> Result<OpenWorkspace, WorkspaceError> {
+    let Grounds { roots, reserved } = grounds;
     // Without NOFOLLOW, which would have a link at the end opened, and refused for being no directory.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -92,16 +113,17 @@ pub fn open_workspace(path: &Path, roots: &[PathBuf]) -> Result<OpenWorkspace, W
     let directory = match rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve) {
         Ok(directory) => directory,
         Err(Errno::LOOP) => {
-            let real = PathBuf::from(resolve_workspace(path, roots)?);
+            let real = PathBuf::from(resolve_workspace(path, grounds)?);
             return Err(WorkspaceError::Moved { path: path.to_owned(), real });
         }
         Err(Errno::NOTDIR) => return Err(WorkspaceError::NotADirectory(path.to_owned())),
         Err(error) => return Err(missing(error.into())),
     };
     if !is_inside(path, roots) {
-        let (path, roots) = (path.to_owned(), roots.to_vec());
+        let (path, roots) = (path.to_owned(), roots.clone());
         return Err(WorkspaceError::OutsideRoots { real: path.clone(), path, roots });
     }
+    check_reserved(path, path, reserved)?;
     let identity = identity_of(&directory).map_err(missing)?;
     Ok(OpenWorkspace { path: path.to_owned(), directory, identity })
 }
@@ -125,6 +147,10 @@ mod tests {
 
     use super::*;
 
+    fn grounds(roots: &[PathBuf]) -> Grounds {
+        Grounds { roots: roots.to_vec(), reserved: Vec::new() }
+    }
+
     #[test]
     fn a_root_that_is_the_beginning_of_another_name_is_not_a_root_of_it() {
         let base = tempfile::tempdir().unwrap();
@@ -132,7 +158,7 @@ mod tests {
         for name in ["a", "ab", "a/inside"] {
             std::fs::create_dir(base.join(name)).unwrap();
         }
-        let roots = [base.join("a")];
+        let roots = grounds(&[base.join("a")]);
         assert!(resolve_workspace(&base.join("a/inside"), &roots).is_ok());
         assert!(resolve_workspace(&base.join("a"), &roots).is_ok(), "a root is inside itself");
         let refused = resolve_workspace(&base.join("ab"), &roots);
@@ -150,7 +176,7 @@ mod tests {
         std::fs::create_dir_all(&other).unwrap();
         let linked_root = base.join("linked");
         symlink(&root, &linked_root).unwrap();
-        let open = || open_workspace(&path, std::slice::from_ref(&linked_root));
+        let open = || open_workspace(&path, &grounds(std::slice::from_ref(&linked_root)));
         let first = open().unwrap().identity;
         assert!(first.is(&open().unwrap().identity) && open().unwrap().path == path);
 
@@ -181,7 +207,7 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let base = base.path().canonicalize().unwrap();
         std::fs::create_dir(base.join("work")).unwrap();
-        let error = open_workspace(&base.join("work"), &[base.join("other")]).unwrap_err();
+        let error = open_workspace(&base.join("work"), &grounds(&[base.join("other")])).unwrap_err();
         assert!(matches!(error, WorkspaceError::OutsideRoots { .. }) && !error.is_escape());
     }
 }

@@ -18,7 +18,11 @@ pub struct Overrides {
 pub struct Paths {
     /// The configuration file, when there is one.
     pub config: Option<PathBuf>,
+    /// Where it is looked for, whether it is there or not.
+    pub config_place: Option<PathBuf>,
     pub socket: PathBuf,
+    /// Whether the socket's directory is the daemon's alone: nobody has named another one.
+    pub has_own_socket_dir: bool,
     pub state_dir: PathBuf,
     pub home: PathBuf,
 }
@@ -50,18 +54,23 @@ impl Paths {
             .socket
             .clone()
             .unwrap_or_else(|| runtime_dir.unwrap_or_else(|| state_dir.join("run")).join("acpd.sock"));
+        let has_own_socket_dir = overrides.socket.is_none();
         let config = Self::config_file(overrides, environment);
+        let config_place = Self::config_place(overrides, environment);
         let home = home.unwrap_or_else(|| PathBuf::from("/"));
-        Ok(Self { config, socket, state_dir, home })
+        Ok(Self { config, config_place, socket, has_own_socket_dir, state_dir, home })
     }
 
     /// The configuration file as it is now: one that nobody named may appear and vanish while the daemon runs.
     pub fn config_file(overrides: &Overrides, environment: &BTreeMap<String, String>) -> Option<PathBuf> {
+        Self::config_place(overrides, environment).filter(|path| overrides.config.is_some() || path.exists())
+    }
+
+    fn config_place(overrides: &Overrides, environment: &BTreeMap<String, String>) -> Option<PathBuf> {
         overrides.config.clone().or_else(|| {
             directory(environment, "CONFIGURATION_DIRECTORY")
                 .or_else(|| below_home(environment, "XDG_CONFIG_HOME", ".config"))
                 .map(|base| base.join("config.toml"))
-                .filter(|path| path.exists())
         })
     }
 

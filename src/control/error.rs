@@ -358,7 +358,7 @@ fn refusal_answer(refusal: Refusal) -> Answer {
 /// Of a session's own workspace, which was fine once.
 fn session_workspace_answer(error: WorkspaceError) -> Answer {
     match error {
-        WorkspaceError::OutsideRoots { .. } => workspace_answer(error),
+        WorkspaceError::OutsideRoots { .. } | WorkspaceError::Reserved { .. } => workspace_answer(error),
         error => {
             let hint = "put the directory back, and prompt again";
             Answer::new(StatusCode::CONFLICT, "workspace_missing", chain(&error), hint)
@@ -451,6 +451,10 @@ fn workspace_answer(error: WorkspaceError) -> Answer {
         WorkspaceError::Moved { .. } => {
             let hint = "name the directory that it leads to, or put the one that was registered back";
             Answer::new(S::CONFLICT, "workspace_missing", message, hint)
+        }
+        WorkspaceError::Reserved { .. } => {
+            let hint = "choose a directory outside of it: agents must not write to what acpd relies on";
+            Answer::new(S::FORBIDDEN, "workspace_reserved", message, hint)
         }
         WorkspaceError::OutsideRoots { roots, .. } => {
             let roots: Vec<String> = roots.iter().map(|root: &PathBuf| root.display().to_string()).collect();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::Context;
 use futures_util::StreamExt;
 use rustix::fs::Mode;
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook_tokio::Signals;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -108,6 +108,8 @@ async fn run(
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot take signals")?;
     // Before the first child: whoever started the daemon may have had the ends of children ignored.
     let child_ends = Signals::new([SIGCHLD]).context("cannot take signals")?;
+    // A limit on the size of files is an error of the write that meets it, and not the daemon's end.
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).context("cannot take signals")?;
     let lock = if detached { StateLock::take_patiently(&paths).await? } else { StateLock::take(&paths)? };
     let socket = ControlSocket::bind(&paths.socket)?;
     lock.tell(&paths.socket).context("cannot write to the lock of the state directory")?;
@@ -116,8 +118,12 @@ async fn run(
     let control = config.control.clone();
     let host = Host::new(config.processes.cgroup, config.limits.long_lines.0, paths.state_dir.clone())
         .context("cannot prepare for processes")?;
-    let (state_dir, socket_path) = (paths.state_dir.clone(), paths.socket.clone());
-    let places = Places { state_dir, socket: socket_path, config: paths.config.clone() };
+    let places = Places {
+        state_dir: paths.state_dir.clone(),
+        socket: paths.socket.clone(),
+        has_own_socket_dir: paths.has_own_socket_dir,
+        config: paths.config_place.clone(),
+    };
     let shared = Arc::new(Shared {
         hub: hub.clone(),
         config: config::Current::new(config, paths.config.clone()),

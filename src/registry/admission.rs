@@ -151,20 +151,20 @@ impl Registry {
     }
 
     fn resolve_workspace(&self, path: &Path, peer: Option<&Peer>) -> Result<String, WorkspaceError> {
-        let resolved = agent::resolve_workspace(path, &self.shared().roots());
+        let resolved = agent::resolve_workspace(path, &self.shared().grounds());
         resolved.inspect_err(|error| error.report(&self.shared().security, peer))
     }
 
     /// By the path that was real when it was registered.
     fn open_workspace(&self, path: &Path, peer: Option<&Peer>) -> Result<OpenWorkspace, WorkspaceError> {
-        let opened = agent::open_workspace(path, &self.shared().roots());
+        let opened = agent::open_workspace(path, &self.shared().grounds());
         opened.inspect_err(|error| error.report(&self.shared().security, peer))
     }
 
     /// Whether a process could be started for the session now. What is fatal for it is the actor's to find out.
     pub(super) async fn check_workspace_of(&self, session: SessionId) -> Result<(), RegistryError> {
         let row = self.hub().store().session(session).await?.ok_or(RegistryError::NotFound(session))?;
-        match agent::open_workspace(Path::new(&row.workspace), &self.shared().roots()) {
+        match agent::open_workspace(Path::new(&row.workspace), &self.shared().grounds()) {
             Ok(_) => Ok(()),
             Err(error) if error.is_escape() => Ok(()),
             Err(error) => {

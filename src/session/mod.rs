@@ -40,7 +40,7 @@ use rustix::fs::Mode;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::agent::confine::Places;
-use crate::agent::{Bounds, Host, WorkspaceError};
+use crate::agent::{Bounds, Grounds, Host, WorkspaceError};
 use crate::config::{self, Config};
 use crate::hub::Hub;
 use crate::model::permission::question::PermissionOption;
@@ -84,8 +84,8 @@ impl Shared {
     }
 
     /// Where workspaces must lie.
-    pub fn roots(&self) -> Vec<PathBuf> {
-        self.config().workspace_roots(&self.home)
+    pub fn grounds(&self) -> Grounds {
+        Grounds { roots: self.config().workspace_roots(&self.home), reserved: self.places.reserved() }
     }
 
     /// The bounds of a process that is started now.

@@ -14,7 +14,7 @@ use crate::store::Op;
 
 impl SessionActor {
     fn open_workspace(&self) -> Result<OpenWorkspace, WorkspaceError> {
-        let opened = open_workspace(&self.workspace, &self.shared.roots());
+        let opened = open_workspace(&self.workspace, &self.shared.grounds());
         opened.inspect_err(|error| error.report(&self.shared.security, None))
     }
 

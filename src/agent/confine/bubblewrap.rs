@@ -46,8 +46,9 @@ enum View {
     Writable,
 }
 
-/// Its arguments, up to the program that it is to execute. `shown` are files that must be there to be executed.
-pub fn arguments(confinement: &Confinement, wrap: &Bubblewrap, shown: &[&Path]) -> Vec<OsString> {
+/// Its arguments, up to the program that it is to execute in `directory`. `shown` are files that must be there to be
+/// executed.
+pub fn arguments(confinement: &Confinement, wrap: &Bubblewrap, shown: &[&Path], directory: &Path) -> Vec<OsString> {
     let mut views = vec![(Path::new(SHARED_TMP), View::Hidden), (&wrap.workspace, View::ReadOnly)];
     views.extend(wrap.hidden.iter().map(|path| (path.as_path(), View::Hidden)));
     views.extend(confinement.writable.iter().map(|path| (path.as_path(), View::Writable)));
@@ -66,7 +67,7 @@ pub fn arguments(confinement: &Confinement, wrap: &Bubblewrap, shown: &[&Path]) 
             View::Writable => arguments.extend(["--bind".into(), path.into(), path.into()]),
         }
     }
-    arguments.extend(["--chdir".into(), wrap.workspace.clone().into(), "--".into()]);
+    arguments.extend(["--chdir".into(), directory.into(), "--".into()]);
     arguments
 }
 
@@ -85,11 +86,11 @@ mod tests {
             Confinement { writable: vec![path("home/state/run/1/tmp"), path("home")], ..Confinement::default() };
         let hidden = vec![path("home/state"), path("home/.ssh"), path("home/.none")];
         let wrap = Bubblewrap { required: true, workspace: path("home"), hidden };
-        let arguments = arguments(&confinement, &wrap, &[]);
+        let arguments = arguments(&confinement, &wrap, &[], &path("home/deep"));
         let root = base.path().to_str().unwrap();
         let text: Vec<String> = arguments.iter().map(|word| word.to_str().unwrap().replace(root, "")).collect();
         let expected = "--tmpfs /tmp --ro-bind /home /home --bind /home /home --tmpfs /home/.ssh --tmpfs /home/state --bind \
-                        /home/state/run/1/tmp /home/state/run/1/tmp --chdir /home --";
+                        /home/state/run/1/tmp /home/state/run/1/tmp --chdir /home/deep --";
         assert_eq!(text[8..].join(" "), expected);
     }
 }

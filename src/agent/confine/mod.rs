@@ -12,8 +12,8 @@
 
 mod bubblewrap;
 mod directories;
+mod limits;
 mod rules;
-mod seed;
 pub mod stage;
 
 use std::path::{Path, PathBuf};
@@ -25,7 +25,6 @@ use crate::model::FsScope;
 
 pub use bubblewrap::Bubblewrap;
 pub use directories::{Directories, SessionDirectories};
-pub use seed::Seed;
 
 /// How one agent is confined. Directories are real paths: when one has become a link meanwhile, the agent does not start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,15 +50,51 @@ pub struct Ports {
 pub struct Places {
     pub state_dir: PathBuf,
     pub socket: PathBuf,
+    /// Whether nothing but acpd's own is in the socket's directory: a person may have put it anywhere.
+    pub has_own_socket_dir: bool,
+    /// The file that is read, or would be if it were there.
     pub config: Option<PathBuf>,
 }
 
 impl Places {
-    fn all(&self) -> Vec<PathBuf> {
-        let socket_dir = self.socket.parent().map(Path::to_owned);
-        let found = [Some(self.state_dir.clone()), socket_dir, self.config.clone()];
-        found.into_iter().flatten().map(|path| path.canonicalize().unwrap_or(path)).collect()
+    /// The directories in which nobody works, by their real paths.
+    pub fn reserved(&self) -> Vec<PathBuf> {
+        let socket_dir = self.socket.parent().filter(|_| self.has_own_socket_dir);
+        distinct([Some(self.state_dir.as_path()), socket_dir].into_iter().flatten().map(real))
     }
+
+    fn all(&self) -> Vec<PathBuf> {
+        distinct(self.named().map(real))
+    }
+
+    /// All of them, and besides the links that lead to them: whoever can put another link there has them as well.
+    fn all_and_links(&self) -> Vec<PathBuf> {
+        let link = |path: &Path| path.parent().zip(path.file_name()).map(|(parent, name)| real(parent).join(name));
+        distinct(self.named().flat_map(|path| [Some(real(path)), link(path)]).flatten())
+    }
+
+    fn named(&self) -> impl Iterator<Item = &Path> {
+        [Some(self.state_dir.as_path()), self.socket.parent(), self.config.as_deref()].into_iter().flatten()
+    }
+}
+
+/// The real path, as far as it is there.
+fn real(path: &Path) -> PathBuf {
+    match (path.canonicalize(), path.parent().zip(path.file_name())) {
+        (Ok(real), _) => real,
+        (Err(_), Some((parent, name))) => real(parent).join(name),
+        (Err(_), None) => path.to_owned(),
+    }
+}
+
+fn distinct(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for path in paths {
+        if !found.contains(&path) {
+            found.push(path);
+        }
+    }
+    found
 }
 
 /// All that decides how an agent is confined.
@@ -100,8 +135,7 @@ impl Wish<'_> {
             let extra = self.extra.below(self.home);
             writable.extend(extra.iter().filter_map(|path| path.canonicalize().ok()).filter(|path| path.is_dir()));
         }
-        let is_exposed = |place: &PathBuf| writable.iter().any(|directory| place.starts_with(directory));
-        let exposed = self.places.all().into_iter().filter(is_exposed).collect();
+        let exposed = self.exposed(&writable);
         let ports = match self.sandbox.network {
             NetworkMode::Allow => None,
             NetworkMode::Deny => {
@@ -110,6 +144,18 @@ impl Wish<'_> {
         };
         let required = self.sandbox.mode == SandboxMode::Required;
         Some(Confinement { required, writable, ports, exposed, bubblewrap: self.bubblewrap() })
+    }
+
+    /// What is acpd's own and lies in what is writable, or holds it. Of the session's own directories the state directory is
+    /// meant to hold two.
+    fn exposed(&self, writable: &[PathBuf]) -> Vec<PathBuf> {
+        let own = [&self.own.home, &self.own.tmp];
+        let others = || writable.iter().filter(|directory| !own.contains(directory));
+        let within = self.places.all_and_links().into_iter();
+        let within = within.filter(|place| writable.iter().any(|directory| place.starts_with(directory)));
+        let around = self.places.reserved().into_iter();
+        let around = around.filter(|place| others().any(|directory| directory.starts_with(place)));
+        distinct(within.chain(around))
     }
 
     fn bubblewrap(&self) -> Option<Bubblewrap> {
@@ -151,7 +197,9 @@ mod tests {
         fn confinement(&self, scope: FsScope, workspace: &str, is_read_only: bool) -> Option<Confinement> {
             let (home, state_dir) = (self.path("home"), self.path("home/state"));
             let own = SessionDirectories { home: state_dir.join("run/1/home"), tmp: state_dir.join("run/1/tmp") };
-            let places = Places { socket: state_dir.join("run/acpd.sock"), state_dir, config: None };
+            let config = Some(self.path("home/.config/acpd/config.toml"));
+            let places =
+                Places { socket: state_dir.join("run/acpd.sock"), has_own_socket_dir: true, state_dir, config };
             let workspace = self.path(workspace);
             let (sandbox, extra) = (&self.sandbox, &self.extra);
             let wish = Wish {
@@ -191,9 +239,41 @@ mod tests {
     #[test]
     fn a_workspace_that_holds_the_state_directory_is_told() {
         let world = World::new();
-        let places = [world.path("home/state"), world.path("home/state/run")];
-        assert!(world.confinement(FsScope::Sandboxed, "home/work", false).unwrap().exposed.is_empty());
-        assert_eq!(world.confinement(FsScope::Sandboxed, "home", false).unwrap().exposed, places);
-        assert!(world.confinement(FsScope::Sandboxed, "home", true).unwrap().exposed.is_empty());
+        let exposed = |workspace: &str, is_read_only: bool| {
+            world.confinement(FsScope::Sandboxed, workspace, is_read_only).unwrap().exposed
+        };
+        let [state, run, config] = ["home/state", "home/state/run", "home/.config/acpd/config.toml"];
+        for (workspace, expected) in [
+            ("home/work", vec![]),
+            ("home", vec![state, run, config]),
+            (state, vec![state, run]),
+            ("home/state/run", vec![run, state]),
+            ("home/state/logs", vec![state]),
+            ("home/.config", vec![config]),
+        ] {
+            let expected: Vec<PathBuf> = expected.into_iter().map(|name| world.path(name)).collect();
+            assert_eq!(exposed(workspace, false), expected, "{workspace}");
+            assert!(exposed(workspace, true).is_empty(), "{workspace}");
+        }
+    }
+
+    #[test]
+    fn a_link_to_what_is_acpds_own_is_as_good_as_that() {
+        let world = World::new();
+        std::fs::create_dir_all(world.path("home/dotfiles")).unwrap();
+        std::fs::create_dir_all(world.path("home/.config")).unwrap();
+        std::fs::write(world.path("home/dotfiles/acpd.toml"), "").unwrap();
+        let link = world.path("home/.config/config.toml");
+        std::os::unix::fs::symlink(world.path("home/dotfiles/acpd.toml"), &link).unwrap();
+        let places = Places {
+            state_dir: world.path("home/state"),
+            socket: world.path("home/acpd.sock"),
+            has_own_socket_dir: false,
+            config: Some(link.clone()),
+        };
+        let all = [world.path("home/state"), world.path("home"), world.path("home/dotfiles/acpd.toml")];
+        assert_eq!(places.all(), all);
+        assert_eq!(places.all_and_links(), [&all[..], &[link]].concat());
+        assert_eq!(places.reserved(), all[..1], "a person has put the socket in the home");
     }
 }

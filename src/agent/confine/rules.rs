@@ -1,7 +1,7 @@
 //! Landlock's rules, and what of them the kernel has really put into force.
 
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath, PathFd, Ruleset,
@@ -31,12 +31,14 @@ pub enum Rules {
 }
 
 /// What the kernel says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enforced {
     pub rules: Rules,
     pub abi: ABI,
     /// Programs that change their user cannot leave the confinement behind.
     pub no_new_privs: bool,
+    /// Why the limits of processes outside can be set, if they can.
+    pub unguarded: Option<String>,
 }
 
 /// Confines this process, which must have one thread, and all that it starts.
@@ -73,7 +75,7 @@ pub fn enforce(confinement: &Confinement) -> Result<Enforced, String> {
         RulesetStatus::PartiallyEnforced => Rules::Some,
         RulesetStatus::NotEnforced => Rules::None,
     };
-    Ok(Enforced { rules, abi: status.landlock.into(), no_new_privs: status.no_new_privs })
+    Ok(Enforced { rules, abi: status.landlock.into(), no_new_privs: status.no_new_privs, unguarded: None })
 }
 
 /// Everything but to make devices, by which root would reach the disks past every rule.
@@ -102,15 +104,16 @@ fn open_real(path: &Path) -> Result<OwnedFd, String> {
 
 /// What is in force, or why that is not enough. `is_wrapped`: bubblewrap holds the process besides.
 pub fn judge(confinement: &Confinement, enforced: Enforced, is_wrapped: bool) -> Result<Sandbox, String> {
-    let Enforced { rules, abi, no_new_privs } = enforced;
+    let Enforced { rules, abi, no_new_privs, unguarded } = enforced;
     let abi = if rules == Rules::None { ABI::Unsupported } else { abi };
     let mut missing = missing(abi, confinement.ports.is_some());
+    // bubblewrap hides what is there, and cannot hide what somebody may yet make.
+    let exposed: Vec<&PathBuf> = confinement.exposed.iter().filter(|path| !is_wrapped || !path.exists()).collect();
+    let told = |path: &&PathBuf| format!("{} is acpd's own and lies in what the agent may write to", path.display());
+    missing.extend(exposed.iter().map(told));
     if !is_wrapped {
-        let exposed = confinement
-            .exposed
-            .iter()
-            .map(|path| format!("{} is acpd's own and lies in what the agent may write to", path.display()));
-        missing.extend(exposed);
+        // In bubblewrap there are no processes outside.
+        missing.extend(unguarded);
     }
     let level = match rules {
         _ if !no_new_privs => SandboxLevel::None,
@@ -122,7 +125,7 @@ pub fn judge(confinement: &Confinement, enforced: Enforced, is_wrapped: bool) ->
     // Bubblewrap keeps writes in by itself, but it knows nothing of ports.
     let is_enough = match level {
         SandboxLevel::Landlock => true,
-        SandboxLevel::Bubblewrap => confinement.ports.is_none() || abi >= ABI::V4,
+        SandboxLevel::Bubblewrap => exposed.is_empty() && (confinement.ports.is_none() || abi >= ABI::V4),
         SandboxLevel::Partial | SandboxLevel::None => false,
     };
     if confinement.required && !is_enough {
@@ -153,14 +156,12 @@ fn missing(abi: ABI, has_ports: bool) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
-    const FULL: Enforced = Enforced { rules: Rules::All, abi: ABI::V7, no_new_privs: true };
-    const OLD: Enforced = Enforced { rules: Rules::Some, abi: ABI::V3, no_new_privs: true };
+    const FULL: Enforced = Enforced { rules: Rules::All, abi: ABI::V7, no_new_privs: true, unguarded: None };
+    const OLD: Enforced = Enforced { rules: Rules::Some, abi: ABI::V3, no_new_privs: true, unguarded: None };
     /// A seccomp filter leaves it like this: the version is known, and nothing is in force.
-    const NONE: Enforced = Enforced { rules: Rules::None, abi: ABI::V7, no_new_privs: true };
+    const NONE: Enforced = Enforced { rules: Rules::None, abi: ABI::V7, no_new_privs: true, unguarded: None };
 
     fn level(confinement: &Confinement, enforced: Enforced, is_wrapped: bool) -> Option<SandboxLevel> {
         judge(confinement, enforced, is_wrapped).ok().map(|sandbox| sandbox.level)
@@ -176,10 +177,11 @@ mod tests {
             (&plain, OLD, Partial, Bubblewrap),
             (&plain, NONE, None, Bubblewrap),
             (&plain, Enforced { no_new_privs: false, ..FULL }, None, None),
+            (&plain, Enforced { unguarded: Some("no seccomp".to_owned()), ..FULL }, Partial, Bubblewrap),
             (&at_home, FULL, Partial, Bubblewrap),
         ] {
-            assert_eq!(level(confinement, enforced, false), Some(alone), "{enforced:?}");
-            assert_eq!(level(confinement, enforced, true), Some(wrapped), "{enforced:?}");
+            assert_eq!(level(confinement, enforced.clone(), false), Some(alone), "{enforced:?}");
+            assert_eq!(level(confinement, enforced.clone(), true), Some(wrapped), "{enforced:?}");
         }
         let told = judge(&plain, OLD, false).unwrap();
         assert_eq!((told.landlock_abi, told.missing.len()), (Some(3), 2), "{told:?}");

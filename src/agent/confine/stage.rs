@@ -12,13 +12,16 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use signal_hook::consts::SIGPIPE;
 
-use super::{Confinement, bubblewrap, rules};
+use super::{Confinement, bubblewrap, limits, rules};
 use crate::agent::command::SELF_PROGRAM;
 use crate::agent::shim::wire::{hand_over, receive_descriptors, receive_json, send_json};
 use crate::model::Sandbox;
@@ -27,7 +30,7 @@ use crate::model::Sandbox;
 pub const ARGUMENT: &str = "__confined";
 
 /// What a shell says when it cannot execute a command.
-const CANNOT_EXECUTE: u8 = 126;
+pub const CANNOT_EXECUTE: u8 = 126;
 /// The longest report.
 const REPORT_BYTES_MAX: u64 = 64 << 10;
 
@@ -36,10 +39,26 @@ const REPORT_BYTES_MAX: u64 = 64 << 10;
 struct Entry {
     confinement: Confinement,
     is_wrapped: bool,
+    /// Where the agent starts, as the shim has entered it.
+    directory: Inode,
     /// Why bubblewrap, which was preferred, does not hold the agent.
     unwrapped: Option<String>,
     /// Sent, and not inherited, because what is in it must act on the agent alone.
     environment: BTreeMap<String, String>,
+}
+
+/// A directory, whatever its path is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Inode {
+    device: u64,
+    number: u64,
+}
+
+impl Inode {
+    fn of_current_directory() -> std::io::Result<Self> {
+        let metadata = std::fs::metadata(".")?;
+        Ok(Self { device: metadata.dev(), number: metadata.ino() })
+    }
 }
 
 /// `__confined PROGRAM ARGUMENT…`
@@ -73,8 +92,15 @@ fn enter() -> Result<(File, Entry), String> {
 fn become_agent(report: &mut File, entry: Entry, arguments: impl IntoIterator<Item = OsString>) -> String {
     let mut arguments = arguments.into_iter();
     let Some(program) = arguments.next() else { return "there is no program".to_owned() };
-    let Entry { confinement, is_wrapped, unwrapped, environment } = entry;
-    let enforced = rules::enforce(&confinement).and_then(|status| rules::judge(&confinement, status, is_wrapped));
+    let Entry { confinement, is_wrapped, directory, unwrapped, environment } = entry;
+    // bubblewrap goes by paths, and there may be something else at this one by now, or nothing that it shows.
+    if !Inode::of_current_directory().is_ok_and(|current| current == directory) {
+        return "cannot confine the agent: bubblewrap does not show the directory that it is to start in".to_owned();
+    }
+    let enforced = rules::enforce(&confinement).and_then(|mut enforced| {
+        enforced.unguarded = limits::keep_limits_in().err();
+        rules::judge(&confinement, enforced, is_wrapped)
+    });
     let sandbox = match enforced {
         Ok(mut sandbox) => {
             sandbox.missing.extend(unwrapped);
@@ -103,6 +129,8 @@ fn execute(
     let arguments = std::iter::once(program.clone()).chain(arguments).map(text).collect::<Result<Vec<_>, _>>()?;
     let entry = |(name, value): (String, String)| text(OsString::from(format!("{name}={value}")));
     let environment = environment.into_iter().map(entry).collect::<Result<Vec<_>, _>>()?;
+    // This program ignores SIGPIPE, as Rust has it, and what is ignored stays so; but what is handled is not, any more.
+    signal_hook::flag::register(SIGPIPE, Arc::default())?;
     Ok(nix::unistd::execve(&path, &arguments, &environment)?)
 }
 
@@ -113,7 +141,7 @@ pub struct Door {
     stdin: OwnedFd,
 }
 
-/// Makes the command by which `program` is started confined, in place of the program itself.
+/// Makes the command by which `program` is started confined, in place of the program itself, in the current directory.
 pub fn command(
     program: &Path,
     arguments: impl IntoIterator<Item = OsString>,
@@ -124,6 +152,7 @@ pub fn command(
     let failed = |error: std::io::Error| format!("cannot confine the agent: {error}");
     let (ours, theirs) = UnixStream::pair().map_err(failed)?;
     let mut command = Command::new(SELF_PROGRAM);
+    let directory = Inode::of_current_directory().map_err(failed)?;
     let mut is_wrapped = false;
     let mut unwrapped = None;
     if let Some(wrap) = &confinement.bubblewrap {
@@ -132,7 +161,8 @@ pub fn command(
                 let own: PathBuf = std::fs::read_link(SELF_PROGRAM).map_err(failed)?;
                 let shown = if program == Path::new(SELF_PROGRAM) { vec![own.as_path()] } else { vec![&own, program] };
                 command = Command::new(bubblewrap);
-                command.args(bubblewrap::arguments(&confinement, wrap, &shown)).arg(&own);
+                let current = std::env::current_dir().map_err(failed)?;
+                command.args(bubblewrap::arguments(&confinement, wrap, &shown, &current)).arg(&own);
                 is_wrapped = true;
             }
             Err(why) if wrap.required => {
@@ -142,7 +172,8 @@ pub fn command(
         }
     }
     command.arg(ARGUMENT).arg(program).args(arguments).env_clear().stdin(Stdio::from(OwnedFd::from(theirs)));
-    Ok((command, Door { ours, entry: Entry { confinement, is_wrapped, unwrapped, environment }, stdin }))
+    let entry = Entry { confinement, is_wrapped, directory, unwrapped, environment };
+    Ok((command, Door { ours, entry, stdin }))
 }
 
 impl Door {

@@ -24,7 +24,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::confine::{Confinement, Seed};
+use super::adapter_home::AdapterHome;
+use super::confine::Confinement;
 use crate::model::Sandbox;
 use crate::model::session::ProcessName;
 
@@ -45,7 +46,7 @@ struct Start {
     /// How the agent is confined, if it is. The shim itself is not: it has to signal, and to leave the agent's cgroup.
     confinement: Option<Confinement>,
     /// What is put into the session's home first.
-    seed: Option<Seed>,
+    adapter_home: Option<AdapterHome>,
 }
 
 /// What the daemon asks for.

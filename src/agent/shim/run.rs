@@ -19,14 +19,12 @@ use signal_hook::consts::{FORBIDDEN, SIGCHLD};
 
 use super::wire::{receive_descriptors, receive_json};
 use super::{Order, Owner, Report, Start};
-use crate::agent::confine::stage::{self, Door};
+use crate::agent::confine::stage::{self, CANNOT_EXECUTE, Door};
 use crate::agent::{family, procfs};
 use crate::model::session::ProcessName;
 
 /// The last of the signals.
 const SIGNAL_MAX: i32 = 64;
-/// What a shell says when it cannot execute a command.
-const CANNOT_EXECUTE: u8 = 126;
 
 type Failure = String;
 
@@ -86,7 +84,7 @@ fn prepare(arguments: impl IntoIterator<Item = OsString>) -> Result<Plan, Failur
     rustix::process::set_child_subreaper(Some(own)).map_err(failed("cannot become a subreaper"))?;
     // 3. What the daemon opened for it comes before the rights to open it go.
     let Handed { stdin, workspace, cgroup } = receive()?;
-    let Start { umask, owner, environment, confinement, seed } = receive_json(std::io::stdin())?;
+    let Start { umask, owner, environment, confinement, adapter_home } = receive_json(std::io::stdin())?;
     // 4. The session's owner.
     if let Some(owner) = &owner {
         become_owner(owner)?;
@@ -94,8 +92,11 @@ fn prepare(arguments: impl IntoIterator<Item = OsString>) -> Result<Plan, Failur
     // By descriptor, so that it is the directory that was checked; and as the owner, who must be able to enter it.
     rustix::process::fchdir(&workspace).map_err(failed("cannot enter the workspace"))?;
     rustix::process::umask(Mode::from_raw_mode(umask));
-    if let Some(seed) = seed {
-        seed.sow().map_err(failed("cannot prepare the session's home"))?;
+    if let Some(adapter_home) = adapter_home {
+        for warning in adapter_home.furnish().map_err(failed("cannot prepare the session's home"))? {
+            // It is the agent's, and goes where all that the agent says there goes.
+            drop(writeln!(std::io::stderr(), "acpd: {warning}"));
+        }
     }
     // 5. The agent, or the stage that is confined first and then becomes the agent.
     let (mut command, door) = match confinement {

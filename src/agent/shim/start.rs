@@ -100,7 +100,7 @@ impl Shim {
             owner: command.owner.clone(),
             environment: command.environment.clone(),
             confinement: command.confinement.clone(),
-            seed: command.seed.clone(),
+            adapter_home: command.adapter_home.clone(),
         };
         send_json(&control, &start)?;
         let (reports, orders) = UnixStream::from_std(control)?.into_split();

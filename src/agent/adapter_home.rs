@@ -1,0 +1,248 @@
+//! What adapters need on the disk before a confined agent starts, in the session's own home.
+//!
+//! Confined, Gemini CLI cannot write to `~/.gemini`, and hangs without a word when it cannot write there. So it gets its own
+//! (`GEMINI_CLI_HOME`). Files that it may want to write (settings, a login that it renews) are copied when the user's are newer;
+//! whatever else there is (extensions, commands) is linked, and so can be read.
+//!
+//! The shim does it, as the session's user and not confined, in a directory where the agent has been before and may have
+//! left anything. So nothing is followed there: directories are entered by descriptor, files are made anew under a name
+//! of their own and then renamed. What cannot be had is left out with a word, because the agent may do without it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, symlinkat, unlinkat};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::confine::SessionDirectories;
+use crate::model::Adapter;
+
+/// Says where Gemini CLI has its own directory, in place of the home.
+const GEMINI_HOME: &str = "GEMINI_CLI_HOME";
+const GEMINI: &str = ".gemini";
+
+/// A larger file is linked: it is nothing that is written in passing.
+const COPIED_BYTES_MAX: u64 = 1 << 20;
+/// Entries that are looked at; nobody has so many.
+const ENTRIES_MAX: usize = 1000;
+/// What is told of what was left out: it must go into a pipe that nobody reads yet.
+const WARNINGS_MAX: usize = 10;
+/// What is each home's own: the conversations, and what was seen in them.
+const NOT_SHARED: [&str; 2] = ["tmp", "history"];
+/// What a copy is called until it is whole.
+const UNFINISHED: &str = ".acpd-unfinished";
+
+/// What is put into the session's home.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdapterHome {
+    /// The user's own.
+    from: PathBuf,
+    /// The session's home, and what the directory is called there.
+    home: PathBuf,
+    name: String,
+}
+
+impl AdapterHome {
+    /// What an adapter needs, and its place told in the agent's environment.
+    pub fn new(adapter: Adapter, own: &SessionDirectories, environment: &mut BTreeMap<String, String>) -> Option<Self> {
+        match adapter {
+            Adapter::Generic => None,
+            Adapter::Gemini => {
+                let users = environment.get(GEMINI_HOME).or_else(|| environment.get("HOME")).map(PathBuf::from);
+                environment.insert(GEMINI_HOME.to_owned(), own.home.to_string_lossy().into_owned());
+                Some(Self { from: users?.join(GEMINI), home: own.home.clone(), name: GEMINI.to_owned() })
+            }
+        }
+    }
+
+    /// Puts it there, and tells what had to be left out. A user who has nothing yet gets an empty one.
+    pub fn furnish(&self) -> Result<Vec<String>, String> {
+        let directory =
+            self.enter().map_err(|error| format!("cannot make {}: {error}", self.home.join(&self.name).display()))?;
+        let mut warnings = Vec::new();
+        let mut left_out = |path: &Path, error: &io::Error| {
+            if warnings.len() < WARNINGS_MAX {
+                warnings.push(format!("{} is left out of the session's home: {error}", path.display()));
+            }
+        };
+        match fs::read_dir(&self.from) {
+            Ok(entries) => {
+                for entry in entries.take(ENTRIES_MAX) {
+                    match entry {
+                        Ok(entry) => {
+                            let path = entry.path();
+                            take_over(&path, &directory, &entry.file_name())
+                                .unwrap_or_else(|error| left_out(&path, &error));
+                        }
+                        Err(error) => left_out(&self.from, &error),
+                    }
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => left_out(&self.from, &error),
+        }
+        Ok(warnings)
+    }
+
+    /// The directory, and nothing that a link leads to. Of the way to the session's home nothing is the agent's.
+    fn enter(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let home = openat(CWD, &self.home, flags, Mode::empty())?;
+        let make = || match mkdirat(&home, &self.name, Mode::RWXU) {
+            Err(Errno::EXIST) => Ok(()),
+            made => made,
+        };
+        make()?;
+        match openat(&home, &self.name, flags, Mode::empty()) {
+            // The agent has put something else in its place, and has no use for it.
+            Err(Errno::LOOP | Errno::NOTDIR) => {
+                unlinkat(&home, &self.name, AtFlags::empty())?;
+                make()?;
+                Ok(openat(&home, &self.name, flags, Mode::empty())?)
+            }
+            opened => Ok(opened?),
+        }
+    }
+}
+
+/// Copies or links one entry, if that is not there already.
+fn take_over(source: &Path, directory: &OwnedFd, name: &OsStr) -> io::Result<()> {
+    if NOT_SHARED.iter().chain(&[UNFINISHED]).any(|own| name == *own) {
+        return Ok(());
+    }
+    // A link of the user's own may lead nowhere.
+    let metadata = match fs::metadata(source) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    let known = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => None,
+        found => Some(found?),
+    };
+    if !metadata.is_file() || metadata.len() > COPIED_BYTES_MAX {
+        return match known {
+            Some(_) => Ok(()),
+            None => Ok(symlinkat(source, directory, name)?),
+        };
+    }
+    let is_older = match known {
+        Some(known) if FileType::from_raw_mode(known.st_mode).is_file() => {
+            let modified = (known.st_mtime, i64::try_from(known.st_mtime_nsec).unwrap_or(i64::MAX));
+            modified < (metadata.mtime(), metadata.mtime_nsec())
+        }
+        // The file was large once, or the agent has put something else there.
+        Some(_) => false,
+        None => true,
+    };
+    if is_older { copy(source, &metadata, directory, name) } else { Ok(()) }
+}
+
+/// Whatever the mode of the user's file is, the copy is the agent's to write.
+fn copy(source: &Path, metadata: &Metadata, directory: &OwnedFd, name: &OsStr) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    File::open(source)?.take(COPIED_BYTES_MAX).read_to_end(&mut bytes)?;
+    match unlinkat(directory, UNFINISHED, AtFlags::empty()) {
+        Err(Errno::NOENT) => {}
+        removed => removed?,
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let executable = Mode::from_raw_mode(metadata.mode()) & Mode::XUSR;
+    let copy = openat(directory, UNFINISHED, flags, Mode::RUSR | Mode::WUSR | executable)?;
+    File::from(copy).write_all(&bytes)?;
+    Ok(renameat(directory, UNFINISHED, directory, name)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+
+    /// The user's directory, and the session's, which the agent can write to.
+    fn gemini(base: &Path) -> (AdapterHome, PathBuf) {
+        let home = base.join("own");
+        fs::create_dir_all(&home).unwrap();
+        let to = home.join(GEMINI);
+        (AdapterHome { from: base.join("user"), home, name: GEMINI.to_owned() }, to)
+    }
+
+    fn make_newer(path: &Path) {
+        File::open(path).unwrap().set_modified(SystemTime::now() + Duration::from_mins(1)).unwrap();
+    }
+
+    #[test]
+    fn files_are_copied_when_newer_and_the_rest_is_linked() {
+        let base = tempfile::tempdir().unwrap();
+        let (adapter, to) = gemini(base.path());
+        adapter.furnish().unwrap();
+        assert!(to.is_dir(), "a user without one gets an empty one");
+
+        fs::create_dir_all(adapter.from.join("extensions/x")).unwrap();
+        fs::create_dir_all(adapter.from.join("tmp/chats")).unwrap();
+        fs::write(adapter.from.join("settings.json"), "1").unwrap();
+        assert!(adapter.furnish().unwrap().is_empty());
+        assert_eq!(fs::read_to_string(to.join("settings.json")).unwrap(), "1");
+        assert!(to.join("extensions").is_symlink() && to.join("extensions/x").is_dir());
+        assert!(!to.join("tmp").exists(), "conversations are each home's own");
+
+        fs::write(to.join("settings.json"), "the agent's").unwrap();
+        adapter.furnish().unwrap();
+        assert_eq!(fs::read_to_string(to.join("settings.json")).unwrap(), "the agent's");
+        fs::write(adapter.from.join("settings.json"), "2").unwrap();
+        make_newer(&adapter.from.join("settings.json"));
+        adapter.furnish().unwrap();
+        assert_eq!(fs::read_to_string(to.join("settings.json")).unwrap(), "2");
+    }
+
+    #[test]
+    fn nothing_that_the_agent_leaves_is_followed() {
+        let base = tempfile::tempdir().unwrap();
+        let (adapter, to) = gemini(base.path());
+        let outside = base.path().join("outside");
+        fs::create_dir_all(&outside).unwrap();
+        fs::create_dir_all(&adapter.from).unwrap();
+        fs::write(outside.join("settings.json"), "theirs").unwrap();
+        fs::write(adapter.from.join("settings.json"), "the user's").unwrap();
+        make_newer(&adapter.from.join("settings.json"));
+
+        symlink(&outside, &to).unwrap();
+        adapter.furnish().unwrap();
+        assert!(to.is_dir() && !to.is_symlink(), "the link made room for a directory");
+        for name in ["settings.json", UNFINISHED] {
+            fs::remove_file(to.join("settings.json")).ok();
+            symlink(outside.join("settings.json"), to.join(name)).unwrap();
+            adapter.furnish().unwrap();
+        }
+        assert_eq!(fs::read_to_string(outside.join("settings.json")).unwrap(), "theirs");
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+        assert_eq!(fs::read_to_string(to.join("settings.json")).unwrap(), "the user's");
+    }
+
+    #[test]
+    fn odd_files_are_left_out_and_copies_can_be_written() {
+        let base = tempfile::tempdir().unwrap();
+        let (adapter, to) = gemini(base.path());
+        fs::create_dir_all(&adapter.from).unwrap();
+        let source = adapter.from.join("locked.json");
+        fs::write(&source, "1").unwrap();
+        fs::set_permissions(&source, Permissions::from_mode(0o444)).unwrap();
+        symlink("/nonexistent", adapter.from.join("nowhere")).unwrap();
+        adapter.furnish().unwrap();
+        assert_eq!(to.join("locked.json").metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        make_newer(&source);
+        assert!(adapter.furnish().unwrap().is_empty(), "it is replaced, whatever its mode");
+
+        // Where the copy is to be made the agent has put a directory: one of many ways in which a copy fails.
+        fs::create_dir(to.join(UNFINISHED)).unwrap();
+        let warnings = adapter.furnish().unwrap();
+        assert!(warnings.len() == 1 && warnings[0].contains("user/locked.json"), "{warnings:?}");
+    }
+}
