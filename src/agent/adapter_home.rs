@@ -16,11 +16,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, symlinkat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, renameat, statat, symlinkat, unlinkat,
+};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::confine::SessionDirectories;
+use super::confine::{Confinement, SessionDirectories};
 use crate::model::Adapter;
 
 /// Says where Gemini CLI has its own directory, in place of the home.
@@ -46,17 +48,26 @@ pub struct AdapterHome {
     /// The session's home, and what the directory is called there.
     home: PathBuf,
     name: String,
+    /// What the agent is not to see: no copy of it, either, whatever link leads there.
+    hidden: Vec<PathBuf>,
 }
 
 impl AdapterHome {
     /// What an adapter needs, and its place told in the agent's environment.
-    pub fn new(adapter: Adapter, own: &SessionDirectories, environment: &mut BTreeMap<String, String>) -> Option<Self> {
+    pub fn new(
+        adapter: Adapter,
+        own: &SessionDirectories,
+        confinement: &Confinement,
+        environment: &mut BTreeMap<String, String>,
+    ) -> Option<Self> {
         match adapter {
             Adapter::Generic => None,
             Adapter::Gemini => {
                 let users = environment.get(GEMINI_HOME).or_else(|| environment.get("HOME")).map(PathBuf::from);
                 environment.insert(GEMINI_HOME.to_owned(), own.home.to_string_lossy().into_owned());
-                Some(Self { from: users?.join(GEMINI), home: own.home.clone(), name: GEMINI.to_owned() })
+                let hidden = confinement.bubblewrap.iter().flat_map(|wrap| wrap.hidden.clone()).collect();
+                let (home, name) = (own.home.clone(), GEMINI.to_owned());
+                Some(Self { from: users?.join(GEMINI), home, name, hidden })
             }
         }
     }
@@ -77,7 +88,7 @@ impl AdapterHome {
                     match entry {
                         Ok(entry) => {
                             let path = entry.path();
-                            take_over(&path, &directory, &entry.file_name())
+                            self.take_over(&path, &directory, &entry.file_name())
                                 .unwrap_or_else(|error| left_out(&path, &error));
                         }
                         Err(error) => left_out(&self.from, &error),
@@ -109,44 +120,47 @@ impl AdapterHome {
             opened => Ok(opened?),
         }
     }
-}
 
-/// Copies or links one entry, if that is not there already.
-fn take_over(source: &Path, directory: &OwnedFd, name: &OsStr) -> io::Result<()> {
-    if NOT_SHARED.iter().chain(&[UNFINISHED]).any(|own| name == *own) {
-        return Ok(());
-    }
-    // A link of the user's own may lead nowhere.
-    let metadata = match fs::metadata(source) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        found => found?,
-    };
-    let known = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Err(Errno::NOENT) => None,
-        found => Some(found?),
-    };
-    if !metadata.is_file() || metadata.len() > COPIED_BYTES_MAX {
-        return match known {
-            Some(_) => Ok(()),
-            None => Ok(symlinkat(source, directory, name)?),
-        };
-    }
-    let is_older = match known {
-        Some(known) if FileType::from_raw_mode(known.st_mode).is_file() => {
-            let modified = (known.st_mtime, i64::try_from(known.st_mtime_nsec).unwrap_or(i64::MAX));
-            modified < (metadata.mtime(), metadata.mtime_nsec())
+    /// Copies or links one entry, if that is not there already.
+    fn take_over(&self, source: &Path, directory: &OwnedFd, name: &OsStr) -> io::Result<()> {
+        if NOT_SHARED.iter().chain(&[UNFINISHED]).any(|own| name == *own) {
+            return Ok(());
         }
-        // The file was large once, or the agent has put something else there.
-        Some(_) => false,
-        None => true,
-    };
-    if is_older { copy(source, &metadata, directory, name) } else { Ok(()) }
+        // A link of the user's own may lead nowhere.
+        let real = match source.canonicalize() {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            found => found?,
+        };
+        let metadata = fs::symlink_metadata(&real)?;
+        let is_hidden = self.hidden.iter().any(|hidden| real.starts_with(hidden));
+        let known = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => None,
+            found => Some(found?),
+        };
+        if !metadata.is_file() || metadata.len() > COPIED_BYTES_MAX || is_hidden {
+            return match known {
+                Some(_) => Ok(()),
+                None => Ok(symlinkat(source, directory, name)?),
+            };
+        }
+        let is_older = match known {
+            Some(known) if FileType::from_raw_mode(known.st_mode).is_file() => {
+                let modified = (known.st_mtime, i64::try_from(known.st_mtime_nsec).unwrap_or(i64::MAX));
+                modified < (metadata.mtime(), metadata.mtime_nsec())
+            }
+            // The file was large once, or the agent has put something else there.
+            Some(_) => false,
+            None => true,
+        };
+        if is_older { copy(&real, &metadata, directory, name) } else { Ok(()) }
+    }
 }
 
-/// Whatever the mode of the user's file is, the copy is the agent's to write.
+/// Whatever the mode of the user's file is, the copy is the agent's to write. The source is a real path: where the agent
+/// works in the user's home, a link that it puts there meanwhile is not followed.
 fn copy(source: &Path, metadata: &Metadata, directory: &OwnedFd, name: &OsStr) -> io::Result<()> {
     let mut bytes = Vec::new();
-    File::open(source)?.take(COPIED_BYTES_MAX).read_to_end(&mut bytes)?;
+    open_real(source)?.take(COPIED_BYTES_MAX).read_to_end(&mut bytes)?;
     match unlinkat(directory, UNFINISHED, AtFlags::empty()) {
         Err(Errno::NOENT) => {}
         removed => removed?,
@@ -156,6 +170,16 @@ fn copy(source: &Path, metadata: &Metadata, directory: &OwnedFd, name: &OsStr) -
     let copy = openat(directory, UNFINISHED, flags, Mode::RUSR | Mode::WUSR | executable)?;
     File::from(copy).write_all(&bytes)?;
     Ok(renameat(directory, UNFINISHED, directory, name)?)
+}
+
+fn open_real(path: &Path) -> io::Result<File> {
+    // Not blocking: it may have become a pipe.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS) {
+        // A kernel that is too old for this.
+        Err(Errno::NOSYS) => Ok(File::from(openat(CWD, path, flags, Mode::empty())?)),
+        opened => Ok(File::from(opened?)),
+    }
 }
 
 #[cfg(test)]
@@ -171,7 +195,7 @@ mod tests {
         let home = base.join("own");
         fs::create_dir_all(&home).unwrap();
         let to = home.join(GEMINI);
-        (AdapterHome { from: base.join("user"), home, name: GEMINI.to_owned() }, to)
+        (AdapterHome { from: base.join("user"), home, name: GEMINI.to_owned(), hidden: Vec::new() }, to)
     }
 
     fn make_newer(path: &Path) {
@@ -224,6 +248,25 @@ mod tests {
         assert_eq!(fs::read_to_string(outside.join("settings.json")).unwrap(), "theirs");
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
         assert_eq!(fs::read_to_string(to.join("settings.json")).unwrap(), "the user's");
+    }
+
+    #[test]
+    fn what_is_hidden_from_the_agent_is_not_copied_for_it() {
+        let base = tempfile::tempdir().unwrap();
+        let (mut adapter, to) = gemini(base.path());
+        let secrets = base.path().canonicalize().unwrap().join("secrets");
+        for directory in [&secrets, &adapter.from] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        for name in ["shown", "hidden"] {
+            fs::write(secrets.join(name), "secret").unwrap();
+            symlink(secrets.join(name), adapter.from.join(name)).unwrap();
+        }
+        adapter.hidden = vec![secrets.join("hidden")];
+        assert!(adapter.furnish().unwrap().is_empty());
+        assert!(!to.join("shown").is_symlink(), "what a user's own link leads to is copied");
+        assert_eq!(fs::read_to_string(to.join("shown")).unwrap(), "secret");
+        assert!(to.join("hidden").is_symlink(), "where the agent is, it leads to nothing");
     }
 
     #[test]

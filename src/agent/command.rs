@@ -170,7 +170,7 @@ impl Command {
     /// for them in the session's own.
     pub fn confined(mut self, confinement: Confinement, own: &SessionDirectories, adapter: Adapter) -> Self {
         self.environment.insert("TMPDIR".to_owned(), own.tmp.to_string_lossy().into_owned());
-        self.adapter_home = AdapterHome::new(adapter, own, &mut self.environment);
+        self.adapter_home = AdapterHome::new(adapter, own, &confinement, &mut self.environment);
         self.confinement = Some(confinement);
         self
     }
