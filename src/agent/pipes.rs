@@ -5,14 +5,13 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Take};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::codec::FramedRead;
 use tokio_util::sync::CancellationToken;
 
-use super::process::{Output, Shares};
+use super::process::{InputLine, Output, Shares};
 use super::redact::{Secrets, Stream};
 use crate::acp::{BUFFER_BYTES, Line, LineCodec};
 
@@ -130,7 +129,7 @@ fn bytes_of(line: &Line) -> usize {
 /// be read, and its exit tells more.
 pub async fn write_lines(
     mut pipe: impl AsyncWrite + Unpin,
-    mut lines: mpsc::Receiver<Bytes>,
+    mut lines: mpsc::UnboundedReceiver<InputLine>,
     timeout: Duration,
     signals: Signals,
     output: mpsc::Sender<Output>,
@@ -146,7 +145,7 @@ pub async fn write_lines(
             }
             line = lines.recv() => line,
         };
-        let Some(line) = line else { return };
+        let Some(InputLine { line, room: _room }) = line else { return };
         let write = async {
             pipe.write_all(&line).await?;
             pipe.flush().await

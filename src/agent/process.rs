@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::fs::Mode;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, sleep_until};
 use tracing::Instrument;
 
@@ -37,8 +37,11 @@ use crate::model::session::{ProcessIdentity, ProcessName};
 
 /// Batches of lines that wait to be read by the actor; their bytes are bounded besides.
 const OUTPUT_BATCHES_MAX: usize = 64;
-/// Lines that wait to be written to the agent. More means that it does not read.
-const INPUT_LINES_MAX: usize = 64;
+/// Bytes that wait to be written to the agent. More means that it does not read. An agent that asks for many things at once is
+/// answered many things at once, so it is not their number that counts.
+const INPUT_BYTES_MAX: usize = 64 << 20;
+/// What a line counts at the least.
+const INPUT_LINE_BYTES_MIN: usize = 4 << 10;
 /// How long a shim may take to end what is below it. It takes milliseconds, seconds for a fork bomb, and for ever when the
 /// kernel holds a process.
 const SHIM_GRACE: Duration = Duration::from_secs(10);
@@ -85,6 +88,14 @@ pub enum Output {
     NotReading { message: String },
     /// The last one.
     Exited(Exit),
+}
+
+/// A line for the agent, with its share of the room for such lines.
+#[derive(Debug)]
+pub struct InputLine {
+    pub line: Bytes,
+    /// Given back when it is written.
+    pub room: OwnedSemaphorePermit,
 }
 
 /// The memory that lines on their way to the actor take, until they are dropped.
@@ -137,7 +148,7 @@ pub enum SpawnError {
 
 /// The agent does not take what it is sent.
 #[derive(Debug, thiserror::Error)]
-#[error("the agent does not read its standard input: {INPUT_LINES_MAX} messages wait for it")]
+#[error("the agent does not read its standard input: more than {INPUT_BYTES_MAX} bytes wait for it")]
 pub struct InputFull;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
@@ -150,7 +161,8 @@ enum Stop {
 /// A running agent, for the one who owns it.
 #[derive(Debug)]
 pub struct Process {
-    input: mpsc::Sender<Bytes>,
+    input: mpsc::UnboundedSender<InputLine>,
+    input_room: Arc<Semaphore>,
     output: mpsc::Receiver<Output>,
     stop: Lane<Stop>,
     stderr: Tail,
@@ -179,7 +191,7 @@ impl Process {
         let door = cgroup.as_ref().map(AgentCgroup::door);
 
         let (output_sender, output) = mpsc::channel(OUTPUT_BATCHES_MAX);
-        let (input, input_lines) = mpsc::channel(INPUT_LINES_MAX);
+        let (input, input_lines) = mpsc::unbounded_channel();
         let stop = Lane::new(Stop::No);
         let signals = Signals::default();
         let tail = Tail::new(bounds.stderr_tail_bytes);
@@ -222,7 +234,8 @@ impl Process {
             drop(output_sender.send(Output::Exited(Exit { code, signal, stderr: tail.text(), cause })).await);
         };
         host.tasks.spawn(supervision.instrument(span));
-        Ok(Self { input, output, stop, stderr, door })
+        let input_room = Arc::new(Semaphore::new(INPUT_BYTES_MAX));
+        Ok(Self { input, input_room, output, stop, stderr, door })
     }
 
     /// The way into its cgroup, where it has one.
@@ -237,11 +250,11 @@ impl Process {
 
     /// Queues a line; never waits.
     pub fn send(&self, line: Bytes) -> Result<(), InputFull> {
-        match self.input.try_send(line) {
-            // A closed pipe is told by `Exited`, which is on its way.
-            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
-            Err(mpsc::error::TrySendError::Full(_)) => Err(InputFull),
-        }
+        let bytes = u32::try_from(line.len().clamp(INPUT_LINE_BYTES_MIN, INPUT_BYTES_MAX)).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.input_room).try_acquire_many_owned(bytes).map_err(|_| InputFull)?;
+        // A closed pipe is told by `Exited`, which is on its way.
+        self.input.send(InputLine { line, room }).ok();
+        Ok(())
     }
 
     /// The next thing from the process; nothing after `Exited`. Safe to cancel.
