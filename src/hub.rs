@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use crate::agent::Secrets;
 use crate::model::SessionId;
 use crate::store::{
-    Committed, EventScope, Goal, News, Store, StoreError, StoreOptions, StoredEvent, Unit, Upkeep, Writer,
+    Audience, Committed, EventScope, Goal, Head, Store, StoreError, StoreOptions, StoredEvent, Unit, Upkeep, Writer,
 };
 use tail::{Budget, Tail};
 
@@ -80,7 +80,7 @@ impl Hub {
     pub async fn open(options: &StoreOptions, secrets: Arc<Secrets>) -> Result<Self, StoreError> {
         let watchers = Arc::new(Watchers::new(options.settings.tail_max.0));
         let published = Arc::clone(&watchers);
-        let (store, writer) = Store::open(options, move |news| published.publish(news)).await?;
+        let (store, writer) = Store::open(options, published).await?;
         Ok(Self { store, writer: Arc::new(writer), watchers, secrets })
     }
 
@@ -175,12 +175,34 @@ impl Watchers {
         books.sessions.entry(session).or_insert_with(watched).reach.subscribe()
     }
 
-    /// Keeps the events for those who follow, then tells them how far the log reaches.
-    fn publish(&self, news: News) {
-        let News { heads, events } = news;
+    /// What follows the cursor, as far as it is in memory.
+    fn after(&self, scope: EventScope, cursor: i64) -> Option<Vec<Arc<Logged>>> {
+        let books = self.lock();
+        let tail = match scope {
+            EventScope::Session(session) => &books.sessions.get(&session)?.tail,
+            EventScope::All => &books.all,
+        };
+        tail.after(cursor, PAGE_EVENTS, PAGE_BYTES)
+    }
+
+    fn end(&self) {
+        let books = self.lock();
+        self.all.send_modify(|reach| reach.ended = true);
+        for Watched { reach, .. } in books.sessions.values() {
+            reach.send_modify(|reach| reach.ended = true);
+        }
+    }
+}
+
+/// Keeps the events for those who follow, then tells them how far the log reaches.
+impl Audience for Arc<Watchers> {
+    fn keep(&self, events: Vec<StoredEvent>) {
+        self.lock().keep(events, self.all.receiver_count() > 0);
+    }
+
+    fn tell(&self, heads: &[Head]) {
         let mut books = self.lock();
-        books.keep(events, self.all.receiver_count() > 0);
-        for head in &heads {
+        for head in heads {
             let Some(Watched { reach, .. }) = books.sessions.get(&head.session) else {
                 continue;
             };
@@ -197,24 +219,6 @@ impl Watchers {
                 further
             });
         }
-    }
-
-    fn end(&self) {
-        let books = self.lock();
-        self.all.send_modify(|reach| reach.ended = true);
-        for Watched { reach, .. } in books.sessions.values() {
-            reach.send_modify(|reach| reach.ended = true);
-        }
-    }
-
-    /// What follows the cursor, as far as it is in memory.
-    fn after(&self, scope: EventScope, cursor: i64) -> Option<Vec<Arc<Logged>>> {
-        let books = self.lock();
-        let tail = match scope {
-            EventScope::Session(session) => &books.sessions.get(&session)?.tail,
-            EventScope::All => &books.all,
-        };
-        tail.after(cursor, PAGE_EVENTS, PAGE_BYTES)
     }
 }
 

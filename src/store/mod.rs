@@ -65,7 +65,7 @@ pub use retention::Candidate;
 pub use search::{Hit, SearchError, SearchFilter};
 pub use search_query::{SearchQuery, SearchQueryError};
 pub use unit::{Catalogue, ChoicesChange, Committed, NewMessage, NewSession, Op, SessionChange, Unit, UsageChange};
-pub use writer::{Connections, News, Writer};
+pub use writer::{Audience, Connections, Head, Writer};
 
 /// Where the store is and how it is bounded.
 #[derive(Clone, Debug)]
@@ -159,12 +159,9 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the database, brings its schema up to date, and starts the writer. `publish` is called after every commit
-    /// with how far each touched log now reaches, and what is new in it.
-    pub async fn open(
-        options: &StoreOptions,
-        publish: impl Fn(News) + Send + 'static,
-    ) -> Result<(Self, Writer), StoreError> {
+    /// Opens the database, brings its schema up to date, and starts the writer, which tells `audience` of every
+    /// commit.
+    pub async fn open(options: &StoreOptions, audience: impl Audience + 'static) -> Result<(Self, Writer), StoreError> {
         let guard = health::Guard::start(options)?;
         migrate(options, Direction::Up).await?;
         let path = &options.database;
@@ -183,7 +180,7 @@ impl Store {
         let space = Arc::clone(&guard.space);
         let store = Self { pool, guard: Arc::new(guard), searching: Arc::new(Semaphore::new(1)) };
         let cursor = store.head(EventScope::All).await?;
-        let writer = Writer::start(connections, cursor, &options.settings, space, publish)
+        let writer = Writer::start(connections, cursor, &options.settings, space, audience)
             .map_err(|source| StoreError::Files { path: path.clone(), source })?;
         Ok((store, writer))
     }

@@ -271,6 +271,10 @@ impl Unit {
             && self.ops.iter().all(|(_, op)| matches!(op, Op::Event { body, .. } if body.is_delta()))
     }
 
+    pub fn starts_a_turn(&self) -> bool {
+        self.ops.iter().any(|(_, op)| matches!(op, Op::StartTurn { .. }))
+    }
+
     /// About how much it weighs, for the bounds of a batch.
     pub fn weight(&self) -> usize {
         self.ops.iter().map(|(_, op)| op.weight()).sum()

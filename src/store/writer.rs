@@ -37,14 +37,21 @@ pub struct Head {
     pub purged: bool,
 }
 
-/// What a commit brought, for whoever follows a log.
-pub struct News {
-    pub heads: Vec<Head>,
+/// What a commit brought.
+struct News {
+    heads: Vec<Head>,
     /// In the order of their ids.
-    pub events: Vec<StoredEvent>,
+    events: Vec<StoredEvent>,
 }
 
-type Publish = Box<dyn Fn(News) + Send>;
+/// Who is told of a commit.
+pub trait Audience: Send {
+    /// Takes what is new, so that whoever asks finds it.
+    fn keep(&self, events: Vec<StoredEvent>);
+    /// Wakes whoever waits for it.
+    fn tell(&self, heads: &[Head]);
+}
+
 type Acknowledgement = oneshot::Sender<Result<Committed, StoreError>>;
 
 struct Waiting {
@@ -77,7 +84,7 @@ impl Writer {
         cursor: i64,
         settings: &config::Store,
         space: Arc<Space>,
-        publish: impl Fn(News) + Send + 'static,
+        audience: impl Audience + 'static,
     ) -> io::Result<Self> {
         let (sender, requests) = mpsc::channel();
         let ended = CancellationToken::new();
@@ -89,7 +96,7 @@ impl Writer {
             bytes_max: settings.batch_bytes.0,
             sequences: Sequences::new(cursor),
             space,
-            publish: Box::new(publish),
+            audience: Box::new(audience),
             maintenance: Maintenance::new(settings),
         };
         let run = move || {
@@ -150,7 +157,7 @@ struct WriterThread {
     bytes_max: usize,
     sequences: Sequences,
     space: Arc<Space>,
-    publish: Publish,
+    audience: Box<dyn Audience>,
     maintenance: Maintenance,
 }
 
@@ -228,7 +235,10 @@ impl WriterThread {
             outcome => outcome,
         };
         match self.space.judged(outcome) {
-            Ok((news, committed)) => self.tell(news, acknowledgements, committed),
+            Ok((news, committed)) => {
+                let starts_a_turn = units.iter().any(Unit::starts_a_turn);
+                self.tell(news, acknowledgements.into_iter().zip(committed), starts_a_turn);
+            }
             // One of them is at fault: each for itself, so that it fails alone.
             Err(error) if error.is_of_a_unit() && units.len() > 1 => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "a batch failed; committing one by one");
@@ -247,10 +257,24 @@ impl WriterThread {
         }
     }
 
-    fn tell(&self, news: News, acknowledgements: Vec<Acknowledgement>, committed: Vec<Committed>) {
-        (self.publish)(news);
-        for (acknowledgement, committed) in acknowledgements.into_iter().zip(committed) {
+    /// What is committed can be seen before anybody hears of it. An agent that waits for its prompt then goes before those
+    /// who look on; when none does, they come first.
+    fn tell(
+        &self,
+        news: News,
+        acknowledgements: impl Iterator<Item = (Acknowledgement, Committed)>,
+        starts_a_turn: bool,
+    ) {
+        let News { heads, events } = news;
+        self.audience.keep(events);
+        if !starts_a_turn {
+            self.audience.tell(&heads);
+        }
+        for (acknowledgement, committed) in acknowledgements {
             drop(acknowledgement.send(Ok(committed)));
+        }
+        if starts_a_turn {
+            self.audience.tell(&heads);
         }
     }
 
