@@ -54,14 +54,14 @@ impl FromStr for Role {
 /// A message as it is recorded. Its JSON is the data of `message.created` and what the interface answers.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Message {
+pub struct Message<C = Box<RawValue>> {
     pub id: MessageId,
     pub session_id: SessionId,
     pub sequence: i64,
     pub turn_id: Option<TurnId>,
     pub role: Role,
     /// The JSON of a [`Content`], as it was written.
-    pub content: Box<RawValue>,
+    pub content: C,
     pub tool_call_id: Option<String>,
     /// The agent's model at that time, when it is known.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -153,7 +153,7 @@ impl Registry {
             let mut record = |id, role, content: &Content| {
                 unit.ops.push((turn.session, Op::Message(NewMessage::new(id, Some(turn.id), role, content))));
             };
-            for text in store.unfinished_text(turn.id).await? {
+            for text in store.unfinished_text(turn.session, turn.id).await? {
                 record(text.id, Role::Agent, &text.content);
             }
             // Whoever cancelled it was told so, and that stands.

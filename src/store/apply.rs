@@ -3,6 +3,7 @@
 //!
 //! One transaction, one clock. Operations are carried out in their order, each with the event that tells of it.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::connection::Connection;
@@ -140,7 +141,7 @@ impl<'a> Apply<'a> {
             Op::Message(message) => self.message(session, message),
             Op::Event { turn, body } => self.event(session, *turn, body),
             Op::SetPromptAbilities(_) | Op::KeepForPrompt(_) | Op::ForgetWaiting(_) => self.prompt(session, op),
-            Op::SetTurnContext { turn, context } => self.set_turn_context(*turn, context),
+            Op::SetTurnContext { turn, context } => self.set_turn_context(session, *turn, context),
             Op::OweLinks(owed) => self.owe_links(session, *owed),
             Op::Remember(remember) => self.remember(session, &remember.0, &remember.1),
             Op::AskPermission(asked) => self.ask_permission(session, asked),
@@ -164,7 +165,7 @@ impl<'a> Apply<'a> {
             sequence,
             turn_id: new.turn,
             role: new.role,
-            content: new.content.clone(),
+            content: &*new.content,
             tool_call_id: new.tool_call_id.clone(),
             model: new.model.clone(),
             created_at: self.now,
@@ -186,7 +187,8 @@ impl<'a> Apply<'a> {
             ],
         )?;
         self.note_activity(session);
-        self.log(session, new.turn, &EventBody::MessageCreated(to_raw(&message)?), Some(sequence))
+        let body = EventBody::MessageCreated(to_raw(&message)?);
+        self.log(session, new.turn, Cow::Owned(body), Some(sequence))
     }
 
     pub(super) fn event(
@@ -195,17 +197,22 @@ impl<'a> Apply<'a> {
         turn: Option<TurnId>,
         body: &EventBody,
     ) -> Result<(), StoreError> {
-        self.log(session, turn, body, None)
+        self.log(session, turn, Cow::Borrowed(body), None)
     }
 
     fn log(
         &mut self,
         session: SessionId,
         turn: Option<TurnId>,
-        body: &EventBody,
+        body: Cow<'_, EventBody>,
         message: Option<i64>,
     ) -> Result<(), StoreError> {
-        let (kind, data) = (body.kind().into(), to_raw(body)?);
+        let kind = body.kind().into();
+        let data = match body {
+            // It is JSON already, and may be megabytes of it.
+            Cow::Owned(EventBody::MessageCreated(data)) => data,
+            body => to_raw(&*body)?,
+        };
         let counters = self.loaded(session)?;
         counters.event += 1;
         let sequence = counters.event;

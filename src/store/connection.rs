@@ -40,6 +40,8 @@ impl Connection {
         for (name, value) in [("foreign_keys", "ON"), ("synchronous", synchronous), ("cache_size", super::CACHE_KIB)] {
             sqlite.pragma_update(None, name, value)?;
         }
+        // The writer does it, when it has told of the commit.
+        sqlite.pragma_update_and_check(None, "wal_autocheckpoint", 0, |_| Ok(()))?;
         sqlite.pragma_update(None, "journal_size_limit", settings.journal_max.0.to_string())?;
         Ok(Self { sqlite })
     }

@@ -8,11 +8,16 @@ use super::{StoreError, row};
 use crate::model::{SessionContext, SessionId, TurnId};
 
 impl Apply<'_> {
-    pub(super) fn set_turn_context(&self, turn: TurnId, context: &SessionContext) -> Result<(), StoreError> {
+    pub(super) fn set_turn_context(
+        &self,
+        session: SessionId,
+        turn: TurnId,
+        context: &SessionContext,
+    ) -> Result<(), StoreError> {
         self.connection.run(
             "to keep a turn's context",
-            "UPDATE turns SET context = ?2 WHERE id = ?1",
-            params![turn.to_string(), to_json(context)?],
+            "UPDATE turns SET context = ?3 WHERE session_id = ?1 AND id = ?2",
+            params![session.to_string(), turn.to_string(), to_json(context)?],
         )?;
         Ok(())
     }

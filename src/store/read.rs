@@ -197,7 +197,8 @@ impl Store {
     /// only thought and planned is not said, and neither is what waits for the next prompt.
     pub async fn conversation(&self, session: SessionId, bytes_max: usize) -> Result<(Vec<Message>, bool), StoreError> {
         let mut rows = sqlx::query(
-            "SELECT messages.* FROM messages LEFT JOIN turns ON turns.id = messages.turn_id \
+            "SELECT messages.* FROM messages LEFT JOIN turns \
+             ON turns.session_id = messages.session_id AND turns.id = messages.turn_id \
              WHERE messages.session_id = ? AND coalesce(turns.status, '') NOT IN ('queued', 'running') \
              AND messages.content ->> 'type' NOT IN ('thought', 'plan') \
              AND NOT EXISTS (SELECT 1 FROM waiting_messages WHERE waiting_messages.message_id = messages.id) \
@@ -231,7 +232,7 @@ impl Store {
 
     /// In the order they were accepted, whatever the clock did, with how many there are in all.
     pub async fn turns(&self, session: SessionId, limit: i64, offset: i64) -> Result<(Vec<Turn>, i64), StoreError> {
-        let rows = sqlx::query("SELECT * FROM turns WHERE session_id = ? ORDER BY rowid LIMIT +? OFFSET +?")
+        let rows = sqlx::query("SELECT * FROM turns WHERE session_id = ? ORDER BY row LIMIT +? OFFSET +?")
             .bind(session.to_string())
             .bind(limit)
             .bind(offset)
@@ -257,13 +258,14 @@ impl Store {
         row.as_ref().map(row::turn).transpose()
     }
 
-    /// Turns that are queued or running, in the order they were accepted.
+    /// Turns that are queued or running, in the order they were accepted. Their prompts are among the newest messages, and
+    /// looked for from there.
     pub async fn open_turns(&self, session: SessionId) -> Result<Vec<OpenTurn>, StoreError> {
         let rows = sqlx::query(
             "SELECT turns.id, turns.session_id, turns.status, turns.cancel_requested_at, turns.usage, turns.context, \
-             messages.content FROM turns \
-             LEFT JOIN messages ON messages.turn_id = turns.id AND messages.role = 'user' \
-             WHERE turns.status IN ('queued', 'running') AND turns.session_id = ? ORDER BY turns.rowid",
+             (SELECT content FROM messages WHERE messages.session_id = turns.session_id AND messages.turn_id = turns.id \
+             AND messages.role = 'user' ORDER BY messages.sequence DESC LIMIT 1) AS content FROM turns \
+             WHERE turns.status IN ('queued', 'running') AND turns.session_id = ? ORDER BY turns.row",
         )
         .bind(session.to_string())
         .fetch_all(&self.pool)
@@ -285,7 +287,7 @@ impl Store {
 
     /// Sessions that have turns which are queued or running, with those turns' ids.
     pub async fn open_turn_ids(&self) -> Result<BTreeMap<SessionId, Vec<TurnId>>, StoreError> {
-        let rows = sqlx::query("SELECT session_id, id FROM turns WHERE status IN ('queued', 'running') ORDER BY rowid")
+        let rows = sqlx::query("SELECT session_id, id FROM turns WHERE status IN ('queued', 'running') ORDER BY row")
             .fetch_all(&self.pool)
             .await
             .map_err(StoreError::database("reading open turns"))?;
@@ -301,7 +303,7 @@ impl Store {
     pub async fn sessions_with_queued_turns(&self) -> Result<Vec<SessionId>, StoreError> {
         let rows = sqlx::query(
             "SELECT sessions.id FROM turns JOIN sessions ON sessions.id = turns.session_id \
-             WHERE turns.status = 'queued' AND sessions.status = 'active' GROUP BY sessions.id ORDER BY min(turns.rowid)",
+             WHERE turns.status = 'queued' AND sessions.status = 'active' GROUP BY sessions.id ORDER BY min(turns.row)",
         )
         .fetch_all(&self.pool)
         .await
@@ -344,14 +346,15 @@ impl Store {
     }
 
     /// Text that was streamed in a turn and never became a message, because the daemon died before it was whole.
-    pub async fn unfinished_text(&self, turn: TurnId) -> Result<Vec<UnfinishedText>, StoreError> {
+    pub async fn unfinished_text(&self, session: SessionId, turn: TurnId) -> Result<Vec<UnfinishedText>, StoreError> {
         let rows = sqlx::query(
             "SELECT data ->> 'messageId' AS id, data ->> 'type' AS type, \
              group_concat(data ->> 'text', '' ORDER BY sequence) AS text \
-             FROM events WHERE session_id = (SELECT session_id FROM turns WHERE id = ?1) AND turn_id = ?1 \
-             AND type = 'message.delta' AND data ->> 'messageId' NOT IN (SELECT id FROM messages WHERE turn_id = ?1) \
+             FROM events WHERE session_id = ?1 AND turn_id = ?2 AND type = 'message.delta' \
+             AND NOT EXISTS (SELECT 1 FROM messages WHERE messages.id = events.data ->> 'messageId') \
              GROUP BY data ->> 'messageId' ORDER BY min(sequence)",
         )
+        .bind(session.to_string())
         .bind(turn.to_string())
         .fetch_all(&self.pool)
         .await
@@ -376,7 +379,9 @@ impl Store {
             }
             EventScope::All => {
                 // Not the newest that is left: a purge must not move the end of the log back.
-                sqlx::query_scalar("SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0)")
+                sqlx::query_scalar(
+                    "SELECT max(purged_through, coalesce((SELECT max(id) FROM events), 0)) FROM maintenance",
+                )
             }
         };
         query.fetch_one(&self.pool).await.map_err(StoreError::database("reading the end of the log"))

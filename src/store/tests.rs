@@ -427,6 +427,44 @@ async fn a_writer_that_panics_is_lost_and_says_so() {
 }
 
 #[tokio::test]
+async fn lighter_rows_keep_all_that_there_was_on_the_way_back_and_forth() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = options(directory.path());
+    let (mut store, mut writer) = open(directory.path()).await;
+    let (kept, gone) = (session(&writer).await, session(&writer).await);
+    let turns = [TurnId::new(), TurnId::new()];
+    for (position, turn) in turns.into_iter().enumerate().rev() {
+        let ops = [Op::QueueTurn { turn, position }, text(Some(turn), Role::User, "x")];
+        let ops = ops.into_iter().map(|op| (kept, op)).collect();
+        writer.append(Unit { catalogue: vec![], ops }).await.unwrap();
+    }
+    writer.append(Unit::one(kept, Op::StartTurn { turn: turns[1] })).await.unwrap();
+    // The newest ids are a deleted session's, and not to be seen in the log any more.
+    writer.append(Unit::one(gone, text(None, Role::System, "y"))).await.unwrap();
+    writer.append(Unit::one(gone, Op::Purge)).await.unwrap();
+    let head = store.head(EventScope::All).await.unwrap();
+    for version in [11, 12] {
+        store.close().await;
+        writer.close().await;
+        migrate(&options, Direction::DownTo(version)).await.unwrap();
+        (store, writer) = open(directory.path()).await;
+        let read: Vec<_> = store.open_turns(kept).await.unwrap().into_iter().map(|turn| turn.id).collect();
+        assert_eq!(read, [turns[1], turns[0]], "in the order in which they were accepted");
+        assert_eq!(store.messages(kept, 0, None, 10).await.unwrap().1, 2);
+        assert_eq!(store.head(EventScope::All).await.unwrap(), head, "no cursor is given twice");
+        let heavy = "SELECT count(*) FROM sqlite_schema WHERE name = 'messages' AND sql LIKE '%json_valid%' \
+             OR name = 'events' AND sql LIKE '%AUTOINCREMENT%' OR name = 'messages_by_turn'";
+        assert_eq!(sqlx::query_scalar::<_, i64>(heavy).fetch_one(&store.pool).await.unwrap(), 0);
+    }
+    let finish =
+        Op::FinishTurn { turn: turns[1], status: TurnStatus::Completed, stop_reason: None, error: None, usage: None };
+    writer.append(Unit::one(kept, finish)).await.unwrap();
+    assert_eq!(store.head(EventScope::All).await.unwrap(), head + 1);
+    store.close().await;
+    writer.close().await;
+}
+
+#[tokio::test]
 async fn going_back_to_a_version_without_rules_widens_no_session() {
     let directory = tempfile::tempdir().unwrap();
     let options = options(directory.path());

@@ -26,16 +26,16 @@ impl Apply<'_> {
                 let changed = self.connection.run(
                     "to start a turn",
                     "UPDATE turns SET status = 'running', started_at = ?2, started_sequence = ?3 \
-                     WHERE id = ?1 AND status = 'queued'",
-                    params![turn.to_string(), now, sequence],
+                     WHERE session_id = ?4 AND id = ?1 AND status = 'queued'",
+                    params![turn.to_string(), now, sequence, session.to_string()],
                 )?;
                 went_forward(changed)
             }
             Op::RequestCancel { turn } => went_forward(self.connection.run(
                 "to note the wish to cancel a turn",
                 "UPDATE turns SET cancel_requested_at = coalesce(cancel_requested_at, ?2) \
-                 WHERE id = ?1 AND status IN ('queued', 'running')",
-                params![turn.to_string(), now],
+                 WHERE session_id = ?3 AND id = ?1 AND status IN ('queued', 'running')",
+                params![turn.to_string(), now, session.to_string()],
             )?),
             Op::FinishTurn { turn, status, stop_reason, error, usage } => {
                 debug_assert!(status.is_final(), "a turn finishes with a final status");
@@ -50,7 +50,7 @@ impl Apply<'_> {
                     "to end a turn",
                     "UPDATE turns SET status = ?2, stop_reason = ?3, error_code = ?4, error_message = ?5, \
                      usage = coalesce(?6, usage), finished_at = ?7, finished_sequence = ?8 \
-                     WHERE id = ?1 AND (status = 'running' OR (status = 'queued' AND ?9))",
+                     WHERE session_id = ?10 AND id = ?1 AND (status = 'running' OR (status = 'queued' AND ?9))",
                     params![
                         turn.to_string(),
                         status.as_str(),
@@ -61,6 +61,7 @@ impl Apply<'_> {
                         now,
                         sequence,
                         may_be_queued,
+                        session.to_string(),
                     ],
                 )?;
                 went_forward(changed)

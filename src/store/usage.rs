@@ -18,8 +18,8 @@ impl Apply<'_> {
         if let Some((turn, usage)) = &change.turn {
             self.connection.run(
                 "to keep what a turn has used",
-                "UPDATE turns SET usage = ?2 WHERE id = ?1",
-                params![turn.to_string(), to_json(usage)?],
+                "UPDATE turns SET usage = ?3 WHERE session_id = ?1 AND id = ?2",
+                params![session.to_string(), turn.to_string(), to_json(usage)?],
             )?;
         }
         Ok(())

@@ -14,6 +14,9 @@ const FREE_PAGES_KEPT: i64 = 4096;
 /// themselves: only a VACUUM of the whole file could change that.
 const INCREMENTAL: i64 = 2;
 
+/// Pages in the write-ahead log from which on it is written back. It is SQLite's own number.
+const JOURNAL_PAGES_MAX: i64 = 1000;
+
 /// What came of an attempt to cut the write-ahead log back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Checkpoint {
@@ -47,6 +50,18 @@ pub(super) fn checkpoint(
     // Whoever has the database locked is waited for again.
     connection.set_patience(busy_timeout)?;
     Ok(if is_busy?.unwrap_or(true) { Checkpoint::Busy } else { Checkpoint::Done })
+}
+
+/// Writes the log into the database when it has grown to its usual length. SQLite would do so within the commit that makes
+/// it so long, while everybody waits who wants to hear of that commit.
+pub(super) fn write_back(connection: &Connection) -> Result<(), StoreError> {
+    let writing = "to write its log back";
+    let pages = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>("log")?, row.get::<_, i64>("checkpointed")?));
+    let looked = connection.first(writing, "PRAGMA wal_checkpoint(NOOP)", [], pages)?;
+    if looked.is_some_and(|(pages, written)| pages >= JOURNAL_PAGES_MAX && written < pages) {
+        connection.first(writing, "PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+    }
+    Ok(())
 }
 
 /// Gives some free pages back to the disk, and tells whether there are more to give. With `all`, none are kept.

@@ -22,7 +22,7 @@ use super::apply::{Applied, Apply, Sequences};
 use super::connection::Connection;
 use super::maintenance::{Goal, Maintenance, Order, Upkeep};
 use super::reserve::Space;
-use super::{Committed, StoreError, StoredEvent, Unit};
+use super::{Committed, StoreError, StoredEvent, Unit, vacuum};
 use crate::config;
 use crate::model::SessionId;
 
@@ -167,6 +167,7 @@ impl WriterThread {
         while open && let Some(first) = self.next_unit() {
             let batch = self.gather(first, &mut open);
             self.commit_and_tell(batch);
+            self.write_back();
             self.maintenance.after_commit();
         }
         let Connections { durable, quick } = self.connections;
@@ -191,6 +192,14 @@ impl WriterThread {
             }
             // What is lost of it to a power cut is done again.
             self.maintenance.step(&self.connections.quick);
+            self.write_back();
+        }
+    }
+
+    /// What cannot be written back now is tried again after the next commit; it is safe where it is.
+    fn write_back(&self) {
+        if let Err(error) = vacuum::write_back(&self.connections.quick) {
+            tracing::debug!(error = &error as &dyn std::error::Error, "the write-ahead log stays as it is");
         }
     }
 
