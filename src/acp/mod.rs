@@ -17,7 +17,7 @@ pub mod requests;
 pub mod update;
 pub mod usage;
 
-pub use chunk::Chunk;
+pub use chunk::{Chunk, Chunks};
 pub use codec::{BUFFER_BYTES, Line, LineCodec, LongLines};
 pub use envelope::{Envelope, RpcError};
 pub use requests::Requests;

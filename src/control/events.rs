@@ -186,10 +186,10 @@ fn frame(event: &StoredEvent) -> Bytes {
         text.extend_from_slice(b"{}");
     }
     // In JSON a bare line end can only stand between tokens; in a frame it would end the line.
-    for byte in &mut text[start..] {
-        if matches!(byte, b'\r' | b'\n') {
-            *byte = b' ';
-        }
+    let mut rest = &mut text[start..];
+    while let Some(position) = memchr::memchr2(b'\r', b'\n', rest) {
+        rest[position] = b' ';
+        rest = &mut rest[position + 1..];
     }
     text.extend_from_slice(b"\n\n");
     Bytes::from(text)

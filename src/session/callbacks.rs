@@ -9,7 +9,7 @@ use super::grants;
 use super::transcript::Aside;
 use crate::acp::incoming::PermissionRequest;
 use crate::acp::update::{self, UpdateParams};
-use crate::acp::{Chunk, Envelope, Line, RpcError, incoming, outgoing};
+use crate::acp::{Chunk, Chunks, Envelope, Line, RpcError, incoming, outgoing};
 use crate::model::permission::Action;
 use crate::model::{EventBody, TurnId};
 use crate::store::Op;
@@ -21,8 +21,9 @@ impl SessionActor {
     /// What the agent wrote since the last time.
     pub(super) fn on_lines(&mut self, lines: &[Line]) {
         let mut is_alive = false;
+        let mut chunks = Chunks::default();
         for line in lines {
-            is_alive |= self.on_line(line);
+            is_alive |= self.on_line(line, &mut chunks);
         }
         if is_alive {
             self.note_life();
@@ -30,7 +31,7 @@ impl SessionActor {
     }
 
     /// Whether the agent says or asks something by it.
-    fn on_line(&mut self, line: &Line) -> bool {
+    fn on_line<'a>(&mut self, line: &'a Line, chunks: &mut Chunks<'a>) -> bool {
         let text = match line {
             Line::Text(bytes) => std::str::from_utf8(bytes).map_err(|_| ("is not UTF-8", bytes.len())),
             Line::TooLong { bytes } => Err(("is too long (limits.line_max, limits.long_lines)", *bytes)),
@@ -42,7 +43,7 @@ impl SessionActor {
                 return false;
             }
         };
-        if Chunk::read(text).is_some_and(|chunk| self.on_chunk(&chunk)) {
+        if chunks.read(text).is_some_and(|chunk| self.on_chunk(&chunk)) {
             return true;
         }
         match Envelope::parse(text) {
