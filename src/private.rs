@@ -9,6 +9,8 @@ use std::path::Path;
 
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
+/// The members of a group see what is there and go through; only the owner changes anything.
+const GROUP_DIRECTORY_MODE: u32 = 0o750;
 /// Whoever may only go through sees nothing and changes nothing: that is how other users get to their own directories.
 const OTHERS: u32 = 0o066;
 const STICKY: u32 = 0o1000;
@@ -25,6 +27,36 @@ pub fn directory(path: &Path) -> io::Result<()> {
         // A directory that everybody shares is not to be closed for the others.
         (true, _) if mode & STICKY != 0 => "it is shared with everybody; choose a directory of acpd's own".to_owned(),
         (true, _) => format!("it is open to others (mode {mode:o}); `chmod 700` it, or choose one of acpd's own"),
+    };
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, problem))
+}
+
+/// Makes the directory, or makes sure that the one which is there is ours and lets the group pass, and nobody else. One that is
+/// acpd's own is made so, whatever its mode was; another one is only looked at, because it may be somebody's `/root`.
+pub fn directory_of_group(path: &Path, gid: u32, is_own: bool) -> io::Result<()> {
+    let is_new = !path.exists();
+    DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)?;
+    let directory = File::open(path)?;
+    let metadata = directory.metadata()?;
+    let mode = metadata.permissions().mode() & 0o7777;
+    let problem = if metadata.uid() != rustix::process::geteuid().as_raw() {
+        format!("it belongs to uid {}; choose a directory of your own", metadata.uid())
+    } else if mode & STICKY != 0 {
+        "it is shared with everybody; choose a directory of acpd's own".to_owned()
+    } else if is_new || is_own {
+        // First closed to all, so that it is never the wrong group that may pass.
+        directory.set_permissions(Permissions::from_mode(DIRECTORY_MODE))?;
+        std::os::unix::fs::fchown(&directory, None, Some(gid))?;
+        return directory.set_permissions(Permissions::from_mode(GROUP_DIRECTORY_MODE));
+    } else if (metadata.gid(), mode) == (gid, GROUP_DIRECTORY_MODE) {
+        return Ok(());
+    } else {
+        let shown = path.display();
+        format!(
+            "it is not the group's to pass (mode {mode:o}, group {}); `chgrp {gid} {shown} && chmod 750 {shown}`, or choose \
+             one of acpd's own",
+            metadata.gid()
+        )
     };
     Err(io::Error::new(io::ErrorKind::PermissionDenied, problem))
 }

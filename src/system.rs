@@ -2,8 +2,12 @@
 //! itself.
 #![expect(
     unsafe_code,
-    reason = "marking foreign descriptors and bounding the C library's allocator have no safe interface"
+    reason = "marking foreign descriptors, bounding the C library's allocator and asking for the groups of a peer have no safe \
+              interface"
 )]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use nix::libc;
 
@@ -16,6 +20,13 @@ const ARENAS_MAX: libc::c_int = 2;
 /// What is larger than this goes back to the system when it is freed. By default the bound grows with what is freed.
 #[cfg(target_env = "gnu")]
 const KEPT_BYTES_MAX: libc::c_int = 1 << 20;
+
+/// The socket option that tells the supplementary groups of the peer (Linux 4.13). The library has no name for it.
+const SO_PEERGROUPS: libc::c_int = if cfg!(any(target_arch = "sparc", target_arch = "sparc64")) { 0x3d } else { 59 };
+/// Groups that one process can have at the most (`NGROUPS_MAX`).
+const GROUPS_MAX: usize = 65536;
+/// Groups that there is room for at first: more than anybody has.
+const GROUPS_USUAL: usize = 64;
 
 /// Marks every open descriptor but the standard ones to close in children.
 ///
@@ -44,5 +55,36 @@ pub fn bound_kept_memory() {
         unsafe {
             libc::mallopt(setting, value);
         }
+    }
+}
+
+/// The supplementary groups of whoever is at the other end of a Unix socket, as they were when it connected.
+pub fn peer_groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
+    let mut groups: Vec<libc::gid_t> = vec![0; GROUPS_USUAL];
+    loop {
+        let room = groups.len() * size_of::<libc::gid_t>();
+        let mut bytes = libc::socklen_t::try_from(room).map_err(io::Error::other)?;
+        // SAFETY: the descriptor is borrowed, so it is open. The kernel writes no more than `bytes` into `groups`, which has
+        // as many, are aligned for what is written there (numbers of 32 bits, of which any is valid), and live until after
+        // the call; and it writes to `bytes` how much it wrote, or would have written, which is checked below.
+        let outcome = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &raw mut bytes,
+            )
+        };
+        let count = usize::try_from(bytes).map_err(io::Error::other)? / size_of::<libc::gid_t>();
+        if outcome == 0 {
+            groups.truncate(count);
+            return Ok(groups);
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::ERANGE) || count <= groups.len() || count > GROUPS_MAX {
+            return Err(error);
+        }
+        groups.resize(count, 0);
     }
 }

@@ -5,11 +5,15 @@
 
 mod harness;
 
-use std::os::unix::fs::MetadataExt;
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 
-use harness::{Cgroup, Daemon, DaemonBuilder, IMPATIENT, NASTY, ORDINARY, Tree, nasty, parent_of, signal, users};
+use harness::{
+    AsUser, Cgroup, Daemon, DaemonBuilder, IMPATIENT, NASTY, ORDINARY, Tree, User, nasty, parent_of, signal, users,
+};
 use nix::sys::signal::Signal;
-use nix::unistd::{Gid, Uid, User};
+use nix::unistd::{Gid, Uid};
 use serde_json::json;
 
 /// A daemon whose agents' files are the owner's. Nothing, where the tests are not root's.
@@ -21,14 +25,9 @@ fn builder() -> Option<DaemonBuilder> {
     is_root.then(|| Daemon::builder().owner(ORDINARY))
 }
 
-/// Makes a session that belongs to the owner. The interface has no word for that yet, so it is written into the record
-/// while nobody has the session in memory.
-async fn create_owned_session(daemon: &mut Daemon, agent: &str) -> String {
-    let session = daemon.create_lazy_session(agent).await;
-    daemon.kill().await;
-    daemon.sql(format!("UPDATE sessions SET owner_uid = {} WHERE id = '{session}'", ORDINARY.uid)).await;
-    daemon.restart().await;
-    session
+/// Makes a session that belongs to the owner, because the owner asks for it.
+async fn create_owned_session(daemon: &Daemon, agent: &str) -> String {
+    daemon.as_user(ORDINARY, &[]).create_lazy_session(agent).await
 }
 
 fn user_of(process: u32) -> (u32, u32) {
@@ -40,6 +39,60 @@ fn user_of(process: u32) -> (u32, u32) {
         ids[0]
     };
     (ids("Uid:"), ids("Gid:"))
+}
+
+/// Somebody else, who is no member of the group of the tests.
+const STRANGER: User = User { uid: 1, gid: 1 };
+
+/// Whether the daemon closes the connection without a word.
+async fn is_refused(client: &AsUser<'_>) -> bool {
+    client.try_request("GET", "/v1/info", &[], None).await.is_err_and(|error| !error.contains("cannot connect"))
+}
+
+#[tokio::test]
+async fn a_daemon_of_root_serves_the_members_of_its_group_and_nobody_else() {
+    let Some(builder) = builder() else { return };
+    let daemon = builder.start().await;
+    let facts = |path: &Path| {
+        let metadata = path.metadata().unwrap();
+        (metadata.mode() & 0o7777, metadata.uid(), metadata.gid())
+    };
+    let directory = daemon.socket().parent().unwrap();
+    assert_eq!(facts(daemon.socket()), (0o660, 0, ORDINARY.gid));
+    assert_eq!(facts(directory), (0o750, 0, ORDINARY.gid));
+    assert_eq!(facts(&daemon.socket().with_extension("sock.lock")), (0o600, 0, 0));
+
+    daemon.as_user(ORDINARY, &[]).get("/v1/info").await.expect_status(200);
+    daemon.as_user(STRANGER, &[ORDINARY.gid]).get("/v1/info").await.expect_status(200);
+    let stranger = daemon.as_user(STRANGER, &[33]);
+    assert_eq!(stranger.try_connect().unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
+    // Even where the files let them in, the daemon does not.
+    std::fs::set_permissions(directory, Permissions::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(daemon.socket(), Permissions::from_mode(0o666)).unwrap();
+    assert!(is_refused(&stranger).await);
+    daemon.logged("a connection of another user").await;
+}
+
+#[tokio::test]
+async fn an_ordinary_users_daemon_serves_that_user_and_root_and_has_no_group() {
+    if users().len() == 1 {
+        return eprintln!("SKIPPED: only root can be several users");
+    }
+    let daemon = Daemon::builder().user(ORDINARY.uid, ORDINARY.gid).start().await;
+    daemon.get("/v1/info").await.expect_status(200);
+    daemon.as_user(ORDINARY, &[]).get("/v1/info").await.expect_status(200);
+    for directory in [daemon.root(), daemon.socket().parent().unwrap()] {
+        std::fs::set_permissions(directory, Permissions::from_mode(0o755)).unwrap();
+    }
+    std::fs::set_permissions(daemon.socket(), Permissions::from_mode(0o666)).unwrap();
+    assert!(is_refused(&daemon.as_user(STRANGER, &[ORDINARY.gid])).await);
+
+    let refusal =
+        Daemon::builder().user(ORDINARY.uid, ORDINARY.gid).config("[control]\ngroup = \"root\"").fail_to_start();
+    let told = refusal.await.stderr;
+    assert!(told.contains("control.group: is for a daemon of root's"), "{told}");
+    let told = Daemon::builder().config("[control]\ngroup = \"no-such-group\"").fail_to_start().await.stderr;
+    assert!(told.contains("which does not exist") && told.contains("groupadd"), "{told}");
 }
 
 #[tokio::test]
@@ -56,8 +109,8 @@ async fn agent_and_shim_run_as_the_owner_with_its_groups_its_home_and_its_files(
     told.extend([json!({"text": "\n"}), json!({"textFromRead": private})]);
     let script = json!([{"handshake": {}}, {"prompt": told}, {"gate": "told"}]);
     let builder = builder.agent("owned", script).env("XDG_STATE_HOME", "/root/state").env("TMPDIR", "/root/tmp");
-    let mut daemon = builder.start().await;
-    let session = create_owned_session(&mut daemon, "owned").await;
+    let daemon = builder.start().await;
+    let session = create_owned_session(&daemon, "owned").await;
     let turn = daemon.prompt_and_wait(&session, "who are you?").await;
     assert_eq!(turn["status"], "completed", "{turn}");
     let agent = daemon.gate("owned").reached("told").await;
@@ -66,7 +119,7 @@ async fn agent_and_shim_run_as_the_owner_with_its_groups_its_home_and_its_files(
     assert_eq!(user_of(agent.pid), owner);
     assert_eq!(user_of(parent_of(agent.pid).unwrap()), owner, "the shim too");
     assert_eq!(user_of(daemon.pid()), (0, 0));
-    let user = User::from_uid(Uid::from_raw(ORDINARY.uid)).unwrap().expect("nobody is a user everywhere");
+    let user = nix::unistd::User::from_uid(Uid::from_raw(ORDINARY.uid)).unwrap().expect("nobody is a user everywhere");
     let name = std::ffi::CString::new(user.name.as_str()).unwrap();
     let mut groups: Vec<u32> =
         nix::unistd::getgrouplist(&name, user.gid).unwrap().into_iter().map(Gid::as_raw).collect();
@@ -98,9 +151,9 @@ async fn nothing_is_left_of_an_owners_nasty_agent_with_and_without_a_cgroup() {
         if let Some(cgroup) = &cgroup {
             builder = builder.cgroup(cgroup);
         }
-        let mut daemon = builder.config(IMPATIENT).agent(NASTY, nasty()).start().await;
-        let archived = create_owned_session(&mut daemon, NASTY).await;
-        let crashed = create_owned_session(&mut daemon, NASTY).await;
+        let daemon = builder.config(IMPATIENT).agent(NASTY, nasty()).start().await;
+        let archived = create_owned_session(&daemon, NASTY).await;
+        let crashed = create_owned_session(&daemon, NASTY).await;
         let archived = Tree::grow_in(&daemon, archived).await;
         let crashed = Tree::grow_in(&daemon, crashed).await;
         for tree in [&archived, &crashed] {
@@ -139,8 +192,8 @@ async fn a_terminal_runs_as_the_owner_and_files_are_not_served_with_roots_rights
     ];
     let script = json!([{"handshake": {}}, {"prompt": steps.concat()}]);
     let settings = "permissions = \"allow\"\nterminal_commands = [\"id\"]";
-    let mut daemon = builder.agent_with("owned", script, settings).start().await;
-    let session = create_owned_session(&mut daemon, "owned").await;
+    let daemon = builder.agent_with("owned", script, settings).start().await;
+    let session = create_owned_session(&daemon, "owned").await;
     let turn = daemon.prompt_and_wait(&session, "go").await;
     assert_eq!(turn["status"], "completed", "{turn}");
     let messages = daemon.messages(&session).await;

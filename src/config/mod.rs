@@ -4,6 +4,7 @@
 //! repository holds every key with its default and its reason; a test asserts that it equals [`Config::default`].
 
 mod current;
+mod group;
 mod paths;
 mod policy;
 mod read;
@@ -21,6 +22,7 @@ use crate::model::permission::rule::Rule;
 use crate::model::{Adapter, AgentProfile, Amount, FsScope, OnExceed, PermissionMode, Policy};
 
 pub use current::{Changes, Current, Origin};
+pub use group::ControlGroup;
 pub use paths::{Overrides, Paths};
 pub use sandbox::{BubblewrapMode, HomePaths, NetworkMode, Sandbox, SandboxMode};
 pub use value::{ByteSize, duration};
@@ -48,6 +50,8 @@ pub struct Config {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Control {
+    /// Whom a daemon of root serves besides root.
+    pub group: Option<ControlGroup>,
     pub connections: usize,
     pub body_max: ByteSize,
     pub requests_per_second: u32,
@@ -229,6 +233,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             control: Control {
+                group: None,
                 connections: 256,
                 body_max: ByteSize::mib(32),
                 requests_per_second: 500,

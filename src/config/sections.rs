@@ -2,7 +2,7 @@
 
 use super::read::Section;
 use super::value::OneOrMore;
-use super::{Config, Limits, Problem, Store, TURN_CAP, policy, sandbox};
+use super::{Config, Limits, Problem, Store, TURN_CAP, group, policy, sandbox};
 use crate::model::{Adapter, AgentProfile, FsScope, Policy};
 
 /// The sections; a name in the environment that begins with one of them is a setting.
@@ -16,6 +16,7 @@ const CREDENTIAL_LENGTH_MAX: usize = 255;
 pub fn read(root: &mut Section<'_>, config: &mut Config) {
     root.section("control", |section| {
         let control = &mut config.control;
+        group::read(section, &mut control.group);
         section.read("connections", &mut control.connections);
         section.read("body_max", &mut control.body_max);
         section.read("requests_per_second", &mut control.requests_per_second);

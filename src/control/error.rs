@@ -46,6 +46,8 @@ pub enum ApiError {
     },
     /// It comes from an agent, or from what one has started.
     AgentsNotServed,
+    /// Nobody knows whose request it is.
+    NoCaller,
     NoSuchSession(String),
     NoSuchTurn(String),
     NoSuchWorkspace(String),
@@ -183,6 +185,9 @@ impl ApiError {
                 )
             }
             Self::AgentsNotServed => agents_answer(),
+            Self::NoCaller => {
+                Answer::new(S::INTERNAL_SERVER_ERROR, "internal", "the request has no caller; this is a bug", LOG_HINT)
+            }
             Self::NoSuchSession(id) => {
                 Answer::new(S::NOT_FOUND, "session_not_found", format!("there is no session {id}"), SESSIONS_HINT)
             }

@@ -11,9 +11,9 @@ use axum::response::Response;
 use serde::Deserialize;
 
 use super::Api;
+use super::caller::Caller;
 use super::error::ApiError;
 use super::extract::{Id, Query};
-use super::sessions::stored;
 use super::wire::Event;
 use crate::hub::{Compacted, Logged, Subscription};
 use crate::model::SessionId;
@@ -34,6 +34,7 @@ fn yes() -> bool {
 
 pub async fn of_session(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Id(id): Id<SessionId>,
     Query(query): Query<EventsQuery>,
     headers: HeaderMap,
@@ -41,7 +42,7 @@ pub async fn of_session(
     let cursor = cursor(&headers, &query)?.unwrap_or(0);
     // Subscribed before the look: a session that is deleted in between ends the stream.
     let events = api.registry.hub().subscribe(EventScope::Session(id), cursor);
-    stored(&api, id).await?;
+    caller.session(&api, id).await?;
     stream(&api, events, EventScope::Session(id), cursor, query.follow).await
 }
 

@@ -19,9 +19,10 @@ use tokio::sync::OwnedMutexGuard;
 use tracing::Instrument;
 
 use super::Api;
+use super::caller::Caller;
 use super::error::ApiError;
 use super::extract::{from_json, read_body};
-use crate::model::{Peer, SessionId};
+use crate::model::SessionId;
 use crate::registry::RegistryError;
 use crate::store::{Claim, Remembered};
 
@@ -47,7 +48,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<Api>> for Keyed<T> {
     async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, ApiError> {
         let text = key_of(request.headers())?;
         // Every connection has a peer; what had none would share its keys with nobody else.
-        let uid = request.extensions().get::<Arc<Peer>>().map_or(u32::MAX, |peer| peer.uid);
+        let uid = request.extensions().get::<Caller>().map_or(u32::MAX, |caller| caller.peer.uid);
         let body = read_body(request, api).await?;
         let body = body.ok_or_else(|| ApiError::invalid("", "the body is missing"))?;
         let key = text.map(|text| Key { uid, text, body_hash: Sha256::digest(&body).into() });

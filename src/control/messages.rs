@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
+use super::caller::Caller;
 use super::error::ApiError;
 use super::extract::{Id, Json};
 use super::idempotency::{self, Attempt, Key, Keyed, again};
@@ -23,24 +24,27 @@ const ROUTE: &str = "messages";
 /// prompt.
 pub async fn add(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Id(session): Id<SessionId>,
     Keyed { key, body }: Keyed<AddMessage>,
 ) -> Result<Response, ApiError> {
     let AddMessage { role, text, content } = body;
     let message = Prompt { text, content, context: None };
     match role.as_str() {
-        "user" => turns::keyed_prompt(&api, session, key, ROUTE, message).await,
-        "system" => keyed_system(&api, session, key, message).await,
+        "user" => turns::keyed_prompt(&api, &caller, session, key, ROUTE, message).await,
+        "system" => keyed_system(&api, &caller, session, key, message).await,
         other => Err(ApiError::invalid("role", format!("{other:?} cannot be added; the roles are user and system"))),
     }
 }
 
 async fn keyed_system(
     api: &Arc<Api>,
+    caller: &Caller,
     session: SessionId,
     key: Option<Key>,
     message: Prompt,
 ) -> Result<Response, ApiError> {
+    caller.reach(api, session).await?;
     match idempotency::begin(api, key, ROUTE, Some(session)).await? {
         Attempt::Again(remembered) => {
             let damaged = || StoreError::Damaged { what: "an idempotency key names no message".to_owned() };

@@ -7,6 +7,7 @@
 mod agents;
 mod backup;
 mod blobs;
+mod caller;
 mod choices;
 mod content;
 mod error;
@@ -35,7 +36,7 @@ use crate::model::Timestamp;
 use crate::registry::Registry;
 
 pub use server::Server;
-pub use socket::ControlSocket;
+pub use socket::{ControlSocket, Door};
 
 /// What every handler has.
 #[derive(Debug)]

@@ -1,36 +1,45 @@
 //! Who connects, and whether they may.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use nix::sys::socket::{getsockopt, sockopt};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::net::UnixStream;
 
+use super::caller::Standing;
 use crate::agent::{Descent, Host};
+use crate::config::ControlGroup;
 use crate::model::Peer;
 use crate::security::{Security, SecurityEvent};
+use crate::system;
 
 /// What becomes of a connection.
 pub enum Admitted {
-    Served(Peer),
+    Served(Peer, Standing),
     /// An agent's: every request of it is answered, with a refusal.
-    Agents(Peer),
+    Agents(Peer, Standing),
     /// It is closed without a word.
     No,
 }
 
-/// The daemon serves its own user and root, and none of its agents.
-pub fn admit(stream: &UnixStream, security: &Security, host: &Host) -> io::Result<Admitted> {
+/// The daemon serves its own user and root; that of root also the members of its group; and none its agents.
+pub fn admit(
+    stream: &UnixStream,
+    group: Option<&ControlGroup>,
+    security: &Security,
+    host: &Host,
+) -> io::Result<Admitted> {
     let credentials = stream.peer_cred()?;
     let own = rustix::process::geteuid().as_raw();
     // Whoever is in a namespace that this one does not see into has no number here, and is nobody whom acpd has started.
     let pid = credentials.pid().filter(|pid| *pid > 0);
     let peer = Peer { uid: credentials.uid(), pid, program: pid.and_then(program_of) };
-    if peer.uid != own && peer.uid != 0 {
+    let is_member = || group.is_some_and(|group| is_member(stream, credentials.gid(), group.gid));
+    let Some(standing) = standing(own, peer.uid, is_member) else {
         security.refused(SecurityEvent::ForeignUser, Some(&peer), None, "a connection of another user");
         return Ok(Admitted::No);
-    }
+    };
     let descent = match pid.filter(|_| host.has_had_agents()) {
         Some(pid) => {
             let identity = Identity::of(stream);
@@ -39,17 +48,40 @@ pub fn admit(stream: &UnixStream, security: &Security, host: &Host) -> io::Resul
         None => Descent::Others,
     };
     Ok(match descent {
-        Descent::Others => Admitted::Served(peer),
+        Descent::Others => Admitted::Served(peer, standing),
         Descent::Agents => {
             security.refused(SecurityEvent::AgentPeer, Some(&peer), None, "a connection of an agent");
-            Admitted::Agents(peer)
+            Admitted::Agents(peer, standing)
         }
         // Whose question it was cannot be told any more: an agent's could leave its connection to others.
         Descent::Unknown => {
             security.refused(SecurityEvent::AgentPeer, Some(&peer), None, "a connection of somebody who is gone");
-            Admitted::Agents(peer)
+            Admitted::Agents(peer, standing)
         }
     })
+}
+
+/// What a user is to the daemon of the user `own`; nothing, for whoever it does not serve.
+fn standing(own: u32, user: u32, is_member: impl FnOnce() -> bool) -> Option<Standing> {
+    match (own, user) {
+        (0, 0) => Some(Standing::Root),
+        (0, _) => is_member().then_some(Standing::Member),
+        (_, 0) => Some(Standing::Own),
+        (own, user) => (own == user).then_some(Standing::Own),
+    }
+}
+
+/// By the groups that the kernel kept when the peer connected. The user database is not asked: whoever is in the group there
+/// only, and not in the kernel's eyes, cannot open the socket's file either; and it may take its time over the network.
+fn is_member(stream: &UnixStream, group_of_peer: u32, group: u32) -> bool {
+    group_of_peer == group
+        || system::peer_groups(stream.as_fd()).map_or_else(
+            |error| {
+                tracing::warn!(%error, "the kernel does not tell the groups of a peer; it counts as no member");
+                false
+            },
+            |groups| groups.contains(&group),
+        )
 }
 
 /// The peer itself, not its number, which may be somebody else's by now.
@@ -85,4 +117,32 @@ impl Identity {
 fn program_of(pid: i32) -> Option<String> {
     let name = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
     Some(String::from_utf8_lossy(&name).trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_served_by_whose_daemon() {
+        let member = || true;
+        let other = || false;
+        assert_eq!(standing(1000, 1000, other), Some(Standing::Own));
+        assert_eq!(standing(1000, 0, other), Some(Standing::Own));
+        assert_eq!(standing(1000, 1001, member), None, "an ordinary user's daemon has no group");
+        assert_eq!(standing(0, 0, other), Some(Standing::Root));
+        assert_eq!(standing(0, 1000, other), None);
+        assert_eq!(standing(0, 1000, member), Some(Standing::Member));
+    }
+
+    #[tokio::test]
+    async fn the_kernel_tells_the_groups_of_a_peer() {
+        let (stream, _other) = UnixStream::pair().unwrap();
+        let mut own: Vec<u32> = nix::unistd::getgroups().unwrap().into_iter().map(nix::unistd::Gid::as_raw).collect();
+        let mut told = system::peer_groups(stream.as_fd()).unwrap();
+        own.sort_unstable();
+        told.sort_unstable();
+        assert_eq!(told, own);
+        assert!(!is_member(&stream, 0, 4_294_967_294));
+    }
 }

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use axum::Extension;
 use axum::extract::{FromRequestParts, Path, State};
 use axum::http::request::Parts;
 use serde::Deserialize;
 
 use super::Api;
+use super::caller::Caller;
 use super::error::ApiError;
 use super::extract::{Id, Json, LIMIT_MAX, Named, Query, page};
-use super::sessions::stored;
 use super::wire::permissions::{
     AnswerPermission, ElicitationAction, Permission, PermissionList, PermissionRule, PermissionRuleList,
 };
@@ -65,21 +64,28 @@ impl Named for RuleId {
 
 pub async fn of_all(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<PermissionList>, ApiError> {
-    list(&api, None, &query).await
+    list(&api, &caller, None, &query).await
 }
 
 pub async fn of_session(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Id(session): Id<SessionId>,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<PermissionList>, ApiError> {
-    stored(&api, session).await?;
-    list(&api, Some(session), &query).await
+    caller.session(&api, session).await?;
+    list(&api, &caller, Some(session), &query).await
 }
 
-async fn list(api: &Api, session: Option<SessionId>, query: &ListQuery) -> Result<Json<PermissionList>, ApiError> {
+async fn list(
+    api: &Api,
+    _caller: &Caller,
+    session: Option<SessionId>,
+    query: &ListQuery,
+) -> Result<Json<PermissionList>, ApiError> {
     let (limit, offset) = page(query.limit, query.offset)?;
     let open_only = match query.status.as_deref() {
         None | Some("open") => true,
@@ -92,43 +98,47 @@ async fn list(api: &Api, session: Option<SessionId>, query: &ListQuery) -> Resul
     Ok(Json(PermissionList { permissions, total, limit, offset }))
 }
 
-pub async fn show(State(api): State<Arc<Api>>, Id(id): Id<PermissionId>) -> Result<Json<Permission>, ApiError> {
-    Ok(Json(known(&api, id, None).await?))
+pub async fn show(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Id(id): Id<PermissionId>,
+) -> Result<Json<Permission>, ApiError> {
+    Ok(Json(known(&api, &caller, id, None).await?))
 }
 
 pub async fn answer(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Id(id): Id<PermissionId>,
-    Extension(peer): Extension<Arc<Peer>>,
     Json(request): Json<AnswerPermission>,
 ) -> Result<Json<Permission>, ApiError> {
-    decide(&api, id, None, &peer, request).await
+    decide(&api, &caller, id, None, request).await
 }
 
 pub async fn answer_in_session(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Within { session, id }: Within<PermissionId>,
-    Extension(peer): Extension<Arc<Peer>>,
     Json(request): Json<AnswerPermission>,
 ) -> Result<Json<Permission>, ApiError> {
-    stored(&api, session).await?;
-    decide(&api, id, Some(session), &peer, request).await
+    caller.session(&api, session).await?;
+    decide(&api, &caller, id, Some(session), request).await
 }
 
 async fn decide(
     api: &Api,
+    caller: &Caller,
     id: PermissionId,
     session: Option<SessionId>,
-    peer: &Peer,
     request: AnswerPermission,
 ) -> Result<Json<Permission>, ApiError> {
     let answer = understood(request)?;
-    let asked = known(api, id, session).await?;
-    match api.registry.answer(asked.session_id, id, answer, peer.clone()).await {
-        Ok(()) => Ok(Json(known(api, id, session).await?)),
+    let asked = known(api, caller, id, session).await?;
+    match api.registry.answer(asked.session_id, id, answer, Peer::clone(&caller.peer)).await {
+        Ok(()) => Ok(Json(known(api, caller, id, session).await?)),
         // Whoever was first is in the record by now.
         Err(RegistryError::Refused(Refusal::PermissionClosed(_))) => {
-            Err(ApiError::PermissionAnswered(Box::new(known(api, id, session).await?)))
+            Err(ApiError::PermissionAnswered(Box::new(known(api, caller, id, session).await?)))
         }
         Err(error) => Err(error.into()),
     }
@@ -162,9 +172,10 @@ fn understood(request: AnswerPermission) -> Result<PermissionAnswer, ApiError> {
 
 pub async fn rules(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Id(session): Id<SessionId>,
 ) -> Result<Json<PermissionRuleList>, ApiError> {
-    stored(&api, session).await?;
+    caller.session(&api, session).await?;
     let rules = api.registry.hub().store().standing_rules(session).await?;
     let rules: Vec<PermissionRule> = rules.into_iter().map(PermissionRule::from).collect();
     let total = i64::try_from(rules.len()).unwrap_or(i64::MAX);
@@ -174,9 +185,10 @@ pub async fn rules(
 /// Answers with the rule as it was.
 pub async fn revoke(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Within { session, id }: Within<RuleId>,
 ) -> Result<Json<PermissionRule>, ApiError> {
-    stored(&api, session).await?;
+    caller.session(&api, session).await?;
     let rules = api.registry.hub().store().standing_rules(session).await?;
     let rule = rules.into_iter().find(|rule| rule.id == id).ok_or_else(|| ApiError::NoSuchRule(id.to_string()))?;
     api.registry.revoke(session, id).await?;
@@ -184,8 +196,18 @@ pub async fn revoke(
 }
 
 /// The question, when there is one and it is this session's.
-async fn known(api: &Api, id: PermissionId, session: Option<SessionId>) -> Result<Permission, ApiError> {
+async fn known(
+    api: &Api,
+    caller: &Caller,
+    id: PermissionId,
+    session: Option<SessionId>,
+) -> Result<Permission, ApiError> {
     let permission = api.registry.hub().store().permission(id).await?;
     let permission = permission.filter(|permission| session.is_none_or(|session| permission.session == session));
-    permission.map(Permission::from).ok_or_else(|| ApiError::NoSuchPermission(id.to_string()))
+    let permission = permission.ok_or_else(|| ApiError::NoSuchPermission(id.to_string()))?;
+    caller.reach(api, permission.session).await.map_err(|error| match error {
+        ApiError::NoSuchSession(_) => ApiError::NoSuchPermission(id.to_string()),
+        error => error,
+    })?;
+    Ok(permission.into())
 }

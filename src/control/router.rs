@@ -12,11 +12,11 @@ use serde_json::value::RawValue;
 use tracing::Instrument;
 use uuid::Uuid;
 
+use super::caller::Caller;
 use super::error::ApiError;
 use super::{
     Api, agents, backup, blobs, events, gc, messages, permissions, search, sessions, system, turns, workspaces,
 };
-use crate::model::Peer;
 use crate::session::Refusal;
 
 /// Marks the requests of an agent, which are all refused.
@@ -60,7 +60,7 @@ pub fn router(api: Arc<Api>) -> Router {
 
 /// Every request has a span that says who asks, and its user's share of the rate.
 async fn admit(State(api): State<Arc<Api>>, request: Request, next: Next) -> Result<Response, ApiError> {
-    let peer = request.extensions().get::<Arc<Peer>>().cloned();
+    let peer = request.extensions().get::<Caller>().map(|caller| Arc::clone(&caller.peer));
     let (uid, pid) = (peer.as_ref().map(|peer| peer.uid), peer.as_ref().and_then(|peer| peer.pid));
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let span = tracing::info_span!("request", id = %Uuid::now_v7(), %method, path, uid, pid);

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Api;
+use super::caller::Caller;
 use super::peer::{self, Admitted};
 use super::router::{self, RefusedPeer};
 use super::socket::ControlSocket;
@@ -69,15 +70,16 @@ impl Server {
 
     fn serve(&self, stream: UnixStream, slot: OwnedSemaphorePermit) {
         let shared = self.api.registry.shared();
-        let (peer, refused) = match peer::admit(&stream, &shared.security, &shared.host) {
-            Ok(Admitted::Served(peer)) => (Arc::new(peer), None),
-            Ok(Admitted::Agents(peer)) => (Arc::new(peer), Some(RefusedPeer)),
+        let (caller, refused) = match peer::admit(&stream, self.settings.group.as_ref(), &shared.security, &shared.host)
+        {
+            Ok(Admitted::Served(peer, standing)) => (Caller::new(Arc::new(peer), standing), None),
+            Ok(Admitted::Agents(peer, standing)) => (Caller::new(Arc::new(peer), standing), Some(RefusedPeer)),
             Ok(Admitted::No) => return,
             Err(error) => return tracing::warn!(%error, "cannot tell who connects; refused"),
         };
         let service = TowerToHyperService::new(self.router.clone());
         let service = hyper::service::service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
-            request.extensions_mut().insert(Arc::clone(&peer));
+            request.extensions_mut().insert(caller.clone());
             refused.map(|refused| request.extensions_mut().insert(refused));
             service.call(request)
         });

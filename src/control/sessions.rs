@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
 use super::Api;
+use super::caller::Caller;
 use super::choices;
 use super::error::ApiError;
 use super::extract::{Id, Json, OptionalJson, Query, page};
@@ -17,7 +17,7 @@ use super::idempotency::{self, Attempt, Keyed, again};
 use super::wire::{CreateSession, MessageList, PatchSession, Session, SessionList, SessionView, Start};
 use crate::model::context::Change;
 use crate::model::permission::policy::PolicyProblem;
-use crate::model::{self, ContextChange, Peer, Policy, SessionId, SessionStatus, Timestamp, WorkspaceId};
+use crate::model::{self, ContextChange, Policy, SessionId, SessionStatus, Timestamp, WorkspaceId};
 use crate::registry::{self, WorkspaceChoice};
 use crate::session::Edit;
 use crate::store::{Claim, EventScope, SessionChange, SessionFilter};
@@ -38,6 +38,9 @@ pub struct ListQuery {
     tag: Option<String>,
     #[serde(default)]
     include_archived: bool,
+    /// Everybody's, to those who may see them.
+    #[serde(default)]
+    all: bool,
     limit: Option<i64>,
     offset: Option<i64>,
 }
@@ -64,16 +67,16 @@ pub struct Nothing {}
 
 pub async fn create(
     State(api): State<Arc<Api>>,
-    Extension(peer): Extension<Arc<Peer>>,
+    caller: Caller,
     Keyed { key, body }: Keyed<CreateSession>,
 ) -> Result<Response, ApiError> {
     match idempotency::begin(&api, key, "sessions", None).await? {
         Attempt::Again(remembered) => {
-            let session = stored(&api, remembered.session).await?;
+            let session = caller.session(&api, remembered.session).await?;
             Ok(again((StatusCode::CREATED, Json(shown(&api, session)))))
         }
         Attempt::First(first) => {
-            let created = first.run(&api, |claim| make(Arc::clone(&api), body, peer, claim)).await?;
+            let created = first.run(&api, |claim| make(Arc::clone(&api), caller, body, claim)).await?;
             Ok((StatusCode::CREATED, Json(shown(&api, created))).into_response())
         }
     }
@@ -81,8 +84,8 @@ pub async fn create(
 
 async fn make(
     api: Arc<Api>,
+    caller: Caller,
     request: CreateSession,
-    peer: Arc<Peer>,
     claim: Option<Claim>,
 ) -> Result<model::session::Session, ApiError> {
     let workspace = match (request.workspace, request.workspace_id) {
@@ -108,14 +111,19 @@ async fn make(
         limits: request.limits,
         choices,
         context: request.context.unwrap_or_default(),
-        peer: Some(peer),
+        owner: caller.owner(),
+        peer: Some(caller.peer),
         claim,
         start: request.start == Start::Eager,
     };
     Ok(api.registry.create(create).await?)
 }
 
-pub async fn list(State(api): State<Arc<Api>>, Query(query): Query<ListQuery>) -> Result<Json<SessionList>, ApiError> {
+pub async fn list(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<SessionList>, ApiError> {
     let (limit, offset) = page(query.limit, query.offset)?;
     let statuses = match &query.status {
         Some(list) => list
@@ -127,14 +135,24 @@ pub async fn list(State(api): State<Arc<Api>>, Query(query): Query<ListQuery>) -
         }
         None => vec![SessionStatus::Active, SessionStatus::Suspended],
     };
-    let filter = SessionFilter { workspace: query.workspace_id, agent: query.agent, statuses, tag: query.tag };
+    let filter = SessionFilter {
+        sight: caller.listing(query.all),
+        workspace: query.workspace_id,
+        agent: query.agent,
+        statuses,
+        tag: query.tag,
+    };
     let (sessions, total) = api.registry.hub().store().sessions(&filter, limit, offset).await?;
     let sessions = sessions.into_iter().map(|session| shown(&api, session)).collect();
     Ok(Json(SessionList { sessions, total, limit, offset }))
 }
 
-pub async fn show(State(api): State<Arc<Api>>, Id(id): Id<SessionId>) -> Result<Json<SessionView>, ApiError> {
-    let session = stored(&api, id).await?;
+pub async fn show(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Id(id): Id<SessionId>,
+) -> Result<Json<SessionView>, ApiError> {
+    let session = caller.session(&api, id).await?;
     let store = api.registry.hub().store();
     // The cursor is read first: whatever comes after it is followed, and what is in both is recognized by its id.
     let cursor = store.head(EventScope::Session(id)).await?;
@@ -146,6 +164,7 @@ pub async fn show(State(api): State<Arc<Api>>, Id(id): Id<SessionId>) -> Result<
 
 pub async fn change(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Id(id): Id<SessionId>,
     Json(request): Json<PatchSession>,
 ) -> Result<Json<Session>, ApiError> {
@@ -157,7 +176,7 @@ pub async fn change(
     if let Some(tags) = &tags {
         check_tags(tags)?;
     }
-    let session = stored(&api, id).await?;
+    let session = caller.session(&api, id).await?;
     let context = match context {
         Change::Keep => None,
         Change::Remove => Some(ContextChange::removal()),
@@ -176,32 +195,37 @@ pub async fn change(
         None => None,
     };
     api.registry.change(id, Edit { change, context, choices }).await?;
-    Ok(Json(shown(&api, stored(&api, id).await?)))
+    Ok(Json(shown(&api, caller.session(&api, id).await?)))
 }
 
 pub async fn resume(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Id(id): Id<SessionId>,
     OptionalJson(Nothing {}): OptionalJson<Nothing>,
 ) -> Result<Json<Session>, ApiError> {
+    caller.reach(&api, id).await?;
     api.registry.resume(id).await?;
     api.registry.log_session_counts().await;
-    Ok(Json(shown(&api, stored(&api, id).await?)))
+    Ok(Json(shown(&api, caller.session(&api, id).await?)))
 }
 
 pub async fn archive(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Id(id): Id<SessionId>,
     OptionalJson(Nothing {}): OptionalJson<Nothing>,
 ) -> Result<Json<Session>, ApiError> {
+    caller.reach(&api, id).await?;
     api.registry.close(id, None, false).await?;
     api.registry.log_session_counts().await;
-    Ok(Json(shown(&api, stored(&api, id).await?)))
+    Ok(Json(shown(&api, caller.session(&api, id).await?)))
 }
 
 /// Archives with a reason; with `purge`, deletes for good and answers with the session as it was.
 pub async fn remove(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Id(id): Id<SessionId>,
     Query(query): Query<RemoveQuery>,
 ) -> Result<Json<Session>, ApiError> {
@@ -209,29 +233,24 @@ pub async fn remove(
     if reason.chars().count() > REASON_CHARS_MAX {
         return Err(ApiError::invalid("reason", format!("is longer than {REASON_CHARS_MAX} characters")));
     }
-    let before = stored(&api, id).await?;
+    let before = caller.session(&api, id).await?;
     api.registry.close(id, Some(reason), query.purge).await?;
     api.registry.log_session_counts().await;
-    let session = if query.purge { before } else { stored(&api, id).await? };
+    let session = if query.purge { before } else { caller.session(&api, id).await? };
     Ok(Json(shown(&api, session)))
 }
 
 pub async fn messages(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Id(id): Id<SessionId>,
     Query(query): Query<MessagesQuery>,
 ) -> Result<Json<MessageList>, ApiError> {
     let (limit, offset) = page(query.limit.or(Some(VIEW_MESSAGES)), None)?;
-    stored(&api, id).await?;
+    caller.session(&api, id).await?;
     let store = api.registry.hub().store();
     let (messages, total) = store.messages(id, query.after.unwrap_or(0), query.since, limit).await?;
     Ok(Json(MessageList { messages, total, limit, offset }))
-}
-
-/// The session, or that there is none.
-pub async fn stored(api: &Api, id: SessionId) -> Result<model::session::Session, ApiError> {
-    let session = api.registry.hub().store().session(id).await?;
-    session.ok_or_else(|| ApiError::NoSuchSession(id.to_string()))
 }
 
 fn shown(api: &Api, session: model::session::Session) -> Session {

@@ -2,21 +2,28 @@
 //!
 //! A lock file is taken before a stale socket is unlinked: two daemons that race by trying to connect can both believe
 //! to have won. The mode is set on the descriptor before it is bound, so that no umask and no moment leaves it open.
+//!
+//! A daemon of root with a group lets that group in (0660 in 0750). The file is closed to all but root until it is the
+//! group's, and whoever has it then still has to be a member in the kernel's eyes ([`super::peer`]).
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Mode;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tokio::net::UnixListener;
 
+use crate::config::ControlGroup;
 use crate::private;
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 /// What the kernel takes as a socket's path.
 const PATH_BYTES_MAX: usize = 107;
+/// Whoever is to connect must be able to write.
+const GROUP_SOCKET_MODE: u32 = 0o660;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
@@ -24,6 +31,11 @@ pub enum SocketError {
     Taken(PathBuf),
     #[error("the socket's path {path:?} is longer than {PATH_BYTES_MAX} bytes; choose a shorter one with --socket")]
     PathTooLong { path: PathBuf },
+    #[error(
+        "the socket {socket:?} lies in the state directory, where no group is let in; choose another place for it, such as \
+         --socket /run/acpd/acpd.sock, or take control.group out"
+    )]
+    GroupInState { socket: PathBuf },
     #[error("cannot {operation} {path:?}")]
     Io {
         operation: &'static str,
@@ -42,20 +54,66 @@ pub struct ControlSocket {
     _lock: File,
 }
 
+/// Who may reach the socket besides the daemon's own user.
+#[derive(Clone, Copy, Debug)]
+pub struct Door<'a> {
+    pub group: Option<&'a ControlGroup>,
+    /// Whether the socket's directory is acpd's own: nobody has named another one.
+    pub is_own_directory: bool,
+    pub state_dir: &'a Path,
+}
+
+impl Door<'_> {
+    /// Makes the directory, or makes sure that the one which is there lets in whom it should.
+    fn prepare(&self, socket: &Path) -> Result<(), SocketError> {
+        let directory = socket.parent().unwrap_or(Path::new("/"));
+        let failed = failed("use the directory", directory);
+        let Some(group) = self.group else {
+            return private::directory(directory).map_err(failed);
+        };
+        if is_below(directory, self.state_dir) {
+            return Err(SocketError::GroupInState { socket: socket.to_owned() });
+        }
+        private::directory_of_group(directory, group.gid, self.is_own_directory).map_err(failed)?;
+        if let Some(closed) = directory.ancestors().skip(1).find(|ancestor| !lets_pass(ancestor, group.gid)) {
+            let (group, closed, socket) = (group.name.as_str(), closed.display(), socket.display());
+            tracing::warn!(group, %closed, %socket, "the group cannot get to the socket, because a directory on the way is closed to it");
+        }
+        Ok(())
+    }
+}
+
+/// By their real paths, as far as they are there.
+fn is_below(directory: &Path, state_dir: &Path) -> bool {
+    let real = |path: &Path| {
+        path.ancestors().find_map(|ancestor| {
+            let rest = path.strip_prefix(ancestor).ok()?;
+            Some(ancestor.canonicalize().ok()?.join(rest))
+        })
+    };
+    real(directory).zip(real(state_dir)).is_some_and(|(directory, state_dir)| directory.starts_with(state_dir))
+}
+
+/// Whether members of the group may go through a directory.
+fn lets_pass(directory: &Path, gid: u32) -> bool {
+    let Ok(metadata) = directory.metadata() else { return false };
+    let needed = if metadata.gid() == gid { 0o010 } else { 0o001 };
+    metadata.mode() & needed != 0
+}
+
 impl ControlSocket {
-    pub fn bind(path: &Path) -> Result<Self, SocketError> {
+    pub fn bind(path: &Path, door: Door<'_>) -> Result<Self, SocketError> {
         if path.as_os_str().len() > PATH_BYTES_MAX {
             return Err(SocketError::PathTooLong { path: path.to_owned() });
         }
-        let directory = path.parent().unwrap_or(Path::new("/"));
-        private::directory(directory).map_err(failed("use the directory", directory))?;
+        door.prepare(path)?;
         let lock = lock(path)?;
         match std::fs::remove_file(path) {
             Ok(()) => tracing::info!(socket = %path.display(), "removed the socket of a daemon that is gone"),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(failed("remove the stale socket", path)(error)),
         }
-        let listener = listen(path).map_err(failed("listen on", path))?;
+        let listener = listen(path, door.group).map_err(failed("listen on", path))?;
         Ok(Self { listener, path: path.to_owned(), _lock: lock })
     }
 }
@@ -76,11 +134,16 @@ fn lock(path: &Path) -> Result<File, SocketError> {
     lock.ok_or_else(|| SocketError::Taken(path.to_owned()))
 }
 
-fn listen(path: &Path) -> io::Result<UnixListener> {
+fn listen(path: &Path, group: Option<&ControlGroup>) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    if let Some(group) = group {
+        // Nobody but root writes to the directory, so it is still the file that was made. Before `listen` nobody gets in.
+        std::os::unix::fs::lchown(path, None, Some(group.gid))?;
+        std::fs::set_permissions(path, Permissions::from_mode(GROUP_SOCKET_MODE))?;
+    }
     rustix::net::listen(&socket, BACKLOG)?;
     UnixListener::from_std(std::os::unix::net::UnixListener::from(socket))
 }
@@ -92,22 +155,57 @@ fn failed(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Soc
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
 
     #[tokio::test]
     async fn the_socket_is_private_and_only_one_daemon_has_it() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("run/acpd.sock");
-        let first = ControlSocket::bind(&path).unwrap();
-        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let state_dir = directory.path().join("state");
+        let bind = || ControlSocket::bind(&path, Door { group: None, is_own_directory: true, state_dir: &state_dir });
+        let first = bind().unwrap();
         assert_eq!(mode(&path), 0o600);
         assert_eq!(mode(path.parent().unwrap()), 0o700);
-        assert!(matches!(ControlSocket::bind(&path), Err(SocketError::Taken(_))));
+        assert!(matches!(bind(), Err(SocketError::Taken(_))));
         drop(first);
         assert!(!path.exists());
         std::fs::write(&path, "stale").unwrap();
-        ControlSocket::bind(&path).unwrap();
+        bind().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_group_gets_to_the_socket_and_to_nothing_else() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let group = ControlGroup { name: "some".to_owned(), gid: 4321 };
+        let directory = tempfile::tempdir().unwrap();
+        let (path, state_dir) = (directory.path().join("run/acpd.sock"), directory.path().join("state"));
+        let bind = |path: &Path, is_own_directory| {
+            ControlSocket::bind(path, Door { group: Some(&group), is_own_directory, state_dir: &state_dir })
+        };
+        let owners = |path: &Path| path.metadata().map(|metadata| (metadata.uid(), metadata.gid())).unwrap();
+        let first = bind(&path, false).unwrap();
+        assert_eq!((mode(&path), owners(&path)), (0o660, (0, 4321)));
+        assert_eq!((mode(path.parent().unwrap()), owners(path.parent().unwrap())), (0o750, (0, 4321)));
+        let lock = path.with_extension("sock.lock");
+        assert_eq!((mode(&lock), owners(&lock)), (0o600, (0, 0)));
+        drop(first);
+        drop(bind(&path, false).unwrap());
+
+        // One that somebody has made and named is not changed; one of acpd's own is.
+        std::fs::set_permissions(path.parent().unwrap(), Permissions::from_mode(0o755)).unwrap();
+        let refused = bind(&path, false).unwrap_err();
+        assert!(crate::model::error::chain(&refused).contains("chmod 750"), "{refused:?}");
+        assert_eq!(mode(path.parent().unwrap()), 0o755);
+        drop(bind(&path, true).unwrap());
+        assert_eq!(mode(path.parent().unwrap()), 0o750);
+        let inside = bind(&state_dir.join("run/acpd.sock"), true);
+        assert!(matches!(inside, Err(SocketError::GroupInState { .. })));
+        assert!(!state_dir.exists());
     }
 }

@@ -10,11 +10,11 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::Api;
+use super::caller::Caller;
 use super::content::{self, Checked};
 use super::error::ApiError;
 use super::extract::{Id, Json, OptionalJson, PageQuery, Query, TurnPath, page};
 use super::idempotency::{self, Attempt, Key, Keyed, again};
-use super::sessions::stored;
 use super::wire::{Accepted, Cancel, CancelAccepted, Prompt, Turn, TurnList};
 use crate::model::{MessageId, SessionId, TurnId};
 use crate::session::NewPrompt;
@@ -31,20 +31,23 @@ pub struct ShowQuery {
 
 pub async fn prompt(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Id(id): Id<SessionId>,
     Keyed { key, body }: Keyed<Prompt>,
 ) -> Result<Response, ApiError> {
-    keyed_prompt(&api, id, key, "prompt", body).await
+    keyed_prompt(&api, &caller, id, key, "prompt", body).await
 }
 
 /// Accepts a prompt, or answers as when it was accepted under the same key.
 pub async fn keyed_prompt(
     api: &Arc<Api>,
+    caller: &Caller,
     id: SessionId,
     key: Option<Key>,
     route: &'static str,
     body: Prompt,
 ) -> Result<Response, ApiError> {
+    caller.reach(api, id).await?;
     match idempotency::begin(api, key, route, Some(id)).await? {
         Attempt::Again(remembered) => Ok(again((StatusCode::ACCEPTED, Json(Accepted::of(&remembered)?)))),
         Attempt::First(first) => {
@@ -71,20 +74,23 @@ async fn accept(api: Arc<Api>, id: SessionId, mut request: Prompt, claim: Option
 
 pub async fn cancel(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Id(id): Id<SessionId>,
     OptionalJson(request): OptionalJson<Cancel>,
 ) -> Result<(StatusCode, Json<CancelAccepted>), ApiError> {
+    caller.reach(&api, id).await?;
     let turns = api.registry.cancel(id, request.turn_id, request.queued).await?;
     Ok((StatusCode::ACCEPTED, Json(CancelAccepted { turns })))
 }
 
 pub async fn list(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Id(id): Id<SessionId>,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<TurnList>, ApiError> {
     let (limit, offset) = page(query.limit, query.offset)?;
-    stored(&api, id).await?;
+    caller.session(&api, id).await?;
     let (turns, total) = api.registry.hub().store().turns(id, limit, offset).await?;
     Ok(Json(TurnList { turns: turns.into_iter().map(Turn::from).collect(), total, limit, offset }))
 }
@@ -92,6 +98,7 @@ pub async fn list(
 /// One turn, at once or when it has ended, whichever the request wants; when the time is over, as it is then.
 pub async fn show(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     path: TurnPath,
     Query(query): Query<ShowQuery>,
 ) -> Result<Json<Turn>, ApiError> {
@@ -101,7 +108,7 @@ pub async fn show(
     }
     let deadline = Instant::now() + Duration::from_secs(wait);
     let hub = api.registry.hub();
-    stored(&api, path.session).await?;
+    caller.session(&api, path.session).await?;
     // Subscribed before the turn is read, so that its end cannot fall between the two.
     let head = hub.store().head(EventScope::Session(path.session)).await?;
     let mut events = hub.subscribe(EventScope::Session(path.session), head);

@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 
 use super::Api;
+use super::caller::Caller;
 use super::error::ApiError;
 use super::extract::{Id, Json, PageQuery, Query, page};
 use super::wire::{RegisterWorkspace, Workspace, WorkspaceList};
-use crate::model::{Peer, WorkspaceId};
+use crate::model::WorkspaceId;
 
 pub async fn list(
     State(api): State<Arc<Api>>,
@@ -25,10 +25,10 @@ pub async fn list(
 
 pub async fn register(
     State(api): State<Arc<Api>>,
-    Extension(peer): Extension<Arc<Peer>>,
+    caller: Caller,
     Json(request): Json<RegisterWorkspace>,
 ) -> Result<(StatusCode, Json<Workspace>), ApiError> {
-    let workspace = api.registry.register_workspace(Path::new(&request.path), Some(&peer)).await?;
+    let workspace = api.registry.register_workspace(Path::new(&request.path), Some(&caller.peer)).await?;
     Ok((StatusCode::CREATED, Json(workspace.into())))
 }
 

@@ -24,7 +24,7 @@ use self::reload::Reloader;
 use crate::agent::confine::Places;
 use crate::agent::{Host, Secrets};
 use crate::config::{self, Config, Overrides, Paths};
-use crate::control::{Api, ControlSocket, Server};
+use crate::control::{Api, ControlSocket, Door, Server};
 use crate::hub::Hub;
 use crate::registry::{Registry, RegistryError};
 use crate::security::Security;
@@ -111,7 +111,12 @@ async fn run(
     // A limit on the size of files is an error of the write that meets it, and not the daemon's end.
     signal_hook::flag::register(SIGXFSZ, Arc::default()).context("cannot take signals")?;
     let lock = if detached { StateLock::take_patiently(&paths).await? } else { StateLock::take(&paths)? };
-    let socket = ControlSocket::bind(&paths.socket)?;
+    let door = Door {
+        group: config.control.group.as_ref(),
+        is_own_directory: paths.has_own_socket_dir,
+        state_dir: &paths.state_dir,
+    };
+    let socket = ControlSocket::bind(&paths.socket, door)?;
     lock.tell(&paths.socket).context("cannot write to the lock of the state directory")?;
     let hub = Hub::open(&store_options(&config, &paths), secrets).await?;
     let slots = Slots::new(config.limits.processes);

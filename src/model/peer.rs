@@ -11,3 +11,20 @@ pub struct Peer {
     /// The short name of its program, when it was still there to be asked.
     pub program: Option<String>,
 }
+
+/// How far somebody sees. Who owns something is a user, or nobody, which is the daemon's own user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sight {
+    #[default]
+    All,
+    Own(Option<u32>),
+}
+
+impl Sight {
+    pub fn has(self, owner: Option<u32>) -> bool {
+        match self {
+            Self::All => true,
+            Self::Own(user) => user == owner,
+        }
+    }
+}

@@ -28,6 +28,8 @@ pub struct CreateSession {
     pub context: ContextChange,
     /// Whoever asks for it.
     pub peer: Option<Arc<Peer>>,
+    /// Whose it is to be. Nothing: the daemon's own user's.
+    pub owner: Option<u32>,
     /// The request's key, committed with the session.
     pub claim: Option<Claim>,
     /// Start the process now, in the background.
@@ -76,7 +78,7 @@ impl Registry {
             limits: create.limits,
             chosen: create.choices,
             context,
-            owner_uid: None,
+            owner_uid: create.owner,
         };
         {
             // With the gate held no suspension can come between the look and the commit.

@@ -13,12 +13,14 @@ use crate::model::message::Message;
 use crate::model::session::{ProcessIdentity, Session, Workspace};
 use crate::model::turn::Turn;
 use crate::model::{
-    Content, MessageId, SessionContext, SessionId, SessionStatus, Timestamp, TurnId, TurnStatus, Usage, WorkspaceId,
+    Content, MessageId, SessionContext, SessionId, SessionStatus, Sight, Timestamp, TurnId, TurnStatus, Usage,
+    WorkspaceId,
 };
 
 /// Which sessions a list shows.
 #[derive(Clone, Debug, Default)]
 pub struct SessionFilter {
+    pub sight: Sight,
     pub workspace: Option<WorkspaceId>,
     pub agent: Option<String>,
     /// Empty: all of them.
@@ -443,6 +445,9 @@ async fn bounded_messages(
 
 fn push_filter(query: &mut QueryBuilder<Sqlite>, filter: &SessionFilter) {
     query.push(" WHERE TRUE");
+    if let Sight::Own(owner) = filter.sight {
+        query.push(" AND sessions.owner_uid IS ").push_bind(owner);
+    }
     if let Some(workspace) = filter.workspace {
         query.push(" AND sessions.workspace_id = ").push_bind(workspace.to_string());
     }

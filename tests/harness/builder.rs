@@ -86,6 +86,7 @@ pub struct DaemonBuilder {
     environment: Vec<(String, String)>,
     user: Option<User>,
     owner: Option<User>,
+    group: Option<u32>,
     cgroup: Option<PathBuf>,
     has_landlock: bool,
 }
@@ -108,6 +109,7 @@ impl DaemonBuilder {
             environment: Vec::new(),
             user: None,
             owner: None,
+            group: None,
             cgroup: None,
             has_landlock: true,
         }
@@ -165,10 +167,17 @@ impl DaemonBuilder {
     }
 
     /// Gives the workspace and the agents' scripts to this user, for sessions that it owns, and brings the programs
-    /// within its reach. The daemon itself stays root's.
+    /// within its reach. The daemon itself stays root's, and serves that user's group.
     #[must_use]
     pub fn owner(mut self, owner: User) -> Self {
         self.owner = Some(owner);
+        self.group(owner.gid)
+    }
+
+    /// Has a daemon of root serve the members of this group, and make its socket's directory for them.
+    #[must_use]
+    pub fn group(mut self, gid: u32) -> Self {
+        self.group = Some(gid);
         self
     }
 
@@ -233,9 +242,15 @@ impl DaemonBuilder {
             give(&self.paths.root, user);
         }
         if let Some(owner) = self.owner {
-            std::fs::set_permissions(&self.paths.root, Permissions::from_mode(PASSABLE)).expect("the mode can be set");
             give(&self.paths.workspace, owner);
-            give(&self.paths.root.join("scripts"), owner);
+            if !self.agents.is_empty() {
+                give(&self.paths.root.join("scripts"), owner);
+            }
+        }
+        if self.group.is_some() {
+            std::fs::set_permissions(&self.paths.root, Permissions::from_mode(PASSABLE)).expect("the mode can be set");
+            let directory = self.paths.socket.parent().expect("the socket is in a directory");
+            std::fs::remove_dir(directory).expect("nothing is in it yet");
         }
         let launcher = (!self.has_landlock).then_some(agent_program);
         let Self { directory, paths, environment, user, cgroup, .. } = self;
@@ -246,6 +261,10 @@ impl DaemonBuilder {
         let mut sections = Vec::new();
         if !self.config.lines().any(|line| line.trim() == "[workspace]") {
             sections.push(format!("[workspace]\nroots = [{}]\n", quoted(&self.paths.root)));
+        }
+        if let Some(group) = self.group {
+            assert!(!self.config.contains("[control]"), "the test's [control] cannot be put together with a group");
+            sections.push(format!("[control]\ngroup = {group}\n"));
         }
         sections.push(self.config.clone());
         for Agent { name, extra, .. } in &self.agents {

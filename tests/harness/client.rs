@@ -18,7 +18,7 @@ use super::{Daemon, within};
 /// How long the daemon is asked to wait for a turn to end: less than the deadline, so that its answer is what fails.
 const TURN_WAIT_SECS: u64 = 30;
 const MESSAGES_MAX: u64 = 1000;
-const JSON: &str = "application/json";
+pub(super) const JSON: &str = "application/json";
 
 /// A whole answer.
 #[derive(Clone, Debug)]
@@ -52,6 +52,10 @@ pub(super) struct OpenReply {
 
 pub(super) async fn open(socket: &Path, request: Request<Full<Bytes>>) -> Result<OpenReply, String> {
     let stream = UnixStream::connect(socket).await.map_err(|error| format!("cannot connect: {error}"))?;
+    open_on(stream, request).await
+}
+
+pub(super) async fn open_on(stream: UnixStream, request: Request<Full<Bytes>>) -> Result<OpenReply, String> {
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| format!("no handshake: {error}"))?;
     let mut task = JoinSet::new();
@@ -72,7 +76,15 @@ pub(super) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: 
 }
 
 async fn exchange(socket: &Path, request: Request<Full<Bytes>>) -> Result<Reply, String> {
-    let OpenReply { response, connection: _connection } = open(socket, request).await?;
+    whole(open(socket, request).await?).await
+}
+
+pub(super) async fn exchange_on(stream: UnixStream, request: Request<Full<Bytes>>) -> Result<Reply, String> {
+    whole(open_on(stream, request).await?).await
+}
+
+async fn whole(reply: OpenReply) -> Result<Reply, String> {
+    let OpenReply { response, connection: _connection } = reply;
     let (head, body) = response.into_parts();
     let bytes = body.collect().await.map_err(|error| format!("the answer was cut off: {error}"))?.to_bytes();
     let text = String::from_utf8_lossy(&bytes).into_owned();

@@ -150,17 +150,17 @@ impl Daemon {
     pub async fn event_stream(&self, path: &str, headers: &[(&str, &str)]) -> EventStream {
         let request = client::request("GET", path, headers, Bytes::new());
         let opened = within(&format!("the stream {path}"), client::open(self.socket(), request)).await;
-        let reply = opened.unwrap_or_else(|error| panic!("GET {path}: {error}"));
+        EventStream::of(path, opened.unwrap_or_else(|error| panic!("GET {path}: {error}")))
+    }
+}
+
+impl EventStream {
+    /// What answered, when it is a stream of events.
+    pub(super) fn of(path: &str, reply: OpenReply) -> Self {
         let content_type = reply.response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let is_stream = content_type.is_some_and(|value| value.starts_with("text/event-stream"));
         let status = reply.response.status();
         assert!(status == 200 && is_stream, "GET {path} is no stream of events: {status}, {content_type:?}");
-        EventStream {
-            reply,
-            parser: SseParser::default(),
-            pending: VecDeque::new(),
-            seen: VecDeque::new(),
-            was_cut: false,
-        }
+        Self { reply, parser: SseParser::default(), pending: VecDeque::new(), seen: VecDeque::new(), was_cut: false }
     }
 }

@@ -21,6 +21,7 @@
     reason = "every test file compiles its own copy and uses a part of it, and a test fails by panicking"
 )]
 
+mod as_user;
 mod builder;
 mod cgroup;
 mod client;
@@ -37,6 +38,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+pub use as_user::AsUser;
 pub use builder::{DaemonBuilder, User};
 pub use cgroup::{Cgroup, members};
 pub use client::Reply;
