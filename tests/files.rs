@@ -427,7 +427,7 @@ async fn what_the_daemons_user_may_not_write_is_not_replaced_either() {
         for answer in &answers {
             let (code, message) = told(answer);
             assert_eq!(code, -32603);
-            assert!(message.ends_with("the daemon's user may not do that"), "{message}");
+            assert!(message.ends_with("the session's user may not do that"), "{message}");
         }
         assert_eq!(fs::read_to_string(workspace.join("locked")).unwrap(), "kept");
     }

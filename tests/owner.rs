@@ -14,7 +14,7 @@ use harness::{
 };
 use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Uid};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// A daemon whose agents' files are the owner's. Nothing, where the tests are not root's.
 fn builder() -> Option<DaemonBuilder> {
@@ -100,7 +100,8 @@ async fn agent_and_shim_run_as_the_owner_with_its_groups_its_home_and_its_files(
     let Some(builder) = builder() else { return };
     let file = builder.workspace().join("made");
     let private = builder.state_dir().join("acpd.db");
-    let names = ["HOME", "USER", "LOGNAME", "SHELL", "XDG_STATE_HOME", "TMPDIR"];
+    let names =
+        ["HOME", "USER", "LOGNAME", "SHELL", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK", "SHARED", "TMPDIR"];
     let mut told = vec![json!({"textFromUser": true}), json!({"text": "\n"}), json!({"textFromCwd": true})];
     for name in names {
         told.extend([json!({"text": "\n"}), json!({"textFromEnvironment": name})]);
@@ -108,7 +109,12 @@ async fn agent_and_shim_run_as_the_owner_with_its_groups_its_home_and_its_files(
     told.extend([json!({"text": "\n"}), json!({"textFromWrite": {"path": file, "text": "hello"}})]);
     told.extend([json!({"text": "\n"}), json!({"textFromRead": private})]);
     let script = json!([{"handshake": {}}, {"prompt": told}, {"gate": "told"}]);
-    let builder = builder.agent("owned", script).env("XDG_STATE_HOME", "/root/state").env("TMPDIR", "/root/tmp");
+    // Whoever lists root's own names gets nothing for them; others are handed on.
+    let passed = "env_pass = [\"HOME\", \"XDG_RUNTIME_DIR\", \"SSH_AUTH_SOCK\", \"SHARED\"]";
+    let mut builder = builder.agent_with("owned", script, passed).env("SHARED", "shared");
+    for name in ["XDG_STATE_HOME", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK", "TMPDIR"] {
+        builder = builder.env(name, "/root/private");
+    }
     let daemon = builder.start().await;
     let session = create_owned_session(&daemon, "owned").await;
     let turn = daemon.prompt_and_wait(&session, "who are you?").await;
@@ -133,6 +139,9 @@ async fn agent_and_shim_run_as_the_owner_with_its_groups_its_home_and_its_files(
         user.name,
         user.shell.display().to_string(),
         "(unset)".to_owned(),
+        "(unset)".to_owned(),
+        "(unset)".to_owned(),
+        "shared".to_owned(),
         daemon.state_dir().join("run").join(&session).join("tmp").display().to_string(),
         "written".to_owned(),
         "error: Permission denied (os error 13)".to_owned(),
@@ -168,38 +177,148 @@ async fn nothing_is_left_of_an_owners_nasty_agent_with_and_without_a_cgroup() {
     }
 }
 
+/// A request of the agent's to acpd, whose answer it tells on a line of its own.
+fn request(method: &str, more: &Value) -> [Value; 3] {
+    let mut params = json!({"sessionId": "test-session"});
+    params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    [json!({"request": {"method": method, "params": params}}), json!({"textFromAnswer": true}), json!({"text": "\n"})]
+}
+
+/// What the agent of an owner's session tells when it makes these requests, line by line.
+async fn answers(daemon: &Daemon, agent: &str) -> Vec<Value> {
+    let session = create_owned_session(daemon, agent).await;
+    let turn = daemon.prompt_and_wait(&session, "go").await;
+    assert_eq!(turn["status"], "completed", "{turn}");
+    let messages = daemon.messages(&session).await;
+    let text = messages[1]["content"]["text"].as_str().unwrap().to_owned();
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| json!(line))).collect()
+}
+
 #[tokio::test]
-async fn a_terminal_runs_as_the_owner_and_files_are_not_served_with_roots_rights() {
+async fn a_terminal_runs_as_the_owner_in_a_directory_that_the_owner_can_reach() {
     let Some(builder) = builder() else { return };
-    let file = builder.workspace().join("file");
-    std::fs::write(&file, "text").unwrap();
-    let request = |method: &str, more: serde_json::Value| {
-        let mut params = json!({"sessionId": "test-session"});
-        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        [
-            json!({"request": {"method": method, "params": params}}),
-            json!({"textFromAnswer": true}),
-            json!({"text": "\n"}),
-        ]
-    };
     let terminal = json!({"terminalId": "{terminal0}"});
     let steps = [
-        request("terminal/create", json!({"command": "id -u"})),
-        request("terminal/wait_for_exit", terminal.clone()),
-        request("terminal/output", terminal),
-        request("fs/read_text_file", json!({"path": file})),
-        request("fs/write_text_file", json!({"path": file, "content": "x"})),
+        request("terminal/create", &json!({"command": "id -u"})),
+        request("terminal/wait_for_exit", &terminal),
+        request("terminal/output", &terminal),
+        request("terminal/create", &json!({"command": "id -u", "cwd": builder.workspace().join("closed/below")})),
     ];
     let script = json!([{"handshake": {}}, {"prompt": steps.concat()}]);
     let settings = "permissions = \"allow\"\nterminal_commands = [\"id\"]";
     let daemon = builder.agent_with("owned", script, settings).start().await;
-    let session = create_owned_session(&daemon, "owned").await;
-    let turn = daemon.prompt_and_wait(&session, "go").await;
-    assert_eq!(turn["status"], "completed", "{turn}");
-    let messages = daemon.messages(&session).await;
-    let text: Vec<&str> = messages[1]["content"]["text"].as_str().unwrap().lines().collect();
-    let output: serde_json::Value = serde_json::from_str(text[2]).unwrap();
-    assert_eq!(output["output"], format!("{}\n", ORDINARY.uid));
-    assert!(text[3..].iter().all(|answer| answer.contains("belongs to another user")), "{text:?}");
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), "text");
+    make_roots_directory(&daemon.workspace().join("closed"));
+    let told = answers(&daemon, "owned").await;
+    assert_eq!(told[2]["output"], format!("{}\n", ORDINARY.uid));
+    assert!(told[3].to_string().contains("may not do that"), "{told:?}");
+}
+
+/// A directory of root's that is closed to others, with one below it.
+fn make_roots_directory(path: &Path) {
+    std::fs::create_dir_all(path.join("below")).unwrap();
+    std::fs::write(path.join("below/file"), "secret").unwrap();
+    std::fs::set_permissions(path, Permissions::from_mode(0o700)).unwrap();
+}
+
+#[tokio::test]
+async fn files_are_read_and_written_with_the_owners_rights_and_are_the_owners() {
+    let Some(builder) = builder() else { return };
+    let workspace = builder.workspace().to_owned();
+    let at = |name: &str| workspace.join(name);
+    let read = |name: &str| request("fs/read_text_file", &json!({"path": at(name)}));
+    let write = |name: &str| request("fs/write_text_file", &json!({"path": at(name), "content": "new"}));
+    let steps = [
+        read("own"),
+        read("secret"),
+        read("closed/below/file"),
+        read("link"),
+        write("own"),
+        write("made/below/file"),
+        write("readable"),
+        write("closed/new"),
+    ];
+    let script = json!([{"handshake": {}}, {"prompt": steps.concat()}]);
+    std::fs::write(at("own"), "own text").unwrap();
+    let daemon = builder.agent_with("owned", script, "permissions = \"allow\"").start().await;
+    for (name, mode) in [("secret", 0o600), ("readable", 0o644)] {
+        std::fs::write(at(name), "root's text").unwrap();
+        std::fs::set_permissions(at(name), Permissions::from_mode(mode)).unwrap();
+    }
+    make_roots_directory(&at("closed"));
+    std::os::unix::fs::symlink("closed/below/file", at("link")).unwrap();
+
+    let told = answers(&daemon, "owned").await;
+    assert_eq!(told[0]["content"], "own text", "{told:?}");
+    for refused in [1, 2, 3, 6, 7] {
+        assert!(told[refused].to_string().contains("the session's user may not do that"), "{refused}: {told:?}");
+    }
+    let owner = |name: &str| at(name).metadata().map(|found| (found.uid(), found.gid())).unwrap();
+    for made in ["own", "made", "made/below", "made/below/file"] {
+        assert_eq!(owner(made), (ORDINARY.uid, ORDINARY.gid), "{made}");
+    }
+    assert_eq!(std::fs::read_to_string(at("own")).unwrap(), "new");
+    for name in ["secret", "readable"] {
+        assert_eq!((std::fs::read_to_string(at(name)).unwrap().as_str(), owner(name)), ("root's text", (0, 0)));
+    }
+    assert!(!at("closed/new").exists());
+}
+
+#[tokio::test]
+async fn a_workspace_is_looked_up_with_the_rights_of_whoever_asks() {
+    let Some(builder) = builder() else { return };
+    let daemon = builder.start().await;
+    let closed = daemon.root().join("closed");
+    make_roots_directory(&closed);
+    std::os::unix::fs::symlink(closed.join("below"), daemon.workspace().join("link")).unwrap();
+    let member = daemon.as_user(ORDINARY, &[]);
+    // Neither whether it is there nor what it is can be told from the answer.
+    let mut told = Vec::new();
+    for name in ["closed/below", "closed/nothing", "closed/below/file", "closed/below/../below", "workspace/link"] {
+        let path = daemon.root().join(name);
+        for (route, body) in [("workspaces", json!({"path": path})), ("sessions", json!({"workspace": path}))] {
+            let refusal = member.post(&format!("/v1/{route}"), body).await.expect_status(400);
+            assert_eq!(refusal["error"], "workspace_missing", "{refusal}");
+            told.push(refusal.to_string().replace(path.to_str().unwrap(), "PATH"));
+        }
+    }
+    assert!(told.iter().all(|answer| *answer == told[0]), "{told:#?}");
+    // Root, who may look, is told what there is.
+    daemon.post("/v1/workspaces", json!({"path": closed.join("below")})).await.expect_status(201);
+    member.post("/v1/workspaces", json!({"path": daemon.workspace()})).await.expect_status(201);
+    // A context is looked up in the same way.
+    make_roots_directory(&daemon.workspace().join("closed"));
+    let create = |file: &str| {
+        let body =
+            json!({"workspace": daemon.workspace(), "agent": "demo", "start": "lazy", "context": {"activeFile": file}});
+        member.post("/v1/sessions", body)
+    };
+    let told = [create("closed/below/file").await, create("closed/below/none").await];
+    let [there, nowhere] = told.map(|reply| reply.expect_status(400)["message"].clone());
+    assert_eq!(there, nowhere);
+}
+
+#[tokio::test]
+async fn roots_are_in_the_home_of_the_owner_and_who_has_none_is_told_so() {
+    let Some(builder) = builder() else { return };
+    let daemon = builder.config("[workspace]\nroots = [\"~\", \"~/src\"]").start().await;
+    let body = || json!({"workspace": daemon.workspace(), "agent": "demo", "start": "lazy"});
+    let refusal = daemon.as_user(ORDINARY, &[]).post("/v1/sessions", body()).await.expect_status(403);
+    let home = nix::unistd::User::from_uid(Uid::from_raw(ORDINARY.uid)).unwrap().unwrap().dir;
+    assert_eq!(refusal["error"], "outside_roots");
+    assert_eq!(refusal["details"]["roots"], json!([home, home.join("src")]));
+    let refusal = daemon.post("/v1/sessions", body()).await.expect_status(403);
+    assert_eq!(refusal["details"]["roots"], json!([daemon.home(), daemon.home().join("src")]));
+    let nameless = User { uid: 54321, gid: ORDINARY.gid };
+    let refusal = daemon.as_user(nameless, &[]).post("/v1/sessions", body()).await.expect_status(403);
+    assert_eq!(refusal["error"], "unknown_user", "{refusal}");
+}
+
+#[tokio::test]
+async fn a_members_agent_is_not_served_though_it_is_of_the_group() {
+    let Some(builder) = builder() else { return };
+    let send = "GET /v1/sessions HTTP/1.1\r\nhost: acpd\r\n\r\n";
+    let ask = json!({"textFromSocket": {"path": builder.socket(), "send": send}});
+    let script = json!([{"handshake": {}}, {"prompt": [ask]}]);
+    let daemon = builder.agent("owned", script).start().await;
+    assert_eq!(answers(&daemon, "owned").await, [json!("HTTP/1.1 403 Forbidden")]);
 }

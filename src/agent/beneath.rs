@@ -40,14 +40,12 @@ pub enum FileError {
     TooLarge { max: usize },
     #[error("it is not text: it has a NUL byte, or is not UTF-8")]
     Binary,
-    #[error("the daemon's user may not do that")]
+    #[error("the session's user may not do that")]
     Denied,
     #[error("the path is not one that the system takes")]
     BadPath,
     #[error("it was changed while it was being looked at; try again")]
     Changed,
-    #[error("the session belongs to another user than the daemon's, and files are not served for those")]
-    AnotherOwner,
     #[error("the system says: {0}")]
     System(#[source] std::io::Error),
 }

@@ -1,12 +1,12 @@
 //! What is started: the program found once, the arguments with their placeholders filled in, and a clean environment.
 
 use std::collections::BTreeMap;
-use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use nix::unistd::{Gid, Uid, User};
+use rustix::fs::{Access, AtFlags, CWD};
 
+use super::account::Account;
 use super::adapter_home::AdapterHome;
 use super::confine::{Confinement, SessionDirectories};
 use super::environment::{self, EnvironmentError};
@@ -16,19 +16,6 @@ use super::workspace::OpenWorkspace;
 use crate::config::SELF_COMMAND;
 use crate::model::agent::FrozenProfile;
 use crate::model::{Adapter, AgentProfile, SessionId};
-
-/// Of what every agent gets, the names that speak of the daemon's user and would mislead another one.
-const ENVIRONMENT_OF_THE_USER: [&str; 9] = [
-    "HOME",
-    "LOGNAME",
-    "SHELL",
-    "TMPDIR",
-    "USER",
-    "XDG_CACHE_HOME",
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME",
-    "XDG_STATE_HOME",
-];
 
 /// This program itself, also when its file was replaced by a newer one meanwhile.
 pub const SELF_PROGRAM: &str = "/proc/self/exe";
@@ -65,10 +52,6 @@ pub enum CommandError {
          profile's command"
     )]
     NotFound { command: String },
-    #[error(
-        "the session's owner, the user {uid}, cannot be found on this machine; make the user again, or start a new session"
-    )]
-    UnknownOwner { uid: u32 },
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
 }
@@ -132,23 +115,10 @@ impl Command {
         }
     }
 
-    /// Runs it as this user, with that user's home instead of the daemon's.
-    pub fn owned_by(mut self, uid: u32) -> Result<Self, CommandError> {
-        let unknown = |_| CommandError::UnknownOwner { uid };
-        let user = User::from_uid(Uid::from_raw(uid)).map_err(unknown)?.ok_or(CommandError::UnknownOwner { uid })?;
-        let name = CString::new(user.name.as_str()).map_err(|_| CommandError::UnknownOwner { uid })?;
-        let groups = nix::unistd::getgrouplist(&name, user.gid).map_err(unknown)?;
-        self.environment.retain(|name, _| !ENVIRONMENT_OF_THE_USER.contains(&name.as_str()));
-        let own = [
-            ("HOME", user.dir.to_string_lossy().into_owned()),
-            ("LOGNAME", user.name.clone()),
-            ("SHELL", user.shell.to_string_lossy().into_owned()),
-            ("USER", user.name),
-        ];
-        self.environment.extend(own.map(|(name, value)| (name.to_owned(), value)));
-        let groups = groups.into_iter().map(Gid::as_raw).collect();
-        self.owner = Some(Owner { user: uid, group: user.gid.as_raw(), groups });
-        Ok(self)
+    /// Runs it as this user. Its environment is of that user's already ([`Account::environment`]).
+    pub fn owned_by(mut self, account: &Account) -> Self {
+        self.owner = Some(account.owner());
+        self
     }
 
     /// Fills the session's own directories in: in the arguments, and in the profile's own part of the environment.
@@ -191,8 +161,9 @@ pub fn find_program(command: &str, path: &str) -> Option<PathBuf> {
         .find(|program| is_executable(program))
 }
 
+/// For whoever looks, who may be another user than the daemon's ([`super::persona`]).
 pub(super) fn is_executable(program: &Path) -> bool {
-    program.is_file() && rustix::fs::access(program, rustix::fs::Access::EXEC_OK).is_ok()
+    program.is_file() && rustix::fs::accessat(CWD, program, Access::EXEC_OK, AtFlags::EACCESS).is_ok()
 }
 
 #[cfg(test)]

@@ -127,7 +127,7 @@ impl Beneath {
             }
             replaceable(old)?;
             // To take its place needs no right to the file itself, so that is asked for.
-            rustix::fs::accessat(&parent, name, Access::WRITE_OK, AtFlags::empty())?;
+            rustix::fs::accessat(&parent, name, Access::WRITE_OK, AtFlags::EACCESS)?;
         }
         // Somebody's work may be in it by now, which nobody was shown who allowed this.
         if old.as_ref().map(FileIdentity::of) != found {

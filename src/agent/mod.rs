@@ -16,6 +16,7 @@
 //!    daemon that is killed drops everything at once, and the shims see to the rest.
 //! 5. What the agent writes is bounded in memory; when nobody takes it, the agent is made to wait (backpressure).
 
+mod account;
 mod adapter_home;
 mod beneath;
 mod cgroup;
@@ -31,6 +32,7 @@ mod host;
 mod inside;
 mod keeper;
 mod leftovers;
+mod persona;
 mod pipes;
 mod process;
 mod procfs;
@@ -47,10 +49,13 @@ pub use environment::known as known_secrets;
 pub use files::{FileIdentity, Target, TextRead, Window, check_text};
 pub use host::Host;
 pub use inside::{git_ref, holds_git, path_inside, place};
+pub use persona::Persona;
 pub use process::{Bounds, Cause, Exit, Output, Process, SpawnError};
 #[cfg(test)]
 pub use redact::Known;
 pub use redact::{Redactor, Secrets, Stream as RedactedStream};
 pub use terminal::{Terminal, TerminalBounds, TerminalEnd, TerminalTold};
 pub use terminal_command::{Prepared, TerminalError, TerminalRights, prepare};
-pub use workspace::{Grounds, OpenWorkspace, WorkspaceError, open_workspace, resolve_workspace};
+#[cfg(test)]
+pub use workspace::open_workspace;
+pub use workspace::{Grounds, OpenWorkspace, WorkspaceError};

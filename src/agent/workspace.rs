@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 
+use super::account::AccountError;
 use crate::model::Peer;
 use crate::model::session::DirectoryIdentity;
 use crate::security::{Security, SecurityEvent};
@@ -45,6 +46,11 @@ pub enum WorkspaceError {
     OutsideRoots { path: PathBuf, real: PathBuf, roots: Vec<PathBuf> },
     #[error("the workspace {path:?} lies in {place:?}, where acpd keeps what is its own")]
     Reserved { path: PathBuf, place: PathBuf },
+    /// Whoever it is for is not somebody whose rights can be taken on.
+    #[error(transparent)]
+    Owner(#[from] AccountError),
+    #[error("the workspace could not be looked at: {0}")]
+    NotLooked(String),
     /// What was a real path once is none any more. It does not lead out of the roots, but to another place.
     #[error("the workspace {path:?} now leads to {real:?} by a link")]
     Moved { path: PathBuf, real: PathBuf },
@@ -61,6 +67,8 @@ impl WorkspaceError {
             | Self::NotADirectory(_)
             | Self::NotUtf8(_)
             | Self::Reserved { .. }
+            | Self::Owner(_)
+            | Self::NotLooked(_)
             | Self::Moved { .. } => false,
         }
     }

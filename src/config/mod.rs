@@ -78,7 +78,7 @@ pub struct Store {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workspace {
-    /// Empty means: the home of the user the daemon runs as.
+    /// Absolute, or `~` and what is below it, which is the home of whoever a session belongs to. Empty means that home.
     pub roots: Vec<PathBuf>,
     /// What agents of the scope `project` may write to besides.
     pub extra: HomePaths,
@@ -217,9 +217,17 @@ impl Config {
         read::config(&text, &format!("{name} and the environment"), environment)
     }
 
-    /// The roots that workspaces must lie in.
+    /// The roots that workspaces of somebody with this home must lie in.
     pub fn workspace_roots(&self, home: &Path) -> Vec<PathBuf> {
-        if self.workspace.roots.is_empty() { vec![home.to_owned()] } else { self.workspace.roots.clone() }
+        let root = |root: &PathBuf| match root.strip_prefix("~") {
+            Ok(rest) if rest.as_os_str().is_empty() => home.to_owned(),
+            Ok(rest) => home.join(rest),
+            Err(_) => root.clone(),
+        };
+        match self.workspace.roots.as_slice() {
+            [] => vec![home.to_owned()],
+            roots => roots.iter().map(root).collect(),
+        }
     }
 }
 

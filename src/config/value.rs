@@ -104,11 +104,12 @@ impl FromValue for Vec<String> {
 }
 
 impl FromValue for Vec<PathBuf> {
-    const EXPECTED: &'static str = "write a list of absolute paths, such as [\"/home/me\"]";
+    const EXPECTED: &'static str = "write a list of paths that are absolute or begin with ~, such as [\"~/src\"]";
 
     fn from_value(value: Value) -> Option<Self> {
         let paths: Vec<PathBuf> = Vec::<String>::from_value(value)?.into_iter().map(PathBuf::from).collect();
-        paths.iter().all(|path| path.is_absolute()).then_some(paths)
+        let is_whole = |path: &PathBuf| path.is_absolute() || path.starts_with("~");
+        paths.iter().all(is_whole).then_some(paths)
     }
 }
 

@@ -363,7 +363,10 @@ fn refusal_answer(refusal: Refusal) -> Answer {
 /// Of a session's own workspace, which was fine once.
 fn session_workspace_answer(error: WorkspaceError) -> Answer {
     match error {
-        WorkspaceError::OutsideRoots { .. } | WorkspaceError::Reserved { .. } => workspace_answer(error),
+        WorkspaceError::OutsideRoots { .. }
+        | WorkspaceError::Reserved { .. }
+        | WorkspaceError::Owner(_)
+        | WorkspaceError::NotLooked(_) => workspace_answer(error),
         error => {
             let hint = "put the directory back, and prompt again";
             Answer::new(StatusCode::CONFLICT, "workspace_missing", chain(&error), hint)
@@ -453,6 +456,8 @@ fn workspace_answer(error: WorkspaceError) -> Answer {
         WorkspaceError::NotADirectory(_) | WorkspaceError::NotUtf8(_) => {
             Answer::new(S::BAD_REQUEST, "invalid_request", message, "give a directory")
         }
+        WorkspaceError::Owner(error) => Answer::new(S::FORBIDDEN, "unknown_user", message, error.hint()),
+        WorkspaceError::NotLooked(_) => Answer::new(S::INTERNAL_SERVER_ERROR, "internal", message, LOG_HINT),
         WorkspaceError::Moved { .. } => {
             let hint = "name the directory that it leads to, or put the one that was registered back";
             Answer::new(S::CONFLICT, "workspace_missing", message, hint)

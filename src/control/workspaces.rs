@@ -28,7 +28,8 @@ pub async fn register(
     caller: Caller,
     Json(request): Json<RegisterWorkspace>,
 ) -> Result<(StatusCode, Json<Workspace>), ApiError> {
-    let workspace = api.registry.register_workspace(Path::new(&request.path), Some(&caller.peer)).await?;
+    let (path, owner) = (Path::new(&request.path), caller.owner());
+    let workspace = api.registry.register_workspace(path, owner, Some(&caller.peer)).await?;
     Ok((StatusCode::CREATED, Json(workspace.into())))
 }
 

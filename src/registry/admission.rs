@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::{Registry, RegistryError, context};
-use crate::agent::{self, OpenWorkspace, WorkspaceError};
+use crate::agent;
 use crate::model::session::{Session, Workspace};
 use crate::model::{
     AgentProfile, Chosen, ContextChange, Peer, Policy, ProcessState, SessionId, SessionLimits, WorkspaceId,
@@ -48,10 +48,10 @@ impl Registry {
         self.check_space()?;
         let peer = create.peer.as_deref();
         let real = match &create.workspace {
-            WorkspaceChoice::Path(path) => self.resolve_workspace(path, peer)?,
-            WorkspaceChoice::Registered(id) => self.known_workspace(*id, peer).await?.path,
+            WorkspaceChoice::Path(path) => self.resolve_workspace(path, create.owner, peer).await?,
+            WorkspaceChoice::Registered(id) => self.known_workspace(*id, create.owner, peer).await?.path,
         };
-        let context = context::of_new(&real, create.context)?;
+        let context = self.context_of_new(real, create.owner, create.context).await?;
         let profile = self.profile(create.agent.as_deref())?;
         let permissions = match create.permissions {
             Some(asked) => narrower(&profile.slug, &profile.permissions, asked)?,
@@ -62,8 +62,8 @@ impl Registry {
         context::check_scope(&self.shared().config().sandbox, &profile, context.fs_scope)?;
         self.check_installed(&profile)?;
         let workspace = match create.workspace {
-            WorkspaceChoice::Path(path) => self.register_workspace(&path, peer).await?,
-            WorkspaceChoice::Registered(id) => self.known_workspace(id, peer).await?,
+            WorkspaceChoice::Path(path) => self.register_workspace(&path, create.owner, peer).await?,
+            WorkspaceChoice::Registered(id) => self.known_workspace(id, create.owner, peer).await?,
         };
         let admission = if create.start { self.admit().await? } else { Admission::None };
 
@@ -131,9 +131,14 @@ impl Registry {
     }
 
     /// Registers a directory once, by its real path.
-    pub async fn register_workspace(&self, path: &Path, peer: Option<&Peer>) -> Result<Workspace, RegistryError> {
-        let real = self.resolve_workspace(path, peer)?;
-        let identity = self.open_workspace(Path::new(&real), peer)?.identity;
+    pub async fn register_workspace(
+        &self,
+        path: &Path,
+        owner: Option<u32>,
+        peer: Option<&Peer>,
+    ) -> Result<Workspace, RegistryError> {
+        let real = self.resolve_workspace(path, owner, peer).await?;
+        let identity = self.open_workspace(&real, owner, peer).await?.identity;
         let store = self.hub().store();
         if let Some(known) = store.workspace_by_path(&real).await? {
             return Ok(known);
@@ -146,34 +151,15 @@ impl Registry {
     }
 
     /// A registered workspace, checked again: it may have been moved or replaced since.
-    async fn known_workspace(&self, id: WorkspaceId, peer: Option<&Peer>) -> Result<Workspace, RegistryError> {
+    async fn known_workspace(
+        &self,
+        id: WorkspaceId,
+        owner: Option<u32>,
+        peer: Option<&Peer>,
+    ) -> Result<Workspace, RegistryError> {
         let known = self.hub().store().workspace(id).await?.ok_or(RegistryError::UnknownWorkspace(id))?;
-        self.open_workspace(Path::new(&known.path), peer)?;
+        self.open_workspace(&known.path, owner, peer).await?;
         Ok(known)
-    }
-
-    fn resolve_workspace(&self, path: &Path, peer: Option<&Peer>) -> Result<String, WorkspaceError> {
-        let resolved = agent::resolve_workspace(path, &self.shared().grounds());
-        resolved.inspect_err(|error| error.report(&self.shared().security, peer))
-    }
-
-    /// By the path that was real when it was registered.
-    fn open_workspace(&self, path: &Path, peer: Option<&Peer>) -> Result<OpenWorkspace, WorkspaceError> {
-        let opened = agent::open_workspace(path, &self.shared().grounds());
-        opened.inspect_err(|error| error.report(&self.shared().security, peer))
-    }
-
-    /// Whether a process could be started for the session now. What is fatal for it is the actor's to find out.
-    pub(super) async fn check_workspace_of(&self, session: SessionId) -> Result<(), RegistryError> {
-        let row = self.hub().store().session(session).await?.ok_or(RegistryError::NotFound(session))?;
-        match agent::open_workspace(Path::new(&row.workspace), &self.shared().grounds()) {
-            Ok(_) => Ok(()),
-            Err(error) if error.is_escape() => Ok(()),
-            Err(error) => {
-                error.report(&self.shared().security, None);
-                Err(Refusal::Workspace(error).into())
-            }
-        }
     }
 
     /// Forgets a workspace that no session is in.

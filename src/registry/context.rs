@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{Registry, RegistryError};
-use crate::agent;
+use crate::agent::{self, WorkspaceError};
 use crate::config::Sandbox;
 use crate::model::context::Change;
 use crate::model::{AgentProfile, ContextChange, ContextProblem, FsScope, SessionContext, SessionId};
@@ -22,23 +22,43 @@ impl Registry {
             return Err(Refusal::Context(ContextProblem::new("context.fsScope", problem)).into());
         }
         let row = self.hub().store().session(session).await?.ok_or(RegistryError::NotFound(session))?;
-        let mut change = inside(Path::new(&row.workspace), change)?;
-        if change.git_ref == Change::Remove {
-            change.git_ref = detected(Path::new(&row.workspace));
-        }
-        Ok(change)
+        self.looked_up(row.workspace, row.owner_uid, change, |git_ref| *git_ref == Change::Remove).await
     }
-}
 
-/// The context of a session that is to be made.
-pub(super) fn of_new(workspace: &str, change: ContextChange) -> Result<SessionContext, Refusal> {
-    change.check().map_err(Refusal::Context)?;
-    let workspace = Path::new(workspace);
-    let mut change = inside(workspace, change)?;
-    if !matches!(change.git_ref, Change::Set(_)) {
-        change.git_ref = detected(workspace);
+    /// The context of a session that is to be made.
+    pub(super) async fn context_of_new(
+        &self,
+        workspace: String,
+        owner: Option<u32>,
+        change: ContextChange,
+    ) -> Result<SessionContext, RegistryError> {
+        change.check().map_err(Refusal::Context)?;
+        let change = self.looked_up(workspace, owner, change, |git_ref| !matches!(git_ref, Change::Set(_))).await?;
+        Ok(SessionContext::default().changed_by(change).map_err(Refusal::Context)?)
     }
-    SessionContext::default().changed_by(change).map_err(Refusal::Context)
+
+    /// The paths of a change as they are from the workspace, and what is checked out there where that is to be detected; all
+    /// of it with the rights of whoever the session belongs to.
+    async fn looked_up(
+        &self,
+        workspace: String,
+        owner: Option<u32>,
+        change: ContextChange,
+        is_detected: fn(&Change<String>) -> bool,
+    ) -> Result<ContextChange, RegistryError> {
+        let looked = self.look_as(owner, move |persona, _| {
+            let look = || {
+                let workspace = Path::new(&workspace);
+                let mut change = inside(workspace, change)?;
+                if is_detected(&change.git_ref) {
+                    change.git_ref = detected(workspace);
+                }
+                Ok::<ContextChange, Refusal>(change)
+            };
+            persona.run(look).map_err(|error| WorkspaceError::NotLooked(error.to_string()))
+        });
+        Ok(looked.await??)
+    }
 }
 
 /// A session narrows what its profile grants, and nobody is unconfined unless the configuration says that they may be.

@@ -8,6 +8,7 @@
 
 mod admission;
 mod context;
+mod lookups;
 mod recovery;
 mod retention;
 

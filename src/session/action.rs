@@ -18,6 +18,9 @@ const DIRECTORY_ARGUMENTS: [&str; 3] = ["cwd", "workdir", "directory"];
 /// Words of a command that are looked up as paths. It takes a few system calls for each.
 const MENTIONED_MAX: usize = 256;
 
+/// Paths of one action that are looked up. One with more is nowhere for sure.
+const PATHS_MAX: usize = 64;
+
 /// The action of a call, of which some may have been told before.
 pub(super) fn of(call: &ToolCall, before: Option<&ToolCall>, adapter: Adapter) -> Action {
     let kind = call.kind.as_deref().or_else(|| before?.kind.as_deref());
@@ -47,22 +50,34 @@ pub(super) fn of(call: &ToolCall, before: Option<&ToolCall>, adapter: Adapter) -
     }
 }
 
-/// An action whose files are looked up, with the rest of it looked up too. The workspace is a real path.
-pub(super) fn looked_up(located: Located, action: &Action, workspace: &Path) -> Located {
-    let cwd = action.cwd.as_ref().map(|cwd| agent::place(workspace, cwd));
+/// An action with all that it names looked up by `look`. The workspace is a real path.
+pub(super) fn located(action: &Action, workspace: &Path, look: fn(&Path, &str) -> Place) -> Located {
+    let mut places: Vec<Place> = action.paths.iter().take(PATHS_MAX).map(|path| look(workspace, path)).collect();
+    if let Some(path) = action.paths.get(PATHS_MAX) {
+        places.push(Place::Outside { named: path.clone() });
+    }
+    let cwd = action.cwd.as_ref().map(|cwd| look(workspace, cwd));
     let directory = workspace.join(action.cwd.as_deref().unwrap_or_default());
-    let place = |word: &String| agent::place(workspace, &directory.join(word).to_string_lossy());
+    let place = |word: &String| look(workspace, &directory.join(word).to_string_lossy());
     let words = action.command.as_ref().map(command::paths).unwrap_or_default();
     let takes_away = matches!(action.kind, ToolKind::Delete | ToolKind::Move);
     let holds_git = |place: &Place| place.real().is_some_and(|real| agent::holds_git(workspace, real));
     Located {
+        said: action.kind,
+        command: action.command.clone(),
+        tool: None,
         mentioned: words.iter().take(MENTIONED_MAX).map(place).collect(),
-        holds_git: takes_away && located.places.iter().any(holds_git),
+        holds_git: takes_away && places.iter().any(holds_git),
+        places,
         cwd,
         env: action.env.clone(),
         input: action.input.clone(),
-        ..located
     }
+}
+
+/// Where a path leads when nobody can look: it cannot be said, so outside.
+pub(super) fn blindly(_: &Path, path: &str) -> Place {
+    Place::Outside { named: path.to_owned() }
 }
 
 fn directory_shown(call: &ToolCall, adapter: Adapter) -> Option<String> {

@@ -36,7 +36,7 @@ use super::transcript::Transcript;
 use super::turns::{QueuedTurn, Running, Stage};
 use super::{Accepted, Halt, Live, MAILBOX_MAX, Refusal, Reply, Request, SessionHandle, Shared};
 use crate::acp::Requests;
-use crate::agent::{Output, TerminalTold};
+use crate::agent::{Output, Persona, TerminalTold};
 use crate::config::{Changes, Config};
 use crate::lane::LaneWatch;
 use crate::model::agent::FrozenProfile;
@@ -140,6 +140,8 @@ pub struct SessionActor {
     pub(super) shared: Arc<Shared>,
     pub(super) id: SessionId,
     pub(super) owner_uid: Option<u32>,
+    /// As whom files are looked at: the owner, as the user database had them when the last process was started.
+    pub(super) persona: Persona,
     pub(super) profile: FrozenProfile,
     pub(super) permissions: Authority,
     pub(super) inbox: Inbox,
@@ -211,6 +213,7 @@ pub fn actor(
     let actor = SessionActor {
         id: session.id,
         owner_uid: session.owner_uid,
+        persona: Persona::to_be_asked_for(session.owner_uid),
         permissions: Authority {
             profile: session.profile.permissions.clone().unwrap_or_else(|| session.permissions.clone()),
             session: session.permissions,

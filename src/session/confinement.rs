@@ -43,8 +43,12 @@ impl SessionActor {
         })
     }
 
-    /// The home of the user that the command runs as.
+    /// The home of the user that the command runs as. That of another user is what the user database says, whatever the
+    /// profile has put in its place: what is hidden there is hidden.
     fn home_of(&self, command: &Command) -> PathBuf {
+        if let Some(account) = self.persona.account() {
+            return account.home.clone();
+        }
         command.environment.get("HOME").map_or_else(|| self.shared.home.clone(), PathBuf::from)
     }
 
@@ -92,7 +96,7 @@ impl SessionActor {
             return;
         }
         if !(text.contains("\"failed\"") || text.contains("\"completed\""))
-            || !is_refusal(text, &self.shared.home, &self.workspace)
+            || !self.persona.home(&self.shared.home).is_some_and(|home| is_refusal(text, home, &self.workspace))
         {
             return;
         }

@@ -69,13 +69,14 @@ impl SessionActor {
         let file_max = self.shared.config().limits.file_max.0;
         match call {
             FileCall::Read { path, line, limit } => {
-                let workspace = match self.served_workspace() {
+                let workspace = match self.held_workspace() {
                     Ok(workspace) => workspace,
                     Err(error) => return self.refuse_file(&asked, &path, "read", &error),
                 };
                 let window = Window { line, limit };
+                let persona = self.persona.clone();
                 self.services.push(asked.clone(), 0, move || {
-                    let outcome = workspace.read_text(&path, window, file_max);
+                    let outcome = persona.run_on_files(|| workspace.read_text(&path, window, file_max));
                     Done::File(FileDone::Read { asked, path, window, outcome })
                 });
             }
@@ -83,13 +84,14 @@ impl SessionActor {
                 self.fail(&asked, RpcError::CANCELLED, CANCELLED);
             }
             FileCall::Write { path, content } => {
-                let checked = check_text(&content, file_max).and_then(|()| self.served_workspace());
+                let checked = check_text(&content, file_max).and_then(|()| self.held_workspace());
                 let workspace = match checked {
                     Ok(workspace) => workspace,
                     Err(error) => return self.refuse_file(&asked, &path, "write", &error),
                 };
+                let persona = self.persona.clone();
                 self.services.push(asked.clone(), content.len(), move || {
-                    let outcome = workspace.find_target(&path);
+                    let outcome = persona.run_on_files(|| workspace.find_target(&path));
                     Done::File(FileDone::Found { asked, path, content, outcome })
                 });
             }
@@ -189,13 +191,14 @@ impl SessionActor {
     }
 
     pub(super) fn perform_write(&mut self, write: Box<FileWrite>, by: &str) {
-        let workspace = match self.served_workspace() {
+        let workspace = match self.held_workspace() {
             Ok(workspace) => workspace,
             Err(error) => return self.refuse_file(&write.asked, &write.named, "write", &error),
         };
-        let (umask, decided_by) = (self.shared.umask, by.to_owned());
+        let (persona, umask, decided_by) = (self.persona.clone(), self.shared.umask, by.to_owned());
         self.services.push(write.asked.clone(), write.content.len(), move || {
-            let outcome = workspace.write_text(&write.real, write.found, &write.content, umask);
+            let outcome =
+                persona.run_on_files(|| workspace.write_text(&write.real, write.found, &write.content, umask));
             Done::File(FileDone::Written { write, decided_by, outcome })
         });
     }

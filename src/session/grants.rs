@@ -142,8 +142,11 @@ impl SessionActor {
     /// The agent is allowed what this tool call is about.
     pub(super) fn grant(&mut self, permission: PermissionId, tool_call_id: String, located: Located, deed: &Deed) {
         let Deed::Agents { shown, .. } = deed else { return };
-        let place = |shown: &Shown| (agent::place(&self.workspace, &shown.path), shown.hash);
-        let shown = shown.as_ref().map(|shown| shown.iter().map(place).collect());
+        let workspace = &self.workspace;
+        let place = |shown: &Shown| (agent::place(workspace, &shown.path), shown.hash);
+        // As the owner; where that cannot be, nothing was shown.
+        let look = |shown: &Vec<Shown>| self.persona.run(|| shown.iter().map(place).collect()).ok();
+        let shown = shown.as_ref().and_then(look);
         let transcript = &self.transcript;
         self.grants.retain(|grant| transcript.open_call(&grant.tool_call_id).is_some());
         if self.grants.len() >= GRANTS_MAX {

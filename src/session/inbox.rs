@@ -19,7 +19,7 @@ use crate::model::permission::question::{
     Decider, Decision, OptionKind, Outcome, PermissionKind, PermissionOption, Resolution,
 };
 use crate::model::permission::standing::{STANDING_MAX, StandingRule, Subject};
-use crate::model::permission::{Action, Located, Place, Verdict};
+use crate::model::permission::{Action, Located, Verdict};
 use crate::model::{Peer, PermissionId, RuleId, Timestamp, TurnId};
 use crate::store::{Op, Resolved};
 
@@ -27,8 +27,6 @@ use crate::store::{Op, Resolved};
 pub const OPEN_MAX: usize = 32;
 /// Bytes that they hold together, the texts of files above all. One alone may hold more, as far as `limits.file_max` goes.
 const HELD_BYTES_MAX: usize = 32 << 20;
-/// Paths of one action that are looked up. One with more is nowhere for sure.
-const PATHS_MAX: usize = 64;
 
 #[derive(Default)]
 pub(super) struct Inbox {
@@ -162,16 +160,11 @@ impl Open {
 }
 
 impl SessionActor {
-    /// An action with its paths looked up.
+    /// An action with its paths looked up, with the owner's eyes. Whoever cannot look takes all of them for outside.
     pub(super) fn located(&self, action: &Action, tool: Option<String>) -> Located {
-        let mut places: Vec<Place> =
-            action.paths.iter().take(PATHS_MAX).map(|path| agent::place(&self.workspace, path)).collect();
-        if let Some(path) = action.paths.get(PATHS_MAX) {
-            places.push(Place::Outside { named: path.clone() });
-        }
-        let located =
-            Located { said: action.kind, places, command: action.command.clone(), tool, ..Located::default() };
-        action::looked_up(located, action, &self.workspace)
+        let workspace = &self.workspace;
+        let looked = self.persona.run(|| action::located(action, workspace, agent::place));
+        Located { tool, ..looked.unwrap_or_else(|_| action::located(action, workspace, action::blindly)) }
     }
 
     /// Somebody answers a question. The first answer is the one that counts.

@@ -40,7 +40,7 @@ use rustix::fs::Mode;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::agent::confine::Places;
-use crate::agent::{Bounds, Grounds, Host, WorkspaceError};
+use crate::agent::{Bounds, Grounds, Host, Persona, WorkspaceError};
 use crate::config::{self, Config};
 use crate::hub::Hub;
 use crate::model::permission::question::PermissionOption;
@@ -83,9 +83,10 @@ impl Shared {
         self.config.get()
     }
 
-    /// Where workspaces must lie.
-    pub fn grounds(&self) -> Grounds {
-        Grounds { roots: self.config().workspace_roots(&self.home), reserved: self.places.reserved() }
+    /// Where workspaces of whoever this is must lie.
+    pub fn grounds(&self, persona: &Persona) -> Grounds {
+        let roots = persona.home(&self.home).map(|home| self.config().workspace_roots(home)).unwrap_or_default();
+        Grounds { roots, reserved: self.places.reserved() }
     }
 
     /// The bounds of a process that is started now.

@@ -3,6 +3,8 @@
 //! A process that ends by itself, that cannot be started or that is of no use has crashed. The turn that needed it fails;
 //! the next one starts another process, after a rest when that happens again and again.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
@@ -92,14 +94,20 @@ impl SessionActor {
     }
 
     fn command(&self, workspace: OpenWorkspace) -> Result<Command, SpawnError> {
-        let (config, environment) = (self.shared.config(), &self.shared.environment);
+        let (config, environment) = (self.shared.config(), self.inherited_environment());
         let current = config.agents.get(&self.profile.slug);
-        let command = Command::new(self.id, &self.profile, current, workspace, environment)?;
-        let command = match self.owner_uid.filter(|uid| *uid != rustix::process::geteuid().as_raw()) {
-            Some(uid) => command.owned_by(uid)?,
+        let command = Command::new(self.id, &self.profile, current, workspace, &environment)?;
+        let command = match self.persona.account() {
+            Some(account) => command.owned_by(account),
             None => command,
         };
         self.confined(command, self.profile.adapter)
+    }
+
+    /// What of the daemon's environment there is to choose from. Another user's agents get nothing of root's own.
+    pub(super) fn inherited_environment(&self) -> Cow<'_, BTreeMap<String, String>> {
+        let daemons = &self.shared.environment;
+        self.persona.account().map_or(Cow::Borrowed(daemons), |account| Cow::Owned(account.environment(daemons)))
     }
 
     /// The agent runs: who it is goes into the record, for a daemon that comes after this one.

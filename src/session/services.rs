@@ -177,15 +177,6 @@ impl SessionActor {
         self.services.workspace.clone().ok_or(FileError::NotFound)
     }
 
-    /// The same, when its files are served for this session.
-    pub(super) fn served_workspace(&self) -> Result<Arc<Beneath>, FileError> {
-        // The daemon's rights are not the owner's.
-        if self.owner_uid.is_some_and(|uid| uid != rustix::process::geteuid().as_raw()) {
-            return Err(FileError::AnotherOwner);
-        }
-        self.held_workspace()
-    }
-
     /// Answers once what was recorded since `mark` is committed.
     pub(super) fn reply(&mut self, asked: &Asked, mark: usize, line: Bytes) {
         self.restart_silence();

@@ -19,8 +19,8 @@ use super::services::{Asked, CANCELLED, Done};
 use crate::acp::client::{CreateTerminal, TerminalCall};
 use crate::acp::{RpcError, outgoing};
 use crate::agent::{
-    Command, Prepared, Process, SpawnError, Terminal, TerminalBounds, TerminalEnd, TerminalError, TerminalRights,
-    TerminalTold, prepare,
+    Command, FileError, Prepared, Process, SpawnError, Terminal, TerminalBounds, TerminalEnd, TerminalError,
+    TerminalRights, TerminalTold, prepare,
 };
 use crate::model::error::chain;
 use crate::model::permission::{Action, CommandText, ToolKind};
@@ -153,8 +153,10 @@ impl SessionActor {
             path: self.shared.environment.get("PATH").cloned(),
         };
         let bytes = create.command.len() + create.args.iter().map(String::len).sum::<usize>();
+        let persona = self.persona.clone();
         self.services.push(asked.clone(), bytes, move || {
-            let outcome = prepare(&create, &workspace, &rights);
+            let outcome = persona.run(|| prepare(&create, &workspace, &rights));
+            let outcome = outcome.map_err(|error| TerminalError::Directory(FileError::System(error))).flatten();
             Done::Terminal(TerminalDone { asked, create, outcome })
         });
     }
@@ -231,10 +233,10 @@ impl SessionActor {
             SpawnError::Spawn { program, workspace, source }
         };
         let (program, args, directory) = (program.clone(), args.clone(), directory.try_clone().map_err(failed)?);
-        let (workspace, inherited) = (&self.workspace, &self.shared.environment);
-        let mut command = Command::for_terminal(self.id, program, args, workspace, directory, inherited);
-        if let Some(uid) = self.owner_uid.filter(|uid| *uid != rustix::process::geteuid().as_raw()) {
-            command = command.owned_by(uid)?;
+        let (workspace, inherited) = (&self.workspace, self.inherited_environment());
+        let mut command = Command::for_terminal(self.id, program, args, workspace, directory, &inherited);
+        if let Some(account) = self.persona.account() {
+            command = command.owned_by(account);
         }
         // What an agent keeps in its home is not for what it runs.
         let mut command = self.confined(command, Adapter::Generic)?;

@@ -6,7 +6,7 @@
 use super::Refusal;
 use super::actor::SessionActor;
 use super::link::Link;
-use crate::agent::{OpenWorkspace, WorkspaceError, open_workspace};
+use crate::agent::{OpenWorkspace, Persona, WorkspaceError};
 use crate::model::error::chain;
 use crate::model::event::ExitReason;
 use crate::model::{ErrorCode, SessionStatus, Trigger, TurnError};
@@ -14,12 +14,14 @@ use crate::store::Op;
 
 impl SessionActor {
     fn open_workspace(&self) -> Result<OpenWorkspace, WorkspaceError> {
-        let opened = open_workspace(&self.workspace, &self.shared.grounds());
+        let opened = self.persona.open_workspace(&self.workspace, &self.shared.grounds(&self.persona));
         opened.inspect_err(|error| error.report(&self.shared.security, None))
     }
 
     /// The directory that the next process works in, whatever is put at its path from now on.
     pub(super) fn enter_workspace(&mut self) -> Result<OpenWorkspace, WorkspaceError> {
+        // Asked anew for each process: the owner may have got another home or other groups.
+        self.persona = Persona::of(self.owner_uid)?;
         let opened = self.open_workspace()?;
         let known = self.workspace_identity;
         if known.is_none_or(|known| !known.is(&opened.identity)) {
