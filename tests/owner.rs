@@ -322,3 +322,28 @@ async fn a_members_agent_is_not_served_though_it_is_of_the_group() {
     let daemon = builder.agent("owned", script).start().await;
     assert_eq!(answers(&daemon, "owned").await, [json!("HTTP/1.1 403 Forbidden")]);
 }
+
+#[tokio::test]
+async fn no_member_takes_all_processes() {
+    let Some(builder) = builder() else { return };
+    let script = json!([{"handshake": {}}, {"prompt": [{"gate": "busy"}]}]);
+    let daemon = builder.config("[limits]\nprocesses = 3\nprocesses_per_user = 1").agent("owned", script).start().await;
+    let member = daemon.as_user(ORDINARY, &[]);
+    let idle = member.create_session("owned").await;
+    daemon.events(&idle, None).await.until("process.ready").await;
+    // An idle process of their own makes room; a busy one does not, though there are slots.
+    let busy = member.create_session("owned").await;
+    daemon.events(&idle, None).await.until("process.exited").await;
+    daemon.prompt(&busy, "go").await;
+    let passage = daemon.gate("owned").reached("busy").await;
+    let body = json!({"workspace": daemon.workspace(), "agent": "owned"});
+    for (route, body) in [(String::new(), body), (format!("/{idle}/prompt"), json!({"text": "go"}))] {
+        let refused = member.post(&format!("/v1/sessions{route}"), body).await.expect_status(429);
+        assert_eq!(refused["error"], "process_limit", "{refused}");
+        assert_eq!(refused["details"], json!({"max": 1, "perUser": true}));
+    }
+    // The other slots are for others, and root has no such bound.
+    daemon.create_session("demo").await;
+    daemon.create_session("demo").await;
+    passage.open().await;
+}

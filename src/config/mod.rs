@@ -121,6 +121,8 @@ pub struct Processes {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub processes: usize,
+    /// None: half of them.
+    pub processes_per_user: Option<u32>,
     pub memory_max: Option<ByteSize>,
     pub pids_max: Option<u32>,
     pub line_max: ByteSize,
@@ -231,6 +233,14 @@ impl Config {
     }
 }
 
+impl Limits {
+    /// How many processes one other user than the daemon's may have. Half of them, so that nobody has all: of one, that one.
+    pub fn share_of_user(&self) -> usize {
+        let configured = self.processes_per_user.and_then(|count| usize::try_from(count).ok());
+        configured.unwrap_or(self.processes.div_ceil(2))
+    }
+}
+
 impl Default for Workspace {
     fn default() -> Self {
         Self { roots: Vec::new(), extra: HomePaths::from_texts(&["~/.cargo", "~/.npm"]) }
@@ -306,6 +316,7 @@ impl Default for Config {
 fn default_limits() -> Limits {
     Limits {
         processes: 5,
+        processes_per_user: None,
         memory_max: None,
         pids_max: Some(4096),
         line_max: ByteSize::mib(32),

@@ -80,6 +80,7 @@ pub fn read(root: &mut Section<'_>, config: &mut Config) {
 
 fn read_limits(section: &mut Section<'_>, limits: &mut Limits) {
     section.read("processes", &mut limits.processes);
+    section.read("processes_per_user", &mut limits.processes_per_user);
     section.read("memory_max", &mut limits.memory_max);
     section.read("pids_max", &mut limits.pids_max);
     section.read("line_max", &mut limits.line_max);

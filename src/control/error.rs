@@ -256,6 +256,12 @@ fn registry_answer(error: RegistryError) -> Answer {
                 .details(json!({ "max": max }))
                 .retry_after(PROCESS_LIMIT_WAIT)
         }
+        RegistryError::ProcessShare { max } => {
+            let hint = "wait for one of your turns to end, archive a session, or have limits.processes_per_user raised";
+            Answer::new(S::TOO_MANY_REQUESTS, "process_limit", message, hint)
+                .details(json!({ "max": max, "perUser": true }))
+                .retry_after(PROCESS_LIMIT_WAIT)
+        }
         RegistryError::UnknownAgent(slug) => {
             Answer::new(S::NOT_FOUND, "agent_not_found", message, AGENTS_HINT).details(json!({ "agent": slug }))
         }

@@ -65,7 +65,7 @@ impl Registry {
             WorkspaceChoice::Path(path) => self.register_workspace(&path, create.owner, peer).await?,
             WorkspaceChoice::Registered(id) => self.known_workspace(id, create.owner, peer).await?,
         };
-        let admission = if create.start { self.admit().await? } else { Admission::None };
+        let admission = if create.start { self.admit(create.owner).await? } else { Admission::None };
 
         let id = SessionId::new();
         let new = NewSession {
@@ -177,23 +177,34 @@ impl Registry {
 
     /// The right to a process: a free slot, or that of the session which has been idle longest. After the limit was
     /// lowered, as many more have to go as there are too many.
-    pub(super) async fn admit(&self) -> Result<Admission, RegistryError> {
-        if let Some(slot) = self.shared().slots.try_take() {
-            return Ok(Admission::Slot(slot));
+    ///
+    /// Other users than the daemon's have a share of the slots. Who has used it up is given no more, unless a process of their
+    /// own makes room.
+    pub(super) async fn admit(&self, owner: Option<u32>) -> Result<Admission, RegistryError> {
+        let slots = &self.shared().slots;
+        let max = self.shared().config().limits.share_of_user();
+        let share = owner.map(|owner| slots.shares.try_take(owner, max));
+        if matches!(share, Some(None)) {
+            let has_room = self.evict_one(|of| of == owner).await;
+            return if has_room { Ok(Admission::Promised) } else { Err(RegistryError::ProcessShare { max }) };
         }
-        for _ in 0..=self.shared().slots.excess() {
-            if !self.evict_one().await {
+        if let Some(slot) = slots.try_take() {
+            return Ok(Admission::Slot(slot.with(share.flatten())));
+        }
+        for _ in 0..=slots.excess() {
+            if !self.evict_one(|_| true).await {
                 return Err(RegistryError::ProcessLimit { max: self.shared().config().limits.processes });
             }
         }
         Ok(Admission::Promised)
     }
 
-    /// Asks idle sessions, the one idle longest first, to let their process go.
-    async fn evict_one(&self) -> bool {
+    /// Asks idle sessions, of whoever it may be and the one idle longest first, to let their process go.
+    async fn evict_one(&self, may_be_of: impl Fn(Option<u32>) -> bool) -> bool {
         let mut idle: Vec<_> = {
             let actors = self.lock();
-            let live = actors.iter().map(|(session, handle)| (handle.live(), *session));
+            let live = actors.iter().filter(|(_, handle)| may_be_of(handle.owner()));
+            let live = live.map(|(session, handle)| (handle.live(), *session));
             live.filter(|(live, _)| live.process_state == ProcessState::Ready).collect()
         };
         idle.sort_by_key(|(live, _)| live.busy_until);

@@ -53,13 +53,14 @@ impl Registry {
         self.look_as(owner, move |persona, grounds| persona.open_workspace(&path, grounds)).await
     }
 
-    /// Whether a process could be started for the session now. What is fatal for it is the actor's to find out.
-    pub(super) async fn check_workspace_of(&self, session: SessionId) -> Result<(), RegistryError> {
+    /// Whether a process could be started for the session now, and whose it would be. What is fatal for it is the actor's to
+    /// find out.
+    pub(super) async fn check_workspace_of(&self, session: SessionId) -> Result<Option<u32>, RegistryError> {
         let row = self.hub().store().session(session).await?.ok_or(RegistryError::NotFound(session))?;
         let Session { workspace, owner_uid, .. } = row;
         match self.open_quietly(PathBuf::from(workspace), owner_uid).await {
-            Ok(_) => Ok(()),
-            Err(error) if error.is_escape() => Ok(()),
+            Ok(_) => Ok(owner_uid),
+            Err(error) if error.is_escape() => Ok(owner_uid),
             Err(error) => {
                 error.report(&self.shared().security, None);
                 Err(Refusal::Workspace(error).into())

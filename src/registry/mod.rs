@@ -49,6 +49,8 @@ pub enum RegistryError {
     Refused(#[from] Refusal),
     #[error("all {max} agent processes are busy")]
     ProcessLimit { max: usize },
+    #[error("all {max} agent processes that one user may have are busy")]
+    ProcessShare { max: usize },
     #[error("there is no agent {0:?}")]
     UnknownAgent(String),
     #[error("the command {command:?} of the agent {agent:?} was not found on the daemon's PATH")]
@@ -130,14 +132,14 @@ impl Registry {
         if !needs_slot(&outcome) {
             return outcome;
         }
-        self.check_workspace_of(session).await?;
+        let owner = self.check_workspace_of(session).await?;
         // One at a time: of two prompts to one session only the first needs a slot.
         let _admission = self.admission.lock().await;
         let outcome = ask(Admission::None).await;
         if !needs_slot(&outcome) {
             return outcome;
         }
-        ask(self.admit().await?).await
+        ask(self.admit(owner).await?).await
     }
 
     /// Records a system message, which waits for the session's next prompt. It needs no process.

@@ -210,6 +210,7 @@ pub fn actor(
     let choices = Choices::new(session.mode, session.model, session.chosen, announced);
     let mut transcript = Transcript::new(&shared.config().limits, Arc::clone(shared.hub.secrets()));
     transcript.set_model(choices.model());
+    let owner = session.owner_uid;
     let actor = SessionActor {
         id: session.id,
         owner_uid: session.owner_uid,
@@ -255,7 +256,7 @@ pub fn actor(
         is_purged: false,
         shared,
     };
-    (actor, SessionHandle { mailbox: mailbox_sender, live: live_receiver })
+    (actor, SessionHandle { mailbox: mailbox_sender, live: live_receiver, owner })
 }
 
 impl SessionActor {

@@ -25,6 +25,7 @@ mod process;
 mod prompt;
 mod requests;
 mod services;
+mod shares;
 mod slots;
 mod spending;
 mod terminals;
@@ -304,12 +305,18 @@ pub enum Halt {
 pub struct SessionHandle {
     mailbox: mpsc::Sender<Request>,
     live: watch::Receiver<Live>,
+    owner: Option<u32>,
 }
 
 impl SessionHandle {
     /// Queues a request; never waits.
     pub fn send(&self, request: Request) -> Result<(), Refusal> {
         self.mailbox.try_send(request).map_err(|_| Refusal::Overloaded)
+    }
+
+    /// Whose session it is. Nothing: the daemon's own user's.
+    pub fn owner(&self) -> Option<u32> {
+        self.owner
     }
 
     pub fn live(&self) -> Live {

@@ -44,7 +44,7 @@ impl SessionActor {
     }
 
     pub(super) fn wait_for_slot(&mut self) {
-        self.link = Link::Waiting(Box::pin(Arc::clone(&self.shared.slots).take_for_work()));
+        self.link = Link::Waiting(Box::pin(Arc::clone(&self.shared.slots).take_for_work_of(self.owner_uid)));
     }
 
     /// Whether no process is started now, even with a slot for it.

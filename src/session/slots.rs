@@ -14,8 +14,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, oneshot};
 
+use super::shares::{Share, Shares};
+
 #[derive(Debug)]
 pub struct Slots {
+    /// How they are shared among users.
+    pub shares: Arc<Shares>,
     state: Mutex<State>,
     wanted: Notify,
 }
@@ -43,7 +47,7 @@ impl State {
 impl Slots {
     pub fn new(count: usize) -> Arc<Self> {
         let state = State { limit: count, free: count, excess: 0, waiting: VecDeque::new(), leaving: 0 };
-        Arc::new(Self { state: Mutex::new(state), wanted: Notify::new() })
+        Arc::new(Self { shares: Arc::default(), state: Mutex::new(state), wanted: Notify::new() })
     }
 
     /// Changes the limit. Growing serves whoever waits; shrinking takes what is free, and the rest as it comes back.
@@ -75,13 +79,13 @@ impl Slots {
 
     fn serve(self: &Arc<Self>, next: oneshot::Sender<Slot>) {
         // Who gave up gives it back, and so on to the next.
-        drop(next.send(Slot { slots: Arc::clone(self), is_leaving: false }));
+        drop(next.send(Slot { slots: Arc::clone(self), is_leaving: false, share: None }));
     }
 
     pub fn try_take(self: &Arc<Self>) -> Option<Slot> {
         let mut state = self.lock();
         state.free = state.free.checked_sub(1)?;
-        Some(Slot { slots: Arc::clone(self), is_leaving: false })
+        Some(Slot { slots: Arc::clone(self), is_leaving: false, share: None })
     }
 
     /// Waits in line with work that was accepted, or for a slot that was promised.
@@ -90,7 +94,7 @@ impl Slots {
             let mut state = self.lock();
             if state.free > 0 {
                 state.free -= 1;
-                return Slot { slots: Arc::clone(&self), is_leaving: false };
+                return Slot { slots: Arc::clone(&self), is_leaving: false, share: None };
             }
             let (waiting, served) = oneshot::channel();
             state.waiting.push_back(waiting);
@@ -102,6 +106,12 @@ impl Slots {
             // Who waits is dropped from the line only with the line itself.
             Err(_) => std::future::pending().await,
         }
+    }
+
+    /// The same for a session of this owner's. It counts from now on.
+    pub async fn take_for_work_of(self: Arc<Self>, owner: Option<u32>) -> Slot {
+        let share = owner.map(|owner| self.shares.take(owner));
+        self.take_for_work().await.with(share)
     }
 
     /// Resolves when somebody waits for whom nobody leaves yet. To be awaited by whoever has a process and nothing to do:
@@ -122,9 +132,17 @@ impl Slots {
 pub struct Slot {
     slots: Arc<Slots>,
     is_leaving: bool,
+    /// What it is of its user's share; it goes with the slot.
+    share: Option<Share>,
 }
 
 impl Slot {
+    /// The slot as one of a user's share.
+    pub fn with(mut self, share: Option<Share>) -> Self {
+        self.share = share;
+        self
+    }
+
     /// The process is on its way out.
     pub fn leave(&mut self) {
         if !std::mem::replace(&mut self.is_leaving, true) {
