@@ -156,9 +156,10 @@ pub async fn show(
     let store = api.registry.hub().store();
     // The cursor is read first: whatever comes after it is followed, and what is in both is recognized by its id.
     let cursor = store.head(EventScope::Session(id)).await?;
-    let messages = store.last_messages(id, VIEW_MESSAGES).await?;
     let profile = session.profile.clone();
     let choices = choices::Offered::new(store.announced(id).await?, session.mode.as_deref(), session.model.as_deref());
+    // They come last: nobody holds them while they wait for the store.
+    let messages = store.last_messages(id, VIEW_MESSAGES).await?;
     Ok(Json(SessionView { session: shown(&api, session), profile, choices, messages, cursor }))
 }
 

@@ -1,11 +1,12 @@
 //! Questions of agents, their answers, and what persons have answered for good.
 
+use futures_util::TryStreamExt;
 use rusqlite::params;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Sqlite};
 
 use super::apply::{Apply, to_json};
-use super::read::log_damage;
+use super::read::{MESSAGES_BYTES_MAX, log_damage};
 use super::{Store, StoreError, row};
 use crate::model::permission::question::{Decider, Outcome, Permission, Resolution};
 use crate::model::permission::standing::StandingRule;
@@ -53,7 +54,8 @@ impl Store {
         row.as_ref().map(permission).transpose()
     }
 
-    /// The oldest open ones first, since they wait longest; all of them newest first. With how many there are.
+    /// The oldest open ones first, since they wait longest; all of them newest first; fewer than `limit` when they are
+    /// large. With how many there are.
     pub async fn permissions(
         &self,
         filter: PermissionFilter,
@@ -80,8 +82,17 @@ impl Store {
         push_filter(&mut query);
         query.push(if filter.open_only { " ORDER BY id" } else { " ORDER BY id DESC" });
         query.push(" LIMIT +").push_bind(limit).push(" OFFSET +").push_bind(offset);
-        let rows = query.build().fetch_all(&self.pool).await.map_err(StoreError::database("listing permissions"))?;
-        let permissions = rows.iter().map(permission).collect::<Result<_, _>>()?;
+        let mut rows = query.build().fetch(&self.pool);
+        let mut permissions = Vec::new();
+        let mut bytes = 0;
+        while bytes < MESSAGES_BYTES_MAX
+            && let Some(row) = rows.try_next().await.map_err(StoreError::database("listing permissions"))?
+        {
+            let permission = permission(&row)?;
+            bytes += permission.request.get().len();
+            permissions.push(permission);
+        }
+        drop(rows);
         Ok((permissions, total))
     }
 

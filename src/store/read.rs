@@ -79,8 +79,8 @@ pub struct UnfinishedText {
     pub content: Content,
 }
 
-/// A page of messages ends early when it is this large.
-const MESSAGES_BYTES_MAX: usize = 8 << 20;
+/// A page of messages, or of permissions, ends early when it is this large.
+pub(super) const MESSAGES_BYTES_MAX: usize = 8 << 20;
 
 /// In all that follows `LIMIT +?` has its plus because SQLite looks at a bare bound limit when it plans, and plans again
 /// whenever that changes.
@@ -167,6 +167,12 @@ impl Store {
         since: Option<Timestamp>,
         limit: i64,
     ) -> Result<(Vec<Message>, i64), StoreError> {
+        // The messages come last: nobody holds them while they wait for a connection.
+        let total: i64 = sqlx::query_scalar("SELECT count(*) FROM messages WHERE session_id = ?")
+            .bind(session.to_string())
+            .fetch_one(&self.pool)
+            .await
+            .map_err(StoreError::database("counting messages"))?;
         let rows = sqlx::query(
             "SELECT * FROM messages WHERE session_id = ? AND sequence > ? AND created_at >= ? ORDER BY sequence LIMIT +?",
         )
@@ -176,11 +182,6 @@ impl Store {
         .bind(limit)
         .fetch(&self.pool);
         let messages = bounded_messages(rows).await?;
-        let total: i64 = sqlx::query_scalar("SELECT count(*) FROM messages WHERE session_id = ?")
-            .bind(session.to_string())
-            .fetch_one(&self.pool)
-            .await
-            .map_err(StoreError::database("counting messages"))?;
         Ok((messages, total))
     }
 
