@@ -32,6 +32,7 @@ mod host;
 mod inside;
 mod keeper;
 mod leftovers;
+pub mod open_files;
 mod persona;
 mod pipes;
 mod process;

@@ -53,10 +53,17 @@ pub struct Control {
     /// Whom a daemon of root serves besides root.
     pub group: Option<ControlGroup>,
     pub connections: usize,
+    pub connections_per_user: usize,
+    pub streams_per_user: usize,
     pub body_max: ByteSize,
+    pub bodies_max: ByteSize,
+    pub answers_max: ByteSize,
     pub requests_per_second: u32,
     pub prompts_per_minute: u32,
     pub header_timeout: Duration,
+    pub body_timeout: Duration,
+    pub write_timeout: Duration,
+    pub idle_timeout: Duration,
     pub heartbeat: Duration,
 }
 
@@ -253,10 +260,17 @@ impl Default for Config {
             control: Control {
                 group: None,
                 connections: 256,
+                connections_per_user: 224,
+                streams_per_user: 64,
                 body_max: ByteSize::mib(32),
+                bodies_max: ByteSize::mib(128),
+                answers_max: ByteSize::mib(128),
                 requests_per_second: 500,
                 prompts_per_minute: 600,
                 header_timeout: Duration::from_secs(10),
+                body_timeout: Duration::from_secs(30),
+                write_timeout: Duration::from_secs(30),
+                idle_timeout: Duration::from_mins(1),
                 heartbeat: Duration::from_secs(15),
             },
             store: Store {

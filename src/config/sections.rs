@@ -18,10 +18,17 @@ pub fn read(root: &mut Section<'_>, config: &mut Config) {
         let control = &mut config.control;
         group::read(section, &mut control.group);
         section.read("connections", &mut control.connections);
+        section.read("connections_per_user", &mut control.connections_per_user);
+        section.read("streams_per_user", &mut control.streams_per_user);
         section.read("body_max", &mut control.body_max);
+        section.read("bodies_max", &mut control.bodies_max);
+        section.read("answers_max", &mut control.answers_max);
         section.read("requests_per_second", &mut control.requests_per_second);
         section.read("prompts_per_minute", &mut control.prompts_per_minute);
         section.read("header_timeout", &mut control.header_timeout);
+        section.read("body_timeout", &mut control.body_timeout);
+        section.read("write_timeout", &mut control.write_timeout);
+        section.read("idle_timeout", &mut control.idle_timeout);
         section.read("heartbeat", &mut control.heartbeat);
     });
     root.section("store", |section| read_store(section, &mut config.store));
@@ -201,6 +208,10 @@ pub fn check(config: &Config, problems: &mut Vec<Problem>) {
     if config.store.reserve.is_some_and(|reserve| reserve >= config.store.free_min) {
         let hint = "the reserve is part of the space that must be there: make free_min the larger one";
         problem("store.reserve".to_owned(), "is not below store.free_min".to_owned(), hint);
+    }
+    if config.control.bodies_max < config.control.body_max {
+        let hint = "one body must find room: make bodies_max the larger one";
+        problem("control.bodies_max".to_owned(), "is below control.body_max".to_owned(), hint);
     }
     if config.limits.long_lines < config.limits.line_max {
         let hint = "one line must find room: make long_lines the larger one";

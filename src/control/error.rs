@@ -1,5 +1,8 @@
 //! Errors: one shape, made by one total match.
 
+mod bounds;
+pub mod plain;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +40,13 @@ pub enum ApiError {
         max: usize,
     },
     BodyTimeout,
+    /// There is no memory to spend on it now.
+    Overloaded {
+        what: &'static str,
+    },
+    TooManyStreams {
+        max: usize,
+    },
     NoRoute {
         path: String,
     },
@@ -158,11 +168,9 @@ impl ApiError {
                     (format!("the body is {found:?}, not JSON"), "send Content-Type: application/json");
                 Answer::new(S::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message, hint)
             }
-            Self::BodyTooLarge { max } => {
-                let message = format!("the body is larger than {max} bytes");
-                let hint = "send less, or raise control.body_max";
-                Answer::new(S::PAYLOAD_TOO_LARGE, "body_too_large", message, hint).details(json!({ "max": max }))
-            }
+            Self::BodyTooLarge { max } => bounds::body_too_large(max),
+            Self::Overloaded { what } => bounds::overloaded(what),
+            Self::TooManyStreams { max } => bounds::too_many_streams(max),
             Self::BodyTimeout => Answer::new(
                 S::REQUEST_TIMEOUT,
                 "body_timeout",

@@ -14,6 +14,8 @@ use super::Api;
 use super::caller::Caller;
 use super::error::ApiError;
 use super::extract::{Id, Query};
+use super::load::LoadEvent;
+use super::streams::OpenStream;
 use super::wire::Event;
 use crate::hub::{Compacted, Logged, Subscription};
 use crate::model::SessionId;
@@ -40,23 +42,31 @@ pub async fn of_session(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let cursor = cursor(&headers, &query)?.unwrap_or(0);
+    let open = open(&api, &caller)?;
     // Subscribed before the look: a session that is deleted in between ends the stream.
     let events = api.registry.hub().subscribe(EventScope::Session(id), cursor);
     caller.session(&api, id).await?;
-    stream(&api, events, EventScope::Session(id), cursor, query.follow).await
+    stream(&api, open, events, EventScope::Session(id), cursor, query.follow).await
 }
 
 pub async fn of_all(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Query(query): Query<EventsQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
+    let open = open(&api, &caller)?;
     let cursor = match cursor(&headers, &query)? {
         Some(cursor) => cursor,
         None => api.registry.hub().store().head(EventScope::All).await?,
     };
     let events = api.registry.hub().subscribe(EventScope::All, cursor);
-    stream(&api, events, EventScope::All, cursor, query.follow).await
+    stream(&api, open, events, EventScope::All, cursor, query.follow).await
+}
+
+/// One of the streams that the caller may have.
+pub fn open(api: &Api, caller: &Caller) -> Result<OpenStream, ApiError> {
+    api.streams.open(caller.peer.uid).inspect_err(|_| api.load.count(LoadEvent::Streams))
 }
 
 /// Where the client is. The header is what a reconnecting client sends by itself, so it is the newer word.
@@ -82,10 +92,13 @@ struct Streaming {
     heartbeat: Duration,
     /// Sent first.
     preamble: Option<Bytes>,
+    /// It counts for as long as the body is there.
+    _open: OpenStream,
 }
 
 async fn stream(
     api: &Api,
+    open: OpenStream,
     mut events: Subscription,
     scope: EventScope,
     cursor: i64,
@@ -108,6 +121,7 @@ async fn stream(
         follow,
         heartbeat: api.registry.shared().config().control.heartbeat,
         preamble: Some(preamble),
+        _open: open,
     };
     let chunks = futures_util::stream::unfold(streaming, |mut streaming| async move {
         let chunk = streaming.next_chunk().await?;

@@ -2,23 +2,20 @@
 
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::header;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::Api;
 use super::error::ApiError;
+use super::load::LoadEvent;
+use super::memory::{self, Share};
 use crate::model::{SessionId, TurnId, WorkspaceId};
-
-/// How long a body may take to come.
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a body may have of structure beside that of a prompt's text: the blocks' own fields, and a context with its
 /// variables.
@@ -36,7 +33,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<Api>> for Json<T> {
 
     async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, ApiError> {
         let body = read_body(request, api).await?;
-        from_json(&body.ok_or_else(|| ApiError::invalid("", "the body is missing"))?).map(Self)
+        from_json(&body.ok_or_else(|| ApiError::invalid("", "the body is missing"))?.bytes).map(Self)
     }
 }
 
@@ -48,7 +45,7 @@ impl<T: DeserializeOwned + Default> FromRequest<Arc<Api>> for OptionalJson<T> {
 
     async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, ApiError> {
         match read_body(request, api).await? {
-            Some(body) => from_json(&body).map(Self),
+            Some(body) => from_json(&body.bytes).map(Self),
             None => Ok(Self(T::default())),
         }
     }
@@ -66,17 +63,24 @@ impl<T: Serialize> IntoResponse for Json<T> {
     }
 }
 
+/// A body, with its share of the memory that all bodies have.
+pub(super) struct WholeBody {
+    pub bytes: Bytes,
+    _share: Option<Share>,
+}
+
 /// The whole body, which must say that it is JSON; nothing when it is empty.
-pub(super) async fn read_body(request: Request, api: &Arc<Api>) -> Result<Option<Bytes>, ApiError> {
+pub(super) async fn read_body(request: Request, api: &Arc<Api>) -> Result<Option<WholeBody>, ApiError> {
     let config = api.registry.shared().config();
-    let max = config.control.body_max.0;
     let (head, body) = request.into_parts();
-    let body = match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, max).collect()).await {
-        Err(_) => return Err(ApiError::BodyTimeout),
-        Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(ApiError::BodyTooLarge { max }),
-        Ok(Err(error)) => return Err(ApiError::invalid("", format!("the body could not be read: {error}"))),
-    };
+    let announced = head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    let collected = memory::collect(body, announced, config.control.body_max.0, &api.bodies);
+    let collected = tokio::time::timeout(config.control.body_timeout, collected).await;
+    let (body, share) = collected.unwrap_or(Err(ApiError::BodyTimeout)).inspect_err(|error| match error {
+        ApiError::BodyTimeout => api.load.count(LoadEvent::BodyTimeout),
+        ApiError::Overloaded { .. } => api.load.count(LoadEvent::Memory),
+        _ => {}
+    })?;
     if body.is_empty() {
         return Ok(None);
     }
@@ -86,7 +90,7 @@ pub(super) async fn read_body(request: Request, api: &Arc<Api>) -> Result<Option
         return Err(ApiError::UnsupportedMediaType { found: found.to_owned() });
     }
     check_structure(&body, config.limits.prompt_max.0)?;
-    Ok(Some(body))
+    Ok(Some(WholeBody { bytes: body, _share: share }))
 }
 
 /// A value takes a hundred times its JSON in memory when it is read, so bodies of nothing but brackets are refused before

@@ -51,8 +51,8 @@ impl<T: DeserializeOwned> FromRequest<Arc<Api>> for Keyed<T> {
         let uid = request.extensions().get::<Caller>().map_or(u32::MAX, |caller| caller.peer.uid);
         let body = read_body(request, api).await?;
         let body = body.ok_or_else(|| ApiError::invalid("", "the body is missing"))?;
-        let key = text.map(|text| Key { uid, text, body_hash: Sha256::digest(&body).into() });
-        Ok(Self { key, body: from_json(&body)? })
+        let key = text.map(|text| Key { uid, text, body_hash: Sha256::digest(&body.bytes).into() });
+        Ok(Self { key, body: from_json(&body.bytes)? })
     }
 }
 

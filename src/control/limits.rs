@@ -1,6 +1,8 @@
 //! How often one may ask: requests per user, prompts per session.
 
+use std::hash::Hash;
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use governor::clock::{Clock, DefaultClock};
@@ -11,39 +13,80 @@ use crate::config;
 use crate::model::SessionId;
 
 /// Keys from which on those that have not been seen lately are forgotten.
-const KEYS_MAX: usize = 1024;
+const KEYS_MIN: usize = 1024;
 
 #[derive(Debug)]
 pub struct RateLimits {
-    requests: DefaultKeyedRateLimiter<u32>,
-    prompts: DefaultKeyedRateLimiter<SessionId>,
+    requests: Limiter<u32>,
+    prompts: Limiter<SessionId>,
 }
 
 impl RateLimits {
     pub fn new(settings: &config::Control) -> Self {
         let at_least_one = |number| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
         Self {
-            requests: RateLimiter::keyed(Quota::per_second(at_least_one(settings.requests_per_second))),
-            prompts: RateLimiter::keyed(Quota::per_minute(at_least_one(settings.prompts_per_minute))),
+            requests: Limiter::new(Quota::per_second(at_least_one(settings.requests_per_second))),
+            prompts: Limiter::new(Quota::per_minute(at_least_one(settings.prompts_per_minute))),
         }
     }
 
-    /// Lets a request of this user pass, or says how long to wait.
+    /// Lets a request of this user pass, or says how long to wait. Root and the daemon's own user have no other rate: a loop
+    /// of theirs that runs away is stopped like any other.
     pub fn request(&self, uid: u32) -> Result<(), ApiError> {
         let too_often = |wait| ApiError::TooOften { what: "requests", setting: "control.requests_per_second", wait };
-        check(&self.requests, &uid).map_err(too_often)
+        self.requests.check(&uid).map_err(too_often)
     }
 
     pub fn prompt(&self, session: SessionId) -> Result<(), ApiError> {
         let what = "prompts to this session";
         let too_often = |wait| ApiError::TooOften { what, setting: "control.prompts_per_minute", wait };
-        check(&self.prompts, &session).map_err(too_often)
+        self.prompts.check(&session).map_err(too_often)
     }
 }
 
-fn check<K: std::hash::Hash + Eq + Clone>(limiter: &DefaultKeyedRateLimiter<K>, key: &K) -> Result<(), Duration> {
-    if limiter.len() > KEYS_MAX {
-        limiter.retain_recent();
+/// A rate for each key. Keys whose rate is whole again are forgotten, so there are never more than twice as many as there
+/// were in use at once; and whether there are too many is looked at so seldom that it costs nothing.
+#[derive(Debug)]
+struct Limiter<K: Hash + Eq + Clone> {
+    rates: DefaultKeyedRateLimiter<K>,
+    /// How many there are when they are looked through.
+    keys_max: AtomicUsize,
+}
+
+impl<K: Hash + Eq + Clone> Limiter<K> {
+    fn new(quota: Quota) -> Self {
+        Self { rates: RateLimiter::keyed(quota), keys_max: AtomicUsize::new(KEYS_MIN) }
     }
-    limiter.check_key(key).map_err(|wait| wait.wait_time_from(DefaultClock::default().now()))
+
+    fn check(&self, key: &K) -> Result<(), Duration> {
+        if self.rates.len() > self.keys_max.load(Ordering::Relaxed) {
+            self.rates.retain_recent();
+            self.keys_max.store((2 * self.rates.len()).max(KEYS_MIN), Ordering::Relaxed);
+        }
+        self.rates.check_key(key).map_err(|wait| wait.wait_time_from(DefaultClock::default().now()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_waits_as_told_may_ask_again_and_others_are_not_concerned() {
+        let limiter = Limiter::new(Quota::per_minute(NonZeroU32::new(2).unwrap()));
+        assert!(limiter.check(&1).is_ok() && limiter.check(&1).is_ok());
+        let wait = limiter.check(&1).unwrap_err();
+        assert!((Duration::from_secs(29)..=Duration::from_secs(30)).contains(&wait), "{wait:?}");
+        assert!(limiter.check(&2).is_ok());
+    }
+
+    #[test]
+    fn keys_that_are_not_used_any_more_are_forgotten() {
+        // At this rate a key is forgotten after a microsecond.
+        let limiter = Limiter::new(Quota::per_second(NonZeroU32::new(1_000_000).unwrap()));
+        for key in 0..10 * KEYS_MIN {
+            assert!(limiter.check(&key).is_ok());
+        }
+        assert!(limiter.rates.len() <= 2 * KEYS_MIN, "{} keys", limiter.rates.len());
+    }
 }

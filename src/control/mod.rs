@@ -9,21 +9,30 @@ mod backup;
 mod blobs;
 mod caller;
 mod choices;
+mod connections;
 mod content;
 mod error;
 mod events;
+mod exchange;
 mod extract;
 mod gc;
+mod guarded;
 mod idempotency;
 mod limits;
+mod load;
+mod memory;
 mod messages;
 mod peer;
 mod permissions;
+mod progress;
+mod refuse;
+mod room;
 mod router;
 mod search;
 mod server;
 mod sessions;
 mod socket;
+mod streams;
 mod system;
 mod turns;
 pub mod wire;
@@ -35,6 +44,7 @@ use std::sync::Arc;
 use crate::model::Timestamp;
 use crate::registry::Registry;
 
+pub use room::fit_connections;
 pub use server::Server;
 pub use socket::{ControlSocket, Door};
 
@@ -43,6 +53,13 @@ pub use socket::{ControlSocket, Door};
 pub struct Api {
     pub registry: Arc<Registry>,
     pub limits: limits::RateLimits,
+    /// Who follows what.
+    pub streams: Arc<streams::Streams>,
+    /// Memory for bodies that are being read, and for answers that are not taken yet.
+    pub bodies: memory::Budget,
+    pub answers: memory::Budget,
+    /// What was refused so that the rest could be served.
+    pub load: Arc<load::Load>,
     /// The idempotency keys of requests that are being carried out.
     pub keys: idempotency::Keys,
     pub started_at: Timestamp,
@@ -52,8 +69,19 @@ pub struct Api {
 
 impl Api {
     pub fn new(registry: Arc<Registry>, state_dir: PathBuf, socket: PathBuf) -> Arc<Self> {
-        let limits = limits::RateLimits::new(&registry.shared().config().control);
-        let keys = idempotency::Keys::default();
-        Arc::new(Self { registry, limits, keys, started_at: Timestamp::now(), state_dir, socket })
+        let config = registry.shared().config();
+        let settings = &config.control;
+        Arc::new(Self {
+            limits: limits::RateLimits::new(settings),
+            streams: streams::Streams::new(settings.streams_per_user),
+            bodies: memory::Budget::new(settings.bodies_max.0),
+            answers: memory::Budget::new(settings.answers_max.0),
+            load: Arc::default(),
+            keys: idempotency::Keys::default(),
+            started_at: Timestamp::now(),
+            registry,
+            state_dir,
+            socket,
+        })
     }
 }

@@ -1,27 +1,41 @@
 //! Accepts and serves connections, within bounds.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::Service;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::UnixStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Api;
 use super::caller::Caller;
+use super::connections::{Connections, Seat};
+use super::exchange::{Answered, Asked, unfailing};
+use super::guarded::{Deadlines, Guarded};
+use super::load::LoadEvent;
 use super::peer::{self, Admitted};
+use super::refuse;
+use super::room::REFUSALS_MAX;
 use super::router::{self, RefusedPeer};
 use super::socket::ControlSocket;
 use crate::config;
 
 /// How long accepting rests when there are no descriptors left; without it the loop would spin.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
+/// How often that is logged, while it lasts.
+const TROUBLE_INTERVAL: Duration = Duration::from_secs(10);
+/// What hyper holds of a request or an answer in its buffers, and how large a request's head may be. Its number of fields
+/// hyper bounds by itself, at a hundred.
+const BUFFER_BYTES_MAX: usize = 64 << 10;
+const HEAD_BYTES_MAX: usize = 32 << 10;
 
 #[derive(Debug)]
 pub struct Server {
@@ -29,6 +43,9 @@ pub struct Server {
     router: axum::Router,
     settings: config::Control,
     api: Arc<Api>,
+    seats: Arc<Connections>,
+    /// For those who are told that there is no seat.
+    refusals: Arc<Semaphore>,
     connections: TaskTracker,
     stop: CancellationToken,
 }
@@ -36,7 +53,10 @@ pub struct Server {
 impl Server {
     pub fn new(socket: ControlSocket, api: Arc<Api>, settings: config::Control) -> Self {
         let router = router::router(Arc::clone(&api));
-        Self { socket, router, settings, api, connections: TaskTracker::new(), stop: CancellationToken::new() }
+        let seats = Connections::new(settings.connections, settings.connections_per_user);
+        let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
+        let (connections, stop) = (TaskTracker::new(), CancellationToken::new());
+        Self { socket, router, settings, api, seats, refusals, connections, stop }
     }
 
     /// Told to stop, it accepts nobody any more; connections finish the request they are in.
@@ -46,21 +66,22 @@ impl Server {
 
     /// Serves until it is stopped and the last connection has ended. The socket's file is gone then.
     pub async fn run(self) {
-        let slots = Arc::new(Semaphore::new(self.settings.connections));
+        let mut quiet_until = Instant::now();
         loop {
-            let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
-                break;
-            };
             let accepted = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => break,
                 accepted = self.socket.listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, _)) => self.serve(stream, slot),
+                Ok((stream, _)) => self.admit(stream),
                 Err(error) => {
-                    tracing::error!(%error, "cannot accept a connection");
-                    tokio::time::sleep_until(Instant::now() + ACCEPT_REST).await;
+                    let now = Instant::now();
+                    if now >= quiet_until {
+                        quiet_until = now + TROUBLE_INTERVAL;
+                        tracing::error!(%error, "cannot accept connections; trying again and again");
+                    }
+                    tokio::time::sleep_until(now + ACCEPT_REST).await;
                 }
             }
         }
@@ -68,7 +89,7 @@ impl Server {
         self.connections.wait().await;
     }
 
-    fn serve(&self, stream: UnixStream, slot: OwnedSemaphorePermit) {
+    fn admit(&self, stream: UnixStream) {
         let shared = self.api.registry.shared();
         let (caller, refused) = match peer::admit(&stream, self.settings.group.as_ref(), &shared.security, &shared.host)
         {
@@ -77,15 +98,48 @@ impl Server {
             Ok(Admitted::No) => return,
             Err(error) => return tracing::warn!(%error, "cannot tell who connects; refused"),
         };
+        let uid = caller.peer.uid;
+        let is_privileged = uid == 0 || uid == rustix::process::geteuid().as_raw();
+        match self.seats.admit(uid, is_privileged) {
+            Some(seat) => self.serve(stream, seat, caller, refused),
+            None => self.refuse(stream, uid),
+        }
+    }
+
+    /// Nobody is left to wait in silence, and accepting never waits: others may have seats left.
+    fn refuse(&self, stream: UnixStream, uid: u32) {
+        self.api.load.count(LoadEvent::Refused);
+        tracing::debug!(uid, "a connection finds no place");
+        match Arc::clone(&self.refusals).try_acquire_owned() {
+            Ok(permit) => drop(self.connections.spawn(async move {
+                refuse::patiently(stream).await;
+                drop(permit);
+            })),
+            Err(_) => refuse::at_once(&stream),
+        }
+    }
+
+    fn serve(&self, stream: UnixStream, seat: Seat, caller: Caller, refused: Option<RefusedPeer>) {
+        let (seat, api) = (Arc::new(seat), Arc::clone(&self.api));
+        let progress = Arc::clone(seat.progress());
+        let stream = Guarded::new(stream, progress, Arc::clone(&api.load), Deadlines::from(&self.settings));
         let service = TowerToHyperService::new(self.router.clone());
-        let service = hyper::service::service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        let service = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
+            let (seat, api) = (Arc::clone(&seat), Arc::clone(&api));
+            let mut request = request.map(|body| Asked::new(body, Arc::clone(&seat)));
             request.extensions_mut().insert(caller.clone());
             refused.map(|refused| request.extensions_mut().insert(refused));
-            service.call(request)
+            let answer = service.call(request);
+            async move {
+                let response = unfailing(answer.await);
+                Ok::<_, io::Error>(Answered::response(response, &seat, &api.answers, &api.load))
+            }
         });
+        // The deadline for heads is the stream's: hyper's own would be the same for a head and for a pause.
         let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(self.settings.header_timeout)
+            .header_read_timeout(None)
+            .max_buf_size(BUFFER_BYTES_MAX)
+            .max_header_size(HEAD_BYTES_MAX)
             .serve_connection(TokioIo::new(stream), service);
         let stop = self.stop.clone();
         self.connections.spawn(async move {
@@ -99,9 +153,8 @@ impl Server {
                 }
             };
             if let Err(error) = outcome {
-                tracing::debug!(%error, "a connection ended early");
+                tracing::debug!(error = &error as &dyn std::error::Error, "a connection ended early");
             }
-            drop(slot);
         });
     }
 }

@@ -18,8 +18,8 @@ use tokio::net::UnixListener;
 use crate::config::ControlGroup;
 use crate::private;
 
-/// Connections that wait to be accepted.
-const BACKLOG: i32 = 128;
+/// Connections that wait to be accepted. Accepting is quick, and whoever finds the line full cannot even be told so.
+const BACKLOG: i32 = 1024;
 /// What the kernel takes as a socket's path.
 const PATH_BYTES_MAX: usize = 107;
 /// Whoever is to connect must be able to write.

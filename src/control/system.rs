@@ -55,6 +55,8 @@ pub async fn info(State(api): State<Arc<Api>>) -> Result<Json<Info>, ApiError> {
         ("turnCap", json!(config.sessions.turn_cap)),
         ("toolCallCap", json!(config.sessions.tool_call_cap)),
         ("connections", json!(config.control.connections)),
+        ("connectionsPerUser", json!(config.control.connections_per_user)),
+        ("streamsPerUser", json!(config.control.streams_per_user)),
         ("requestsPerSecond", json!(config.control.requests_per_second)),
         ("promptsPerMinute", json!(config.control.prompts_per_minute)),
         ("bodyBytes", json!(config.control.body_max.0)),
@@ -75,6 +77,7 @@ pub async fn info(State(api): State<Arc<Api>>) -> Result<Json<Info>, ApiError> {
         limits: limits.map(|(name, value)| (name.to_owned(), value)).into(),
         config: Some(origin.as_ref().into()),
         store: Some((&api.registry.hub().store().health()).into()),
+        load_events: api.load.counts().map(|(name, count)| (name.to_owned(), count)).collect(),
         security_events: api
             .registry
             .shared()

@@ -9,13 +9,13 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::Api;
 use super::caller::Caller;
 use super::content::{self, Checked};
 use super::error::ApiError;
 use super::extract::{Id, Json, OptionalJson, PageQuery, Query, TurnPath, page};
 use super::idempotency::{self, Attempt, Key, Keyed, again};
 use super::wire::{Accepted, Cancel, CancelAccepted, Prompt, Turn, TurnList};
+use super::{Api, events};
 use crate::model::{MessageId, SessionId, TurnId};
 use crate::session::NewPrompt;
 use crate::store::{Claim, EventScope};
@@ -106,19 +106,21 @@ pub async fn show(
     if wait > WAIT_SECONDS_MAX {
         return Err(ApiError::invalid("wait", format!("must be at most {WAIT_SECONDS_MAX}")));
     }
+    // Whoever waits is like whoever follows.
+    let _open = if wait > 0 { Some(events::open(&api, &caller)?) } else { None };
     let deadline = Instant::now() + Duration::from_secs(wait);
     let hub = api.registry.hub();
     caller.session(&api, path.session).await?;
     // Subscribed before the turn is read, so that its end cannot fall between the two.
     let head = hub.store().head(EventScope::Session(path.session)).await?;
-    let mut events = hub.subscribe(EventScope::Session(path.session), head);
+    let mut log = hub.subscribe(EventScope::Session(path.session), head);
     loop {
         let turn = hub.store().turn(path.session, path.turn).await?;
         let turn = turn.ok_or_else(|| ApiError::NoSuchTurn(path.turn.to_string()))?;
         if turn.status.is_final() || wait == 0 {
             return Ok(Json(turn.into()));
         }
-        match tokio::time::timeout_at(deadline, events.next()).await {
+        match tokio::time::timeout_at(deadline, log.next()).await {
             Ok(Ok(Some(_))) => {}
             // The time is over, or nothing will follow because the daemon stops: the turn is told as it is now.
             Ok(Ok(None)) | Err(_) => wait = 0,

@@ -399,6 +399,9 @@ pub struct Info {
     /// What was refused because somebody reached for what is not theirs, by kind.
     #[serde(default)]
     pub security_events: BTreeMap<String, u64>,
+    /// What was refused or dropped under load. An older daemon does not say.
+    #[serde(default)]
+    pub load_events: BTreeMap<String, u64>,
 }
 
 /// Where the configuration in force comes from, and what a reload could not do.

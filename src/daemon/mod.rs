@@ -22,9 +22,9 @@ use tokio_util::task::TaskTracker;
 use self::lock::StateLock;
 use self::reload::Reloader;
 use crate::agent::confine::Places;
-use crate::agent::{Host, Secrets};
+use crate::agent::{Host, Secrets, open_files};
 use crate::config::{self, Config, Overrides, Paths};
-use crate::control::{Api, ControlSocket, Door, Server};
+use crate::control::{self, Api, ControlSocket, Door, Server};
 use crate::hub::Hub;
 use crate::registry::{Registry, RegistryError};
 use crate::security::Security;
@@ -52,16 +52,21 @@ pub fn serve(overrides: &Overrides, detached: bool) -> anyhow::Result<()> {
         rustix::process::setsid().context("cannot leave the session of the terminal")?;
     }
     let agent_umask = rustix::process::umask(PRIVATE_UMASK);
+    open_files::raise();
     let environment: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
     let paths = Paths::resolve(overrides, &environment)?;
-    let config = Config::load(paths.config.as_deref(), &environment)?;
+    let mut config = Config::load(paths.config.as_deref(), &environment)?;
+    let fewer_connections = control::fit_connections(&mut config)?;
     // Before anything is written: a log on a full disk would only tell half of it.
     store::preflight(&store_options(&config, &paths))?;
     let secrets = Arc::new(Secrets::default());
     reload::learn_secrets(&secrets, &config, &environment);
     let _log = log::start(&config.log, &paths.logs(), detached, &environment, &secrets)?;
+    if let Some(fewer) = fewer_connections {
+        tracing::warn!("{fewer}");
+    }
     // Half of the processors: the writer and the agents need some too, and a thread that looks for work only to find none
     // is in their way.
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get() / 2).clamp(1, WORKER_THREADS_MAX);

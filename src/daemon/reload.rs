@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 
 use crate::agent::{self, Secrets};
 use crate::config::{Config, Overrides, Paths, Problem};
+use crate::control;
 use crate::registry::{Registry, RegistryError};
 
 #[derive(Debug)]
@@ -46,7 +47,7 @@ impl Reloader {
         if let (None, Some(gone)) = (&file, &shared.config.get_with_origin().1.file) {
             return self.keep(format!("{} is not there any more; restart acpd to go without it", gone.display()));
         }
-        let config = match Config::load(file.as_deref(), &shared.environment) {
+        let mut config = match Config::load(file.as_deref(), &shared.environment) {
             Ok(config) => config,
             Err(error) => {
                 for Problem { key, message, hint } in &error.problems {
@@ -55,6 +56,11 @@ impl Reloader {
                 return self.keep(error.in_one_line());
             }
         };
+        match control::fit_connections(&mut config) {
+            Ok(None) => {}
+            Ok(Some(fewer)) => tracing::warn!("{fewer}"),
+            Err(error) => return self.keep(error.to_string()),
+        }
         learn_secrets(shared.hub.secrets(), &config, &shared.environment);
         // A session refers to its agent's record, so the record is there before anybody can ask for the agent.
         if let Err(error) = self.registry.record_agents(&config).await {

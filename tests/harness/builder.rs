@@ -89,6 +89,7 @@ pub struct DaemonBuilder {
     group: Option<u32>,
     cgroup: Option<PathBuf>,
     has_landlock: bool,
+    open_files: Option<(u64, u64)>,
 }
 
 impl DaemonBuilder {
@@ -112,6 +113,7 @@ impl DaemonBuilder {
             group: None,
             cgroup: None,
             has_landlock: true,
+            open_files: None,
         }
     }
 
@@ -119,6 +121,13 @@ impl DaemonBuilder {
     #[must_use]
     pub fn without_landlock(mut self) -> Self {
         self.has_landlock = false;
+        self
+    }
+
+    /// Runs the daemon with this limit of open files, and this one that it may be raised to.
+    #[must_use]
+    pub fn open_files(mut self, soft: u64, hard: u64) -> Self {
+        self.open_files = Some((soft, hard));
         self
     }
 
@@ -253,8 +262,9 @@ impl DaemonBuilder {
             std::fs::remove_dir(directory).expect("nothing is in it yet");
         }
         let launcher = (!self.has_landlock).then_some(agent_program);
-        let Self { directory, paths, environment, user, cgroup, .. } = self;
-        Daemon::new(directory, paths, environment, gates, user, cgroup).launched_by(launcher)
+        let Self { directory, paths, environment, user, cgroup, open_files, .. } = self;
+        let daemon = Daemon::new(directory, paths, environment, gates, user, cgroup);
+        daemon.launched_by(launcher).with_open_files(open_files)
     }
 
     fn configuration(&self, agent_program: &Path) -> String {

@@ -78,6 +78,8 @@ pub struct Daemon {
     cgroup: Option<PathBuf>,
     /// What becomes the daemon, and takes Landlock from it before.
     launcher: Option<PathBuf>,
+    /// The limits of open files that it is started with, when they are not the test's own.
+    open_files: Option<(u64, u64)>,
     paths: Paths,
     /// The last field, because it is dropped last.
     _directory: TempDir,
@@ -101,11 +103,26 @@ impl Daemon {
         user: Option<User>,
         cgroup: Option<PathBuf>,
     ) -> Self {
-        Self { running: None, environment, gates, user, cgroup, launcher: None, paths, _directory: directory }
+        Self {
+            running: None,
+            environment,
+            gates,
+            user,
+            cgroup,
+            launcher: None,
+            open_files: None,
+            paths,
+            _directory: directory,
+        }
     }
 
     pub(super) fn launched_by(mut self, launcher: Option<PathBuf>) -> Self {
         self.launcher = launcher;
+        self
+    }
+
+    pub(super) fn with_open_files(mut self, limits: Option<(u64, u64)>) -> Self {
+        self.open_files = limits;
         self
     }
 
@@ -118,7 +135,10 @@ impl Daemon {
                 command.arg("--without-landlock").arg(&self.paths.acpd);
                 command
             }
-            (None, None) => command(&self.paths),
+            (None, None) => match self.open_files {
+                Some((soft, hard)) => clean(shell_with_limits(&self.paths.acpd, soft, hard), &self.paths),
+                None => command(&self.paths),
+            },
         };
         command.arg("serve").arg("--config").arg(&self.paths.config);
         command.arg("--state-dir").arg(&self.paths.state).arg("--socket").arg(&self.paths.socket);
@@ -323,6 +343,14 @@ impl Daemon {
 fn shell_that_waits(acpd: &Path) -> Command {
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg(r#"read -r go && exec "$0" "$@" < /dev/null"#).arg(acpd);
+    shell
+}
+
+/// A shell that becomes acpd with these limits of open files.
+fn shell_with_limits(acpd: &Path, soft: u64, hard: u64) -> Command {
+    let mut shell = Command::new("/bin/sh");
+    let script = format!(r#"ulimit -Sn {soft} && ulimit -Hn {hard} && exec "$0" "$@""#);
+    shell.arg("-c").arg(script).arg(acpd);
     shell
 }
 

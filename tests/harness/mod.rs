@@ -31,6 +31,7 @@ mod events;
 mod gate;
 mod nasty;
 mod process;
+mod raw;
 mod record;
 mod sse;
 
@@ -50,6 +51,7 @@ pub use nasty::{IMPATIENT, NASTY, Tree, kill_with_shims, nasty, signal};
 pub use process::{
     Bystander, ORDINARY, parent_of, process_alive, process_gone, process_started, process_stopped, users,
 };
+pub use raw::{HEALTH, RawAnswer, answers, ask, next_answer};
 pub use record::Heard;
 pub use sse::{Frame, SseParser};
 

@@ -39,6 +39,8 @@ pub const ARGUMENT: &str = "__shim";
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Start {
     umask: u32,
+    /// How many files it and the agent may have open, when the daemon has taken more for itself.
+    open_files: Option<u64>,
     /// The user that it becomes first.
     owner: Option<Owner>,
     /// Sent, and not inherited, because what is in it must act on the agent alone.

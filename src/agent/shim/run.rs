@@ -20,7 +20,7 @@ use signal_hook::consts::{FORBIDDEN, SIGCHLD};
 use super::wire::{receive_descriptors, receive_json};
 use super::{Order, Owner, Report, Start};
 use crate::agent::confine::stage::{self, CANNOT_EXECUTE, Door};
-use crate::agent::{family, procfs};
+use crate::agent::{family, open_files, procfs};
 use crate::model::session::ProcessName;
 
 /// The last of the signals.
@@ -84,7 +84,11 @@ fn prepare(arguments: impl IntoIterator<Item = OsString>) -> Result<Plan, Failur
     rustix::process::set_child_subreaper(Some(own)).map_err(failed("cannot become a subreaper"))?;
     // 3. What the daemon opened for it comes before the rights to open it go.
     let Handed { stdin, workspace, cgroup } = receive()?;
-    let Start { umask, owner, environment, confinement, adapter_home } = receive_json(std::io::stdin())?;
+    let Start { umask, open_files: count, owner, environment, confinement, adapter_home } =
+        receive_json(std::io::stdin())?;
+    if let Some(count) = count {
+        open_files::set(count).map_err(failed("cannot set the limit of open files"))?;
+    }
     // 4. The session's owner.
     if let Some(owner) = &owner {
         become_owner(owner)?;

@@ -19,6 +19,7 @@ use super::{ARGUMENT, Order, Report, Start};
 use crate::agent::cgroup::{AgentCgroup, CgroupDoor};
 use crate::agent::children::Children;
 use crate::agent::command::{Command, SELF_PROGRAM};
+use crate::agent::open_files;
 
 /// A running shim. When it is dropped the control socket ends, and the shim ends what is below it.
 #[derive(Debug)]
@@ -97,6 +98,7 @@ impl Shim {
         control.set_nonblocking(true)?;
         let start = Start {
             umask: umask.as_raw_mode(),
+            open_files: open_files::at_start(),
             owner: command.owner.clone(),
             environment: command.environment.clone(),
             confinement: command.confinement.clone(),

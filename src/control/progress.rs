@@ -1,0 +1,115 @@
+//! How far a connection is with its present request. The service, the bodies and the stream below them all write it, each
+//! what only they know; the stream reads it to know which deadline holds.
+//!
+//! ```text
+//! head ──asked──▶ body ──heard──▶ work ──answered──▶ flush ──flushed──▶ idle ──first byte──▶ head
+//! ```
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::task::Waker;
+
+use futures_util::task::AtomicWaker;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    /// A request's head is being read. So begins a connection.
+    Head,
+    /// The head was understood; the body is being read.
+    Body,
+    /// The request is whole; it is being carried out or answered.
+    Work,
+    /// The answer has ended, but not all of it is written.
+    Flush,
+    /// Between two requests.
+    Idle,
+}
+
+/// How many pauses there were on all connections. It tells which of two began first.
+static PAUSES: AtomicU64 = AtomicU64::new(0);
+
+#[derive(Debug)]
+pub struct Progress {
+    phase: AtomicU8,
+    /// It has not sent a whole request yet.
+    is_newcomer: AtomicBool,
+    /// The number of its last pause.
+    pause: AtomicU64,
+    /// The client is sending something that nobody reads.
+    is_unread: AtomicBool,
+    has_to_go: AtomicBool,
+    reader: AtomicWaker,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self {
+            phase: AtomicU8::new(Phase::Head as u8),
+            is_newcomer: AtomicBool::new(true),
+            pause: AtomicU64::new(0),
+            is_unread: AtomicBool::new(false),
+            has_to_go: AtomicBool::new(false),
+            reader: AtomicWaker::new(),
+        }
+    }
+}
+
+impl Progress {
+    pub fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Acquire) {
+            phase if phase == Phase::Head as u8 => Phase::Head,
+            phase if phase == Phase::Body as u8 => Phase::Body,
+            phase if phase == Phase::Work as u8 => Phase::Work,
+            phase if phase == Phase::Flush as u8 => Phase::Flush,
+            _ => Phase::Idle,
+        }
+    }
+
+    pub fn enter(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::Release);
+    }
+
+    /// It has sent a whole request.
+    pub fn settle(&self) {
+        self.is_newcomer.store(false, Ordering::Relaxed);
+    }
+
+    pub fn is_newcomer(&self) -> bool {
+        self.is_newcomer.load(Ordering::Relaxed)
+    }
+
+    /// Everything was answered.
+    pub fn pause(&self) {
+        self.pause.store(PAUSES.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        self.enter(Phase::Idle);
+    }
+
+    /// Since which of all pauses it has been idle, if it is.
+    pub fn idle_since(&self) -> Option<u64> {
+        (self.phase() == Phase::Idle).then(|| self.pause.load(Ordering::Relaxed))
+    }
+
+    /// Another connection gets its place.
+    pub fn make_room(&self) {
+        self.has_to_go.store(true, Ordering::Release);
+        self.reader.wake();
+    }
+
+    pub fn has_to_go(&self) -> bool {
+        self.has_to_go.load(Ordering::Acquire)
+    }
+
+    /// Whom to wake when it has to go.
+    pub fn register(&self, reader: &Waker) {
+        self.reader.register(reader);
+    }
+
+    /// The client is still sending what will not be read.
+    pub fn leave_unread(&self) {
+        self.is_unread.store(true, Ordering::Release);
+    }
+
+    pub fn is_unread(&self) -> bool {
+        self.is_unread.load(Ordering::Acquire)
+    }
+}

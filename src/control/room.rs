@@ -1,0 +1,72 @@
+//! How many connections fit into the limit of open files, beside everything else that is one.
+
+use crate::agent::open_files;
+use crate::config::Config;
+
+/// Clients that are being told that there is no place for them.
+pub const REFUSALS_MAX: usize = 32;
+/// The runtime, the log, the locks, the socket, the writer and its files, and those of whoever leaves.
+const BASE: usize = 192;
+/// Each connection that reads the database has it open, with its log and its index.
+const PER_READER: usize = 3;
+/// Pipes, the shim's socket, its cgroup, the workspace, and the process itself, with files that are being read.
+const PER_PROCESS: usize = 24;
+const PER_TERMINAL: usize = 4;
+/// With fewer than these a daemon would serve nobody.
+const CONNECTIONS_MIN: usize = 8;
+
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "only {limit} files may be open, and acpd needs {needed} (limits.processes = {processes}); raise the limit \
+     (`ulimit -n`, systemd: LimitNOFILE=), or lower limits.processes"
+)]
+pub struct TooFewFiles {
+    limit: usize,
+    needed: usize,
+    processes: usize,
+}
+
+/// Lowers `control.connections` to what fits, and tells so. When not even a few fit, it is an error.
+pub fn fit_connections(config: &mut Config) -> Result<Option<String>, TooFewFiles> {
+    let Some(limit) = open_files::limit().and_then(|limit| usize::try_from(limit).ok()) else { return Ok(None) };
+    fit(config, limit)
+}
+
+fn fit(config: &mut Config, limit: usize) -> Result<Option<String>, TooFewFiles> {
+    let processes = config.limits.processes;
+    let per_process = config.limits.terminals.saturating_mul(PER_TERMINAL).saturating_add(PER_PROCESS);
+    let readers = PER_READER.saturating_mul(usize::try_from(config.store.read_connections).unwrap_or(usize::MAX));
+    let rest = per_process.saturating_mul(processes).saturating_add(readers).saturating_add(BASE + REFUSALS_MAX);
+    let room = limit.saturating_sub(rest);
+    let wanted = config.control.connections;
+    if wanted <= room {
+        return Ok(None);
+    }
+    if room < CONNECTIONS_MIN {
+        return Err(TooFewFiles { limit, needed: rest.saturating_add(CONNECTIONS_MIN), processes });
+    }
+    config.control.connections = room;
+    Ok(Some(format!(
+        "control.connections is {room} and not {wanted}, because only {limit} files may be open and processes need some of \
+         them; raise the limit (`ulimit -n`, systemd: LimitNOFILE=), or lower the setting"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_fit_below_the_usual_limit_and_are_lowered_below_a_small_one() {
+        let mut config = Config::default();
+        assert_eq!(fit(&mut config, 1024).unwrap(), None);
+        assert_eq!(config, Config::default());
+        let told = fit(&mut config, 640).unwrap().unwrap();
+        assert!(told.contains("not 256"), "{told}");
+        let lowered = config.control.connections;
+        assert!((CONNECTIONS_MIN..256).contains(&lowered), "{lowered}");
+        assert_eq!(fit(&mut config, 640).unwrap(), None, "once is enough");
+        let refused = fit(&mut config, 256).unwrap_err().to_string();
+        assert!(refused.contains("LimitNOFILE"), "{refused}");
+    }
+}
