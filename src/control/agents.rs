@@ -10,6 +10,18 @@ use super::extract::{Json, LIMIT_MAX, PageQuery, Query, Text, page};
 use super::wire::{Agent, AgentList};
 use crate::model::AgentProfile;
 
+/// Lists the configured agents.
+#[utoipa::path(
+    get,
+    path = "/v1/agents",
+    operation_id = "listAgents",
+    tag = "agents",
+    params(
+        ("limit" = Option<i64>, Query, description = "How many at the most.", minimum = 1, maximum = 1000),
+        ("offset" = Option<i64>, Query, description = "How many are passed over.", minimum = 0),
+    ),
+    responses((status = 200, description = "A page of them.", body = AgentList)),
+)]
 pub async fn list(State(api): State<Arc<Api>>, Query(query): Query<PageQuery>) -> Result<Json<AgentList>, ApiError> {
     let (limit, offset) = page(query.limit.or(Some(LIMIT_MAX)), query.offset)?;
     let profiles = &api.registry.shared().config().agents;
@@ -19,6 +31,17 @@ pub async fn list(State(api): State<Arc<Api>>, Query(query): Query<PageQuery>) -
     Ok(Json(AgentList { agents, total, limit, offset }))
 }
 
+/// Shows an agent, without values of its environment.
+#[utoipa::path(
+    get,
+    path = "/v1/agents/{slug}",
+    operation_id = "getAgent",
+    tag = "agents",
+    params(
+        ("slug" = String, Path, description = "The name of its section in the configuration."),
+    ),
+    responses((status = 200, description = "The agent.", body = Agent)),
+)]
 pub async fn show(State(api): State<Arc<Api>>, Text(slug): Text) -> Result<Json<Agent>, ApiError> {
     let profiles = &api.registry.shared().config().agents;
     match profiles.get(&slug) {

@@ -11,7 +11,17 @@ use super::error::ApiError;
 use super::extract::Json;
 use super::wire::{BackUp, Backup};
 
+/// Copies the whole record to a new file.
+///
 /// Answers when the copy has its name. A client that goes before that abandons it.
+#[utoipa::path(
+    post,
+    path = "/v1/backup",
+    operation_id = "createBackup",
+    tag = "daemon",
+    request_body = BackUp,
+    responses((status = 201, description = "The copy has its name.", body = Backup)),
+)]
 pub async fn create(
     State(api): State<Arc<Api>>,
     Json(request): Json<BackUp>,

@@ -15,8 +15,35 @@ use crate::model::BlobHash;
 /// What is named by its hash never changes.
 const CACHING: &str = "private, max-age=31536000, immutable";
 
+/// Gives the data that a block of a message names.
+///
 /// The bytes as they are. The type is what the newest message calls them, unless a browser would run that; and whatever it
 /// is, a browser is told to save it and not to guess.
+#[utoipa::path(
+    get,
+    path = "/v1/blobs/{sha256}",
+    operation_id = "getBlob",
+    tag = "messages",
+    params(
+        ("sha256" = String, Path, description = "The hash, in small letters.", pattern = "^[0-9a-f]{64}$"),
+        ("If-None-Match" = Option<String>, Header, description = "Entity tags that are known."),
+    ),
+    responses(
+        (
+            status = 200,
+            description = "The bytes. The type is the message's word for images, sounds, films and plain text.",
+            content(
+                (String = "application/octet-stream"),
+                (String = "image/*"),
+                (String = "audio/*"),
+                (String = "video/*"),
+                (String = "text/plain")
+            ),
+            headers(("ETag" = String, description = "The hash, in quotes."))
+        ),
+        (status = 304, description = "It is known.")
+    ),
+)]
 pub async fn show(State(api): State<Arc<Api>>, Text(text): Text, headers: HeaderMap) -> Result<Response, ApiError> {
     let Ok(hash) = text.parse::<BlobHash>() else { return Err(ApiError::NoSuchBlob(text)) };
     let blob = api.registry.hub().store().blob(hash).await?;

@@ -13,16 +13,19 @@ const NAME_CHARS_MAX: usize = 200;
 const OPTIONS_MAX: usize = 64;
 
 /// What the agent announced, in its own words but for what has changed since.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = AgentOffers)]
 pub struct Offered {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modes: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub models: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Value>)]
     pub commands: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Value>)]
     pub config_options: Option<Box<RawValue>>,
 }
 

@@ -2,6 +2,7 @@
 
 mod bounds;
 pub mod plain;
+mod store;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,6 +13,8 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
+use self::store::{ailment_answer, backup_answer, search_answer, store_answer};
+use super::misreading;
 use super::wire::ErrorBody;
 use super::wire::permissions::Permission;
 use crate::agent::WorkspaceError;
@@ -20,7 +23,7 @@ use crate::model::status::Denied;
 use crate::model::{Choice, FsScope, SessionStatus, TurnId};
 use crate::registry::RegistryError;
 use crate::session::Refusal;
-use crate::store::{BackupError, DAMAGED_HINT, Fault, SearchError, SearchQueryError, StoreError};
+use crate::store::{BackupError, SearchError, SearchQueryError, StoreError};
 
 /// Everything that a request can be answered with instead of what it asked for.
 #[derive(Debug)]
@@ -29,6 +32,12 @@ pub enum ApiError {
     Invalid {
         field: String,
         problem: String,
+    },
+    /// The same, with what to do about it.
+    Misunderstood {
+        field: String,
+        problem: String,
+        hint: String,
     },
     /// What is looked for makes no sense.
     SearchQuery(SearchQueryError),
@@ -154,20 +163,21 @@ impl ApiError {
         Self::Invalid { field: field.into(), problem: problem.into() }
     }
 
+    pub fn misunderstood(field: impl Into<String>, problem: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Misunderstood { field: field.into(), problem: problem.into(), hint: hint.into() }
+    }
+
     fn answer(self) -> Answer {
         use StatusCode as S;
         match self {
             Self::Invalid { field, problem } => invalid_answer(&field, problem),
+            Self::Misunderstood { field, problem, hint } => Answer { hint, ..invalid_answer(&field, problem) },
             Self::Search(error) => search_answer(&error),
             Self::SearchQuery(SearchQueryError { problem, hint }) => {
                 Answer::new(S::BAD_REQUEST, "invalid_request", format!("q: {problem}"), hint)
                     .details(json!({ "field": "q" }))
             }
-            Self::UnsupportedMediaType { found } => {
-                let (message, hint) =
-                    (format!("the body is {found:?}, not JSON"), "send Content-Type: application/json");
-                Answer::new(S::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message, hint)
-            }
+            Self::UnsupportedMediaType { found } => media_type_answer(&found),
             Self::BodyTooLarge { max } => bounds::body_too_large(max),
             Self::Overloaded { what } => bounds::overloaded(what),
             Self::TooManyStreams { max } => bounds::too_many_streams(max),
@@ -177,12 +187,10 @@ impl ApiError {
                 "the body did not come in time",
                 "send it without pauses",
             ),
-            Self::NoRoute { path } => Answer::new(
-                S::NOT_FOUND,
-                "route_not_found",
-                format!("there is no {path}"),
-                "the routes are in docs/api.md",
-            ),
+            Self::NoRoute { path } => {
+                let hint = misreading::nearest_route(&path);
+                Answer::new(S::NOT_FOUND, "route_not_found", format!("there is no {path}"), hint)
+            }
             Self::MethodNotAllowed { method, path } => {
                 let message = format!("{path} does not take {method}");
                 Answer::new(
@@ -232,6 +240,16 @@ impl ApiError {
         let Answer { status, code, message, hint, details, retry_after: _ } = self.answer();
         (status, ErrorBody { error: code.to_owned(), message, hint, details })
     }
+}
+
+fn media_type_answer(found: &str) -> Answer {
+    let message = if found.is_empty() {
+        "the body has no Content-Type".to_owned()
+    } else {
+        format!("the body is {found:?}, not JSON")
+    };
+    let hint = "send Content-Type: application/json";
+    Answer::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message, hint)
 }
 
 fn agents_answer() -> Answer {
@@ -488,100 +506,6 @@ fn workspace_answer(error: WorkspaceError) -> Answer {
             );
             Answer::new(S::FORBIDDEN, "outside_roots", message, hint).details(json!({ "roots": roots }))
         }
-    }
-}
-
-/// What the store could not do: for want of space, because another program has it, or for what nobody asked for.
-fn store_answer(error: &StoreError) -> Answer {
-    use StatusCode as S;
-    let (message, hint) = (chain(error), error.hint());
-    match error.fault() {
-        Fault::Full => {
-            let details = match error {
-                StoreError::ShortOfSpace { directory, free, wanted, .. } => {
-                    json!({ "directory": directory, "freeBytes": free, "wantedBytes": wanted })
-                }
-                _ => json!({}),
-            };
-            Answer::new(S::INSUFFICIENT_STORAGE, "insufficient_storage", message, hint).details(details)
-        }
-        Fault::Locked => Answer::new(S::SERVICE_UNAVAILABLE, "store_locked", message, hint).retry_after(LOCKED_WAIT),
-        Fault::Damaged => {
-            tracing::error!(error = error as &dyn std::error::Error, "the database is damaged");
-            Answer::new(S::INTERNAL_SERVER_ERROR, "store_damaged", message, DAMAGED_HINT)
-        }
-        Fault::Forbidden | Fault::Disk | Fault::Other => {
-            tracing::error!(error = error as &dyn std::error::Error, "a request failed");
-            Answer::new(S::INTERNAL_SERVER_ERROR, "internal", message, hint)
-        }
-    }
-}
-
-fn ailment_answer(ailment: Ailment) -> Answer {
-    use StatusCode as S;
-    match ailment {
-        Ailment::Unwritable(error) => {
-            let message = format!("the store cannot be written: {}", chain(&error));
-            let hint = match error.fault() {
-                Fault::Other => "check the free space and the permissions of the state directory".to_owned(),
-                _ => error.hint(),
-            };
-            Answer::new(S::SERVICE_UNAVAILABLE, "store_unwritable", message, hint)
-        }
-        Ailment::ShortOfSpace(error) => Answer { status: S::SERVICE_UNAVAILABLE, ..store_answer(&error) },
-        Ailment::Damaged { problem } => {
-            let message = format!("the database is damaged: {problem}");
-            Answer::new(S::SERVICE_UNAVAILABLE, "store_damaged", message, DAMAGED_HINT)
-        }
-    }
-}
-
-fn search_answer(error: &SearchError) -> Answer {
-    use StatusCode as S;
-    match error {
-        SearchError::TooBroad => {
-            let hint = "narrow it: longer or fewer prefixes, fewer alternatives, or rarer words";
-            Answer::new(S::BAD_REQUEST, "invalid_request", format!("q: {error}"), hint).details(json!({ "field": "q" }))
-        }
-        SearchError::Busy => {
-            Answer::new(S::SERVICE_UNAVAILABLE, "overloaded", error.to_string(), "try again").retry_after(OVERLOAD_WAIT)
-        }
-        SearchError::Store(error) => store_answer(error),
-    }
-}
-
-fn backup_answer(error: BackupError) -> Answer {
-    use StatusCode as S;
-    let message = chain(&error);
-    match error {
-        BackupError::NotAFile(_) => {
-            let hint = "give the whole path of the file to be made, from /";
-            Answer::new(S::BAD_REQUEST, "invalid_request", format!("path: {message}"), hint)
-                .details(json!({ "field": "path" }))
-        }
-        BackupError::Directory { .. } => {
-            let hint = "the directory must be there, and the daemon's user must be able to write to it";
-            Answer::new(S::BAD_REQUEST, "invalid_request", format!("path: {message}"), hint)
-                .details(json!({ "field": "path" }))
-        }
-        BackupError::Exists(_) => {
-            Answer::new(S::CONFLICT, "file_exists", message, "choose another name, or move it away first")
-        }
-        BackupError::Busy => Answer::new(S::CONFLICT, "backup_running", message, "wait for its end"),
-        BackupError::NoSpace { directory, needed, free } => {
-            let hint = "free some space there, or write the copy to another disk";
-            Answer::new(S::INSUFFICIENT_STORAGE, "insufficient_storage", message, hint)
-                .details(json!({ "directory": directory, "freeBytes": free, "wantedBytes": needed }))
-        }
-        BackupError::Abandoned => {
-            let hint = "try again when it runs again";
-            Answer::new(S::SERVICE_UNAVAILABLE, "shutting_down", message, hint).retry_after(OVERLOAD_WAIT)
-        }
-        BackupError::Unsound(_) => {
-            tracing::error!(message, "a copy of the database is not sound");
-            Answer::new(S::INTERNAL_SERVER_ERROR, "store_damaged", message, DAMAGED_HINT)
-        }
-        BackupError::Store(error) => store_answer(&error),
     }
 }
 

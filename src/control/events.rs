@@ -9,12 +9,14 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::Api;
 use super::caller::Caller;
 use super::error::ApiError;
 use super::extract::{Id, Query};
 use super::load::LoadEvent;
+use super::openapi::EventFrame;
 use super::streams::OpenStream;
 use super::wire::Event;
 use crate::hub::{Compacted, Logged, Subscription};
@@ -22,10 +24,19 @@ use crate::model::SessionId;
 use crate::model::event::{LOG_COMPACTED, LOG_RESET};
 use crate::store::{EventScope, StoredEvent};
 
-#[derive(Deserialize)]
+/// What a stream is, for the description.
+const STREAM: &str = "Server-sent events, each with these fields. With `follow` the stream ends when the session is deleted or \
+    the daemon stops.";
+
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct EventsQuery {
+    /// The cursor after which to begin.
+    #[param(minimum = 0)]
     after: Option<i64>,
+    /// Whether to wait for what comes when all that was is told.
+    #[param(default = true)]
     #[serde(default = "yes")]
     follow: bool,
 }
@@ -34,6 +45,19 @@ fn yes() -> bool {
     true
 }
 
+/// Streams a session's events, those that were and those that come.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{id}/events",
+    operation_id = "followSession",
+    tag = "events",
+    params(
+        ("id" = SessionId, Path, description = "The session."),
+        EventsQuery,
+        ("Last-Event-ID" = Option<i64>, Header, description = "The cursor of the last event that was seen; it goes before `after`.", minimum = 0),
+    ),
+    responses((status = 200, description = STREAM, body = EventFrame, content_type = "text/event-stream")),
+)]
 pub async fn of_session(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -49,6 +73,18 @@ pub async fn of_session(
     stream(&api, open, events, EventScope::Session(id), cursor, query.follow).await
 }
 
+/// Streams the events of all sessions, from now on unless told otherwise.
+#[utoipa::path(
+    get,
+    path = "/v1/events",
+    operation_id = "followAll",
+    tag = "events",
+    params(
+        EventsQuery,
+        ("Last-Event-ID" = Option<i64>, Header, description = "The cursor of the last event that was seen; it goes before `after`.", minimum = 0),
+    ),
+    responses((status = 200, description = STREAM, body = EventFrame, content_type = "text/event-stream")),
+)]
 pub async fn of_all(
     State(api): State<Arc<Api>>,
     caller: Caller,

@@ -5,16 +5,19 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
-use axum::http::header;
 use axum::http::request::Parts;
+use axum::http::{Uri, header};
 use axum::response::{IntoResponse, Response};
+use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use utoipa::IntoParams;
 
 use super::Api;
 use super::error::ApiError;
 use super::load::LoadEvent;
 use super::memory::{self, Share};
+use super::misreading;
 use crate::model::{SessionId, TurnId, WorkspaceId};
 
 /// What a body may have of structure beside that of a prompt's text: the blocks' own fields, and a context with its
@@ -72,6 +75,8 @@ pub(super) struct WholeBody {
 /// The whole body, which must say that it is JSON; nothing when it is empty.
 pub(super) async fn read_body(request: Request, api: &Arc<Api>) -> Result<Option<WholeBody>, ApiError> {
     let config = api.registry.shared().config();
+    // Nothing that takes a body takes a query as well.
+    no_query(request.uri())?;
     let (head, body) = request.into_parts();
     let announced = head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     let collected = memory::collect(body, announced, config.control.body_max.0, &api.bodies);
@@ -108,32 +113,25 @@ fn check_structure(body: &[u8], prompt_bytes_max: usize) -> Result<(), ApiError>
 pub(super) fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     // A list would be taken for the fields in their order.
     if !body.trim_ascii_start().starts_with(b"{") {
-        return Err(ApiError::invalid("", "the body is not a JSON object"));
+        let hint = "send one JSON object: { and fields and }";
+        return Err(ApiError::misunderstood("", "the body is not a JSON object", hint));
     }
     let mut reader = serde_json::Deserializer::from_slice(body);
-    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| wrong_field(&error))?;
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| misreading::explained(&error))?;
     reader.end().map_err(|error| ApiError::invalid("", format!("something follows the JSON: {error}")))?;
     Ok(value)
 }
 
-/// Which field is wrong, and what is wrong with it. A field that is unknown, missing or there twice is named by the
-/// problem itself; the path is then that of the object around it.
-fn wrong_field<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> ApiError {
-    let problem = error.inner().to_string();
-    let path = error.path().to_string();
-    let around = if path == "." || path == "?" { String::new() } else { path };
-    let named = ["unknown field `", "missing field `", "duplicate field `"]
-        .iter()
-        .find_map(|beginning| problem.strip_prefix(beginning)?.split('`').next());
-    let field = match named {
-        // The path of an unknown field includes it already.
-        Some(name) if around.is_empty() || around == name || around.ends_with(&format!(".{name}")) => {
-            if around.is_empty() { name.to_owned() } else { around }
+/// A query where there is nothing to ask for.
+pub fn no_query(uri: &Uri) -> Result<(), ApiError> {
+    let query = uri.query().unwrap_or("");
+    match form_urlencoded::parse(query.as_bytes()).next() {
+        None => Ok(()),
+        Some((name, _)) => {
+            let problem = format!("unknown field `{name}`, there are no fields in this query");
+            Err(ApiError::misunderstood(name, problem, "leave the query out"))
         }
-        Some(name) => format!("{around}.{name}"),
-        None => around,
-    };
-    ApiError::invalid(field, problem)
+    }
 }
 
 /// A query string.
@@ -144,16 +142,26 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<Api>> for Query<T> {
 
     async fn from_request_parts(parts: &mut Parts, _: &Arc<Api>) -> Result<Self, ApiError> {
         let query = parts.uri.query().unwrap_or("");
+        // What is no UTF-8 would be read as if it had been replacement characters.
+        if percent_decode_str(query).decode_utf8().is_err() {
+            let hint = "write it in UTF-8, and each byte beyond ASCII as % and two hexadecimal digits";
+            return Err(ApiError::misunderstood("", "the query is not UTF-8", hint));
+        }
         let pairs = serde_urlencoded::Deserializer::new(form_urlencoded::parse(query.as_bytes()));
-        serde_path_to_error::deserialize(pairs).map(Self).map_err(|error| wrong_field(&error))
+        serde_path_to_error::deserialize(pairs).map(Self).map_err(|error| misreading::explained(&error))
     }
 }
 
 /// Which page of a list.
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct PageQuery {
+    /// How many at the most.
+    #[param(minimum = 1, maximum = 1000, default = 20)]
     pub limit: Option<i64>,
+    /// How many are passed over.
+    #[param(minimum = 0, default = 0)]
     pub offset: Option<i64>,
 }
 

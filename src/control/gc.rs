@@ -13,7 +13,17 @@ use super::wire::{CollectGarbage, GarbageReport, UpkeepReport};
 /// How long a request waits for the store's upkeep; what is left is done later.
 const UPKEEP_PATIENCE: Duration = Duration::from_secs(20);
 
+/// Deletes what has expired and looks after the store.
+///
 /// A sweep like the daily one: it marks, and deletes only what was marked a day before. Then the store is looked after.
+#[utoipa::path(
+    post,
+    path = "/v1/gc",
+    operation_id = "collectGarbage",
+    tag = "daemon",
+    request_body = Option<CollectGarbage>,
+    responses((status = 200, description = "What was done, or would be.", body = GarbageReport)),
+)]
 pub async fn collect(
     State(api): State<Arc<Api>>,
     OptionalJson(request): OptionalJson<CollectGarbage>,

@@ -10,7 +10,7 @@ use super::caller::Caller;
 use super::error::ApiError;
 use super::extract::{Id, Json};
 use super::idempotency::{self, Attempt, Key, Keyed, again};
-use super::wire::{AddMessage, Prompt};
+use super::wire::{Accepted, AddMessage, Prompt};
 use super::{Api, content, turns};
 use crate::model::message::Message;
 use crate::model::{MessageId, SessionId};
@@ -20,8 +20,25 @@ use crate::store::{Claim, StoreError};
 /// The name under which keys of this route are kept.
 const ROUTE: &str = "messages";
 
+/// Adds a message: a prompt, or context for the next one.
+///
 /// Role `user` is exactly a prompt. Role `system` begins no turn and needs no process: the agent gets it before the next
 /// prompt.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{id}/messages",
+    operation_id = "addMessage",
+    tag = "messages",
+    params(
+        ("id" = SessionId, Path, description = "The session."),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same key with the same body is carried out once.", min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
+    ),
+    request_body = AddMessage,
+    responses(
+        (status = 201, description = "Of the role system: the message is committed and waits for the next prompt.", body = Message, headers(("Idempotent-Replayed" = bool, description = "There, and true, when an earlier request with the key is answered again."))),
+        (status = 202, description = "Of the role user: the prompt is committed.", body = Accepted, headers(("Idempotent-Replayed" = bool, description = "There, and true, when an earlier request with the key is answered again.")))
+    ),
+)]
 pub async fn add(
     State(api): State<Arc<Api>>,
     caller: Caller,

@@ -2,7 +2,9 @@
 //!
 //! [`socket`] binds it, [`server`] accepts and serves connections within bounds, [`router`] says which handler has which
 //! route; one file a resource; [`extract`] reads requests, [`error`] makes every refusal one shape with one total
-//! match, and [`wire`] has the JSON. Handlers ask the registry or the record and own no state.
+//! match, [`wire`] has the JSON, and [`openapi`] describes it all. Handlers ask the registry or the record and own no state.
+
+#![allow(unused_qualifications, reason = "utoipa's macros qualify what is in scope")]
 
 mod agents;
 mod backup;
@@ -22,6 +24,8 @@ mod limits;
 mod load;
 mod memory;
 mod messages;
+mod misreading;
+mod openapi;
 mod peer;
 mod permissions;
 mod progress;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::{FromRequestParts, Path, State};
 use axum::http::request::Parts;
 use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::Api;
 use super::caller::Caller;
@@ -19,11 +20,18 @@ use crate::registry::RegistryError;
 use crate::session::{PermissionAnswer, Refusal};
 use crate::store::PermissionFilter;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct ListQuery {
+    /// `open`, or `all` for those that were answered too.
+    #[param(pattern = "^(open|all)$", default = "open")]
     status: Option<String>,
+    /// How many at the most.
+    #[param(minimum = 1, maximum = 1000, default = 20)]
     limit: Option<i64>,
+    /// How many are passed over.
+    #[param(minimum = 0, default = 0)]
     offset: Option<i64>,
 }
 
@@ -62,6 +70,15 @@ impl Named for RuleId {
     }
 }
 
+/// Lists the questions of agents that wait for an answer.
+#[utoipa::path(
+    get,
+    path = "/v1/permissions",
+    operation_id = "listPermissions",
+    tag = "permissions",
+    params(ListQuery),
+    responses((status = 200, description = "A page of them.", body = PermissionList)),
+)]
 pub async fn of_all(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -70,6 +87,18 @@ pub async fn of_all(
     list(&api, &caller, None, &query).await
 }
 
+/// Lists the questions of a session's agent.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{id}/permissions",
+    operation_id = "listSessionPermissions",
+    tag = "permissions",
+    params(
+        ("id" = SessionId, Path, description = "The session."),
+        ListQuery,
+    ),
+    responses((status = 200, description = "A page of them.", body = PermissionList)),
+)]
 pub async fn of_session(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -98,6 +127,17 @@ async fn list(
     Ok(Json(PermissionList { permissions, total, limit, offset }))
 }
 
+/// Shows a question.
+#[utoipa::path(
+    get,
+    path = "/v1/permissions/{id}",
+    operation_id = "getPermission",
+    tag = "permissions",
+    params(
+        ("id" = PermissionId, Path, description = "The permission."),
+    ),
+    responses((status = 200, description = "The question, and its answer when there is one.", body = Permission)),
+)]
 pub async fn show(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -106,6 +146,18 @@ pub async fn show(
     Ok(Json(known(&api, &caller, id, None).await?))
 }
 
+/// Answers a question; the first answer wins.
+#[utoipa::path(
+    post,
+    path = "/v1/permissions/{id}",
+    operation_id = "answerPermission",
+    tag = "permissions",
+    params(
+        ("id" = PermissionId, Path, description = "The permission."),
+    ),
+    request_body = AnswerPermission,
+    responses((status = 200, description = "The answer is committed, and the agent is told.", body = Permission)),
+)]
 pub async fn answer(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -115,6 +167,19 @@ pub async fn answer(
     decide(&api, &caller, id, None, request).await
 }
 
+/// Answers a question of a session's agent; the first answer wins.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{id}/permissions/{permission}",
+    operation_id = "answerSessionPermission",
+    tag = "permissions",
+    params(
+        ("id" = SessionId, Path, description = "The session."),
+        ("permission" = PermissionId, Path, description = "The permission."),
+    ),
+    request_body = AnswerPermission,
+    responses((status = 200, description = "The answer is committed, and the agent is told.", body = Permission)),
+)]
 pub async fn answer_in_session(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -170,6 +235,15 @@ fn understood(request: AnswerPermission) -> Result<PermissionAnswer, ApiError> {
     }
 }
 
+/// Lists what was answered with "always".
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{id}/rules",
+    operation_id = "listRules",
+    tag = "permissions",
+    params(("id" = SessionId, Path, description = "The session.")),
+    responses((status = 200, description = "All of them.", body = PermissionRuleList)),
+)]
 pub async fn rules(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -182,7 +256,20 @@ pub async fn rules(
     Ok(Json(PermissionRuleList { rules, total, limit: LIMIT_MAX, offset: 0 }))
 }
 
+/// Takes an "always" back.
+///
 /// Answers with the rule as it was.
+#[utoipa::path(
+    delete,
+    path = "/v1/sessions/{id}/rules/{rule}",
+    operation_id = "revokeRule",
+    tag = "permissions",
+    params(
+        ("id" = SessionId, Path, description = "The session."),
+        ("rule" = RuleId, Path, description = "The rule."),
+    ),
+    responses((status = 200, description = "The rule as it was.", body = PermissionRule)),
+)]
 pub async fn revoke(
     State(api): State<Arc<Api>>,
     caller: Caller,

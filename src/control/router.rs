@@ -7,15 +7,18 @@ use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, post};
+use axum::routing::{MethodFilter, MethodRouter, on};
 use serde_json::value::RawValue;
 use tracing::Instrument;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::path::{HttpMethod, Parameter, ParameterIn};
 use uuid::Uuid;
 
 use super::caller::Caller;
 use super::error::ApiError;
+use super::extract::no_query;
 use super::{
-    Api, agents, backup, blobs, events, gc, messages, permissions, search, sessions, system, turns, workspaces,
+    Api, agents, backup, blobs, events, gc, messages, openapi, permissions, search, sessions, system, turns, workspaces,
 };
 use crate::session::Refusal;
 
@@ -23,39 +26,111 @@ use crate::session::Refusal;
 #[derive(Clone, Copy, Debug)]
 pub struct RefusedPeer;
 
+/// All handlers that are served, for a macro that does something with each. Path and method are with the handlers, in their
+/// description, so that nothing is served that is not described.
+macro_rules! with_every_route {
+    ($does:ident) => {
+        $does![
+            system::health,
+            system::info,
+            openapi::show,
+            workspaces::list,
+            workspaces::register,
+            workspaces::show,
+            workspaces::remove,
+            agents::list,
+            agents::show,
+            sessions::list,
+            sessions::create,
+            sessions::show,
+            sessions::change,
+            sessions::remove,
+            sessions::resume,
+            sessions::archive,
+            sessions::messages,
+            messages::add,
+            turns::prompt,
+            turns::cancel,
+            turns::list,
+            turns::show,
+            events::of_session,
+            events::of_all,
+            permissions::of_all,
+            permissions::show,
+            permissions::answer,
+            permissions::of_session,
+            permissions::answer_in_session,
+            permissions::rules,
+            permissions::revoke,
+            search::search,
+            blobs::show,
+            gc::collect,
+            backup::create,
+        ]
+    };
+}
+#[cfg(test)]
+pub(super) use with_every_route;
+
+macro_rules! served {
+    ($($module:ident::$handler:ident),* $(,)?) => {
+        pastey::paste! {
+            [$(route::<$module::[<__path_ $handler>]>(|method| on(method, $module::$handler))),*]
+        }
+    };
+}
+
+macro_rules! paths_of {
+    ($($module:ident::$handler:ident),* $(,)?) => {
+        pastey::paste! { [$(<$module::[<__path_ $handler>] as utoipa::Path>::path()),*] }
+    };
+}
+
 pub fn router(api: Arc<Api>) -> Router {
-    Router::new()
-        .route("/v1/health", get(system::health))
-        .route("/v1/info", get(system::info))
-        .route("/v1/workspaces", get(workspaces::list).post(workspaces::register))
-        .route("/v1/workspaces/{id}", get(workspaces::show).delete(workspaces::remove))
-        .route("/v1/agents", get(agents::list))
-        .route("/v1/agents/{slug}", get(agents::show))
-        .route("/v1/sessions", get(sessions::list).post(sessions::create))
-        .route("/v1/sessions/{id}", get(sessions::show).patch(sessions::change).delete(sessions::remove))
-        .route("/v1/sessions/{id}/resume", post(sessions::resume))
-        .route("/v1/sessions/{id}/archive", post(sessions::archive))
-        .route("/v1/sessions/{id}/messages", get(sessions::messages).post(messages::add))
-        .route("/v1/sessions/{id}/prompt", post(turns::prompt))
-        .route("/v1/sessions/{id}/cancel", post(turns::cancel))
-        .route("/v1/sessions/{id}/turns", get(turns::list))
-        .route("/v1/sessions/{id}/turns/{turn}", get(turns::show))
-        .route("/v1/sessions/{id}/events", get(events::of_session))
-        .route("/v1/events", get(events::of_all))
-        .route("/v1/permissions", get(permissions::of_all))
-        .route("/v1/permissions/{id}", get(permissions::show).post(permissions::answer))
-        .route("/v1/sessions/{id}/permissions", get(permissions::of_session))
-        .route("/v1/sessions/{id}/permissions/{permission}", post(permissions::answer_in_session))
-        .route("/v1/sessions/{id}/rules", get(permissions::rules))
-        .route("/v1/sessions/{id}/rules/{rule}", delete(permissions::revoke))
-        .route("/v1/search", get(search::search))
-        .route("/v1/blobs/{sha256}", get(blobs::show))
-        .route("/v1/gc", post(gc::collect))
-        .route("/v1/backup", post(backup::create))
+    let routes = with_every_route!(served).into_iter();
+    let router = routes.fold(Router::new(), |router, (path, methods)| router.route(&path, methods));
+    router
         .fallback(no_route)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(Arc::clone(&api), admit))
         .with_state(api)
+}
+
+/// The paths that are served, with names in braces for what varies.
+pub fn paths() -> impl Iterator<Item = String> {
+    with_every_route!(paths_of).into_iter()
+}
+
+/// A route as its handler describes it. A query where none is described is refused, as an unknown field is; where one is, or
+/// a body, whoever reads that refuses the rest.
+fn route<D: utoipa::Path>(serve: impl Fn(MethodFilter) -> MethodRouter<Arc<Api>>) -> (String, MethodRouter<Arc<Api>>) {
+    let routes = D::methods().into_iter().map(|method| serve(filter(&method)));
+    let methods = routes.fold(MethodRouter::new(), MethodRouter::merge);
+    let operation = D::operation();
+    let is_query = |parameter: &RefOr<Parameter>| match parameter {
+        RefOr::T(parameter) => parameter.parameter_in == ParameterIn::Query,
+        RefOr::Ref(_) => false,
+    };
+    let is_read = operation.request_body.is_some() || operation.parameters.iter().flatten().any(is_query);
+    (D::path(), if is_read { methods } else { methods.layer(middleware::from_fn(without_query)) })
+}
+
+const fn filter(method: &HttpMethod) -> MethodFilter {
+    match method {
+        HttpMethod::Get => MethodFilter::GET,
+        HttpMethod::Post => MethodFilter::POST,
+        HttpMethod::Put => MethodFilter::PUT,
+        HttpMethod::Delete => MethodFilter::DELETE,
+        HttpMethod::Options => MethodFilter::OPTIONS,
+        HttpMethod::Head => MethodFilter::HEAD,
+        HttpMethod::Patch => MethodFilter::PATCH,
+        HttpMethod::Trace => MethodFilter::TRACE,
+    }
+}
+
+async fn without_query(request: Request, next: Next) -> Result<Response, ApiError> {
+    no_query(request.uri())?;
+    Ok(next.run(request).await)
 }
 
 /// Every request has a span that says who asks, and its user's share of the rate.

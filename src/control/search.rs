@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::Api;
 use super::error::ApiError;
@@ -13,20 +14,46 @@ use crate::model::message::Role;
 use crate::model::{SessionId, Timestamp, WorkspaceId};
 use crate::store::{SearchFilter, SearchQuery};
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct SearchRequest {
+    /// What to look for: words, "phrases", beginnings* and AND, OR, NOT, NEAR.
     q: String,
+    /// In this workspace.
+    #[param(value_type = Option<WorkspaceId>)]
     workspace_id: Option<WorkspaceId>,
+    /// Of this agent.
     agent: Option<String>,
+    /// In this session.
+    #[param(value_type = Option<SessionId>)]
     session: Option<SessionId>,
+    /// Of this role.
+    #[param(value_type = Option<Role>)]
     role: Option<Role>,
+    /// From this time on.
+    #[param(value_type = Option<Timestamp>)]
     since: Option<Timestamp>,
+    /// Before this time.
+    #[param(value_type = Option<Timestamp>)]
     until: Option<Timestamp>,
+    /// How many at the most.
+    #[param(minimum = 1, maximum = 1000, default = 20)]
     limit: Option<i64>,
+    /// How many are passed over.
+    #[param(minimum = 0, default = 0)]
     offset: Option<i64>,
 }
 
+/// Searches the text of messages.
+#[utoipa::path(
+    get,
+    path = "/v1/search",
+    operation_id = "searchMessages",
+    tag = "messages",
+    params(SearchRequest),
+    responses((status = 200, description = "A page of what was found, the best first.", body = SearchResults)),
+)]
 pub async fn search(
     State(api): State<Arc<Api>>,
     Query(request): Query<SearchRequest>,

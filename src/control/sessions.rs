@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::Api;
 use super::caller::Caller;
@@ -29,42 +30,77 @@ const TAGS_MAX: usize = 32;
 const TAG_CHARS_MAX: usize = 64;
 const REASON_CHARS_MAX: usize = 1000;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct ListQuery {
+    /// Of this workspace.
+    #[param(value_type = Option<WorkspaceId>)]
     workspace_id: Option<WorkspaceId>,
+    /// Of this agent.
     agent: Option<String>,
+    /// Of these statuses, with commas between them; active and suspended when nothing is said.
+    #[param(pattern = "^(active|suspended|archived|error)(,(active|suspended|archived|error))*$")]
     status: Option<String>,
+    /// With this tag.
     tag: Option<String>,
+    /// The archived ones too, when no status is named.
     #[serde(default)]
     include_archived: bool,
     /// Everybody's, to those who may see them.
     #[serde(default)]
     all: bool,
+    /// How many at the most.
+    #[param(minimum = 1, maximum = 1000, default = 20)]
     limit: Option<i64>,
+    /// How many are passed over.
+    #[param(minimum = 0, default = 0)]
     offset: Option<i64>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct RemoveQuery {
+    /// For good, with all that it has.
     #[serde(default)]
     purge: bool,
+    /// Recorded as a message when it is archived.
+    #[param(max_length = 1000)]
     reason: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct MessagesQuery {
+    /// From this time on.
+    #[param(value_type = Option<Timestamp>)]
     since: Option<Timestamp>,
+    /// After this sequence.
     after: Option<i64>,
+    /// How many at the most.
+    #[param(minimum = 1, maximum = 1000, default = 200)]
     limit: Option<i64>,
 }
 
-#[derive(Default, Deserialize)]
+/// A body in which nothing can be said.
+#[derive(Default, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Nothing {}
 
+/// Makes a session.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions",
+    operation_id = "createSession",
+    tag = "sessions",
+    params(
+        ("Idempotency-Key" = Option<String>, Header, description = "The same key with the same body is carried out once.", min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
+    ),
+    request_body = CreateSession,
+    responses((status = 201, description = "The session is committed; its process starts in the background.", body = Session, headers(("Idempotent-Replayed" = bool, description = "There, and true, when an earlier request with the key is answered again.")))),
+)]
 pub async fn create(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -119,6 +155,15 @@ async fn make(
     Ok(api.registry.create(create).await?)
 }
 
+/// Lists sessions, the newest first.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions",
+    operation_id = "listSessions",
+    tag = "sessions",
+    params(ListQuery),
+    responses((status = 200, description = "A page of them.", body = SessionList)),
+)]
 pub async fn list(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -147,6 +192,15 @@ pub async fn list(
     Ok(Json(SessionList { sessions, total, limit, offset }))
 }
 
+/// Shows a session whole.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{id}",
+    operation_id = "getSession",
+    tag = "sessions",
+    params(("id" = SessionId, Path, description = "The session.")),
+    responses((status = 200, description = "The session, with its last messages.", body = SessionView)),
+)]
 pub async fn show(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -163,6 +217,16 @@ pub async fn show(
     Ok(Json(SessionView { session: shown(&api, session), profile, choices, messages, cursor }))
 }
 
+/// Changes a session, all that is asked for or nothing.
+#[utoipa::path(
+    patch,
+    path = "/v1/sessions/{id}",
+    operation_id = "changeSession",
+    tag = "sessions",
+    params(("id" = SessionId, Path, description = "The session.")),
+    request_body = PatchSession,
+    responses((status = 200, description = "The session as it is now.", body = Session)),
+)]
 pub async fn change(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -199,6 +263,16 @@ pub async fn change(
     Ok(Json(shown(&api, caller.session(&api, id).await?)))
 }
 
+/// Makes a suspended session active again.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{id}/resume",
+    operation_id = "resumeSession",
+    tag = "sessions",
+    params(("id" = SessionId, Path, description = "The session.")),
+    request_body = Option<Nothing>,
+    responses((status = 200, description = "It is active.", body = Session)),
+)]
 pub async fn resume(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -211,6 +285,16 @@ pub async fn resume(
     Ok(Json(shown(&api, caller.session(&api, id).await?)))
 }
 
+/// Cancels what runs, stops the process and archives the session.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{id}/archive",
+    operation_id = "archiveSession",
+    tag = "sessions",
+    params(("id" = SessionId, Path, description = "The session.")),
+    request_body = Option<Nothing>,
+    responses((status = 200, description = "It is archived, and its process is gone.", body = Session)),
+)]
 pub async fn archive(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -223,7 +307,20 @@ pub async fn archive(
     Ok(Json(shown(&api, caller.session(&api, id).await?)))
 }
 
+/// Archives a session, or deletes it for good.
+///
 /// Archives with a reason; with `purge`, deletes for good and answers with the session as it was.
+#[utoipa::path(
+    delete,
+    path = "/v1/sessions/{id}",
+    operation_id = "removeSession",
+    tag = "sessions",
+    params(
+        ("id" = SessionId, Path, description = "The session."),
+        RemoveQuery,
+    ),
+    responses((status = 200, description = "The session; one that was purged as it was.", body = Session)),
+)]
 pub async fn remove(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -241,6 +338,18 @@ pub async fn remove(
     Ok(Json(shown(&api, session)))
 }
 
+/// Lists a session's messages in order.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{id}/messages",
+    operation_id = "listMessages",
+    tag = "messages",
+    params(
+        ("id" = SessionId, Path, description = "The session."),
+        MessagesQuery,
+    ),
+    responses((status = 200, description = "A page of them.", body = MessageList)),
+)]
 pub async fn messages(
     State(api): State<Arc<Api>>,
     caller: Caller,

@@ -13,8 +13,17 @@ use super::wire::{Health, Info, ProcessCount, StoreReport};
 use crate::model::Timestamp;
 use crate::store::{Catalogue, Check, Store, StoreError, Unit};
 
+/// Tells whether the daemon is well.
+///
 /// Alive, and the store can be written: a trial write goes the whole way through the writer. While there is too little
 /// space, even that would be too much.
+#[utoipa::path(
+    get,
+    path = "/v1/health",
+    operation_id = "getHealth",
+    tag = "daemon",
+    responses((status = 200, description = "The daemon is well.", body = Health)),
+)]
 pub async fn health(State(api): State<Arc<Api>>) -> (StatusCode, Json<Health>) {
     let hub = api.registry.hub();
     let trial = match hub.store().space().check() {
@@ -45,6 +54,14 @@ fn examine(store: &Store, trial: Result<(), StoreError>) -> (Option<Ailment>, St
     (ailment, report)
 }
 
+/// Tells what runs: version, counts, limits, configuration.
+#[utoipa::path(
+    get,
+    path = "/v1/info",
+    operation_id = "getInfo",
+    tag = "daemon",
+    responses((status = 200, description = "What runs.", body = Info)),
+)]
 pub async fn info(State(api): State<Arc<Api>>) -> Result<Json<Info>, ApiError> {
     let counts = api.registry.hub().store().count_by_status().await?;
     let (config, origin) = api.registry.shared().config.get_with_origin();

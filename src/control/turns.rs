@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use tokio::time::Instant;
+use utoipa::IntoParams;
 
 use super::caller::Caller;
 use super::content::{self, Checked};
@@ -23,12 +24,28 @@ use crate::store::{Claim, EventScope};
 /// The longest that a request may wait for a turn's end.
 const WAIT_SECONDS_MAX: u64 = 600;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct ShowQuery {
+    /// How many seconds to wait for its end.
+    #[param(maximum = 600, default = 0)]
     wait: Option<u64>,
 }
 
+/// Accepts a prompt.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{id}/prompt",
+    operation_id = "promptSession",
+    tag = "turns",
+    params(
+        ("id" = SessionId, Path, description = "The session."),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same key with the same body is carried out once.", min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
+    ),
+    request_body = Prompt,
+    responses((status = 202, description = "The prompt is committed.", body = Accepted, headers(("Idempotent-Replayed" = bool, description = "There, and true, when an earlier request with the key is answered again.")))),
+)]
 pub async fn prompt(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -72,6 +89,16 @@ async fn accept(api: Arc<Api>, id: SessionId, mut request: Prompt, claim: Option
     Ok(Accepted { turn_id, message_id, position: accepted.position, after: accepted.after })
 }
 
+/// Cancels the running turn, a named one, or all that wait.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{id}/cancel",
+    operation_id = "cancelTurn",
+    tag = "turns",
+    params(("id" = SessionId, Path, description = "The session.")),
+    request_body = Option<Cancel>,
+    responses((status = 202, description = "They are told to end.", body = CancelAccepted)),
+)]
 pub async fn cancel(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -83,6 +110,18 @@ pub async fn cancel(
     Ok((StatusCode::ACCEPTED, Json(CancelAccepted { turns })))
 }
 
+/// Lists a session's turns.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{id}/turns",
+    operation_id = "listTurns",
+    tag = "turns",
+    params(
+        ("id" = SessionId, Path, description = "The session."),
+        PageQuery,
+    ),
+    responses((status = 200, description = "A page of them.", body = TurnList)),
+)]
 pub async fn list(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -95,7 +134,21 @@ pub async fn list(
     Ok(Json(TurnList { turns: turns.into_iter().map(Turn::from).collect(), total, limit, offset }))
 }
 
+/// Shows a turn, and waits for its end if asked to.
+///
 /// One turn, at once or when it has ended, whichever the request wants; when the time is over, as it is then.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{id}/turns/{turn}",
+    operation_id = "getTurn",
+    tag = "turns",
+    params(
+        ("id" = SessionId, Path, description = "The session."),
+        ("turn" = TurnId, Path, description = "The turn."),
+        ShowQuery,
+    ),
+    responses((status = 200, description = "The turn, ended or as it is when the time is over.", body = Turn)),
+)]
 pub async fn show(
     State(api): State<Arc<Api>>,
     caller: Caller,

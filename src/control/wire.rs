@@ -10,6 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::choices::Offered;
+use super::openapi::{ContentBlock, OptionValue};
 use crate::config;
 use crate::model;
 use crate::model::agent::FrozenProfile;
@@ -21,9 +22,9 @@ use crate::model::{
     SessionContext, SessionId, SessionLimits, SessionStatus, Timestamp, TurnError, TurnId, TurnStatus, Usage,
     WorkspaceId,
 };
-use crate::registry;
 use crate::store::{Remembered, StoreError};
 
+mod garbage;
 mod sandbox;
 
 /// A mode and rules, in the words of the record.
@@ -31,10 +32,11 @@ pub use crate::model::Policy as PermissionPolicy;
 
 mod store;
 
+pub use garbage::{CollectGarbage, ExpiredSession, GarbageReport, UpkeepReport};
 pub use sandbox::SandboxDetails;
 pub use store::{BackUp, Backup, Health, StoreReport};
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateSession {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,18 +46,23 @@ pub struct CreateSession {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
     pub title: Option<String>,
     #[serde(default)]
+    #[schema(max_items = 32)]
     pub tags: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
     pub permissions: Option<PermissionPolicy>,
     #[serde(default, deserialize_with = "object::plain")]
     pub limits: SessionLimits,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 200)]
     pub mode: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 200)]
     pub model: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, OptionValue>)]
     pub config_options: BTreeMap<String, Value>,
     #[serde(default, deserialize_with = "object::optional")]
     pub context: Option<ContextChange>,
@@ -64,7 +71,7 @@ pub struct CreateSession {
 }
 
 /// When a new session's process is started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Start {
     /// In the background, so that the first prompt finds it warm.
@@ -74,24 +81,30 @@ pub enum Start {
     Lazy,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PatchSession {
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
     pub title: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 32)]
     pub tags: Option<Vec<String>>,
     /// What is absent in it stays; 0 takes the session's own limit away.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
     pub limits: Option<SessionLimits>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 200)]
     pub mode: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 200)]
     pub model: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, OptionValue>)]
     pub config_options: BTreeMap<String, Value>,
     /// What is absent in it stays, and null removes; null in its place removes all of it.
     #[serde(default, skip_serializing_if = "Change::is_keep", deserialize_with = "object::change")]
+    #[schema(value_type = Option<ContextChange>)]
     pub context: Change<ContextChange>,
     /// As a whole.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
@@ -99,12 +112,13 @@ pub struct PatchSession {
 }
 
 /// Either a text or ACP content blocks.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Prompt {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<ContentBlock>>, min_items = 1, max_items = 64)]
     pub content: Option<Vec<Value>>,
     /// For this prompt alone, in place of what the session's own says.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
@@ -112,15 +126,17 @@ pub struct Prompt {
 }
 
 /// A message that is added by hand: a prompt (`user`), or context for the next one (`system`).
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddMessage {
+    #[schema(pattern = "^(user|system)$")]
     pub role: String,
     pub text: Option<String>,
+    #[schema(value_type = Option<Vec<ContentBlock>>, min_items = 1, max_items = 64)]
     pub content: Option<Vec<Value>>,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Cancel {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,22 +146,13 @@ pub struct Cancel {
     pub queued: bool,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RegisterWorkspace {
     pub path: String,
 }
 
-/// A sweep over the sessions whose retention is over.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct CollectGarbage {
-    /// Only tell what would be done.
-    #[serde(default)]
-    pub dry_run: bool,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Session {
     pub id: SessionId,
@@ -201,7 +208,7 @@ pub struct Session {
 }
 
 /// One session, whole.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionView {
     #[serde(flatten)]
@@ -215,7 +222,7 @@ pub struct SessionView {
     pub cursor: i64,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Turn {
     pub id: TurnId,
@@ -235,7 +242,7 @@ pub struct Turn {
 }
 
 /// A prompt was committed.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Accepted {
     pub turn_id: TurnId,
@@ -246,14 +253,14 @@ pub struct Accepted {
     pub after: i64,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CancelAccepted {
     /// The turns that were told to end.
     pub turns: Vec<TurnId>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Workspace {
     pub id: WorkspaceId,
@@ -261,7 +268,7 @@ pub struct Workspace {
     pub created_at: Timestamp,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Agent {
     pub slug: String,
@@ -283,7 +290,7 @@ pub struct Agent {
     pub default: bool,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct SessionList {
     pub sessions: Vec<Session>,
     pub total: i64,
@@ -291,7 +298,7 @@ pub struct SessionList {
     pub offset: i64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct MessageList {
     pub messages: Vec<Message>,
     pub total: i64,
@@ -299,7 +306,7 @@ pub struct MessageList {
     pub offset: i64,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct TurnList {
     pub turns: Vec<Turn>,
     pub total: i64,
@@ -307,7 +314,7 @@ pub struct TurnList {
     pub offset: i64,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct WorkspaceList {
     pub workspaces: Vec<Workspace>,
     pub total: i64,
@@ -315,7 +322,7 @@ pub struct WorkspaceList {
     pub offset: i64,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct AgentList {
     pub agents: Vec<Agent>,
     pub total: i64,
@@ -323,62 +330,7 @@ pub struct AgentList {
     pub offset: i64,
 }
 
-/// What a sweep did, or with a dry run would do. Each list names the first thousand; the counts count all.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct GarbageReport {
-    pub dry_run: bool,
-    pub deleted: Vec<ExpiredSession>,
-    /// Found expired for the first time.
-    pub marked: Vec<ExpiredSession>,
-    /// Expired, and not to be deleted yet.
-    pub waiting: Vec<ExpiredSession>,
-    /// Not expired any more.
-    pub unmarked: Vec<ExpiredSession>,
-    pub counts: GarbageCounts,
-    /// What was done in the store itself. A daemon of before there was that does not say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub store: Option<UpkeepReport>,
-}
-
-/// What was done in the store, or with a dry run would be.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct UpkeepReport {
-    pub bytes_before: u64,
-    /// Nobody knows that before it is done.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes_after: Option<u64>,
-    pub deltas_removed: u64,
-    pub messages_indexed: u64,
-    /// Whether nothing is left to do; else the daemon goes on by itself.
-    pub complete: bool,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-pub struct GarbageCounts {
-    pub deleted: usize,
-    pub marked: usize,
-    pub waiting: usize,
-    pub unmarked: usize,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ExpiredSession {
-    pub id: SessionId,
-    pub title: String,
-    pub status: SessionStatus,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub expires_at: Option<Timestamp>,
-    /// From when on a sweep may delete it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub deletable_at: Option<Timestamp>,
-    /// Turns that keep it, for as long as they wait.
-    pub queued_turns: i64,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Info {
     pub version: String,
@@ -405,7 +357,7 @@ pub struct Info {
 }
 
 /// Where the configuration in force comes from, and what a reload could not do.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigOrigin {
     pub file: Option<String>,
@@ -416,14 +368,14 @@ pub struct ConfigOrigin {
     pub error: Option<String>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ProcessCount {
     pub running: usize,
     pub max: usize,
 }
 
 /// An event as it goes over the stream.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Event<'a> {
     pub sequence: i64,
@@ -433,15 +385,18 @@ pub struct Event<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
     pub created_at: Timestamp,
+    #[schema(value_type = Object)]
     pub data: &'a RawValue,
 }
 
 /// Every error has this shape.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = Error)]
 pub struct ErrorBody {
     pub error: String,
     pub message: String,
     pub hint: String,
+    #[schema(value_type = Object)]
     pub details: Value,
 }
 
@@ -522,28 +477,6 @@ impl From<model::session::Workspace> for Workspace {
     }
 }
 
-impl GarbageReport {
-    pub fn new(sweep: registry::Sweep, store: UpkeepReport, dry_run: bool) -> Self {
-        let registry::Sweep { deleted, marked, waiting, unmarked } = sweep;
-        let counts = GarbageCounts {
-            deleted: deleted.total,
-            marked: marked.total,
-            waiting: waiting.total,
-            unmarked: unmarked.total,
-        };
-        let named = |swept: registry::Swept| swept.sessions.into_iter().map(ExpiredSession::from).collect();
-        Self {
-            dry_run,
-            deleted: named(deleted),
-            marked: named(marked),
-            waiting: named(waiting),
-            unmarked: named(unmarked),
-            counts,
-            store: Some(store),
-        }
-    }
-}
-
 impl From<&config::Origin> for ConfigOrigin {
     fn from(origin: &config::Origin) -> Self {
         Self {
@@ -552,13 +485,6 @@ impl From<&config::Origin> for ConfigOrigin {
             needs_restart: origin.needs_restart.iter().map(|key| (*key).to_owned()).collect(),
             error: origin.error.clone(),
         }
-    }
-}
-
-impl From<registry::SweptSession> for ExpiredSession {
-    fn from(session: registry::SweptSession) -> Self {
-        let registry::SweptSession { id, title, status, expires_at, deletable_at, queued_turns } = session;
-        Self { id, title, status, expires_at, deletable_at, queued_turns }
     }
 }
 

@@ -13,6 +13,15 @@ use super::extract::{Id, Json, PageQuery, Query, page};
 use super::wire::{RegisterWorkspace, Workspace, WorkspaceList};
 use crate::model::WorkspaceId;
 
+/// Lists the registered workspaces.
+#[utoipa::path(
+    get,
+    path = "/v1/workspaces",
+    operation_id = "listWorkspaces",
+    tag = "workspaces",
+    params(PageQuery),
+    responses((status = 200, description = "A page of them.", body = WorkspaceList)),
+)]
 pub async fn list(
     State(api): State<Arc<Api>>,
     Query(query): Query<PageQuery>,
@@ -23,6 +32,15 @@ pub async fn list(
     Ok(Json(WorkspaceList { workspaces, total, limit, offset }))
 }
 
+/// Registers a directory by its real path.
+#[utoipa::path(
+    post,
+    path = "/v1/workspaces",
+    operation_id = "registerWorkspace",
+    tag = "workspaces",
+    request_body = RegisterWorkspace,
+    responses((status = 201, description = "It is registered, now or already.", body = Workspace)),
+)]
 pub async fn register(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -33,12 +51,30 @@ pub async fn register(
     Ok((StatusCode::CREATED, Json(workspace.into())))
 }
 
+/// Shows a workspace.
+#[utoipa::path(
+    get,
+    path = "/v1/workspaces/{id}",
+    operation_id = "getWorkspace",
+    tag = "workspaces",
+    params(("id" = WorkspaceId, Path, description = "The workspace.")),
+    responses((status = 200, description = "The workspace.", body = Workspace)),
+)]
 pub async fn show(State(api): State<Arc<Api>>, Id(id): Id<WorkspaceId>) -> Result<Json<Workspace>, ApiError> {
     let workspace = api.registry.hub().store().workspace(id).await?;
     let workspace = workspace.ok_or_else(|| ApiError::NoSuchWorkspace(id.to_string()))?;
     Ok(Json(workspace.into()))
 }
 
+/// Forgets a workspace that no session is in.
+#[utoipa::path(
+    delete,
+    path = "/v1/workspaces/{id}",
+    operation_id = "removeWorkspace",
+    tag = "workspaces",
+    params(("id" = WorkspaceId, Path, description = "The workspace.")),
+    responses((status = 200, description = "The workspace as it was.", body = Workspace)),
+)]
 pub async fn remove(State(api): State<Arc<Api>>, Id(id): Id<WorkspaceId>) -> Result<Json<Workspace>, ApiError> {
     Ok(Json(api.registry.remove_workspace(id).await?.into()))
 }

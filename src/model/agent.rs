@@ -11,7 +11,7 @@ use super::sandbox::FsScope;
 use super::secret::Secret;
 
 /// What differs from agent to agent beyond how it is started. The core asks the adapter and never the agent's name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Adapter {
     /// For agents that keep to the protocol.
@@ -131,7 +131,7 @@ pub struct AgentProfile {
 }
 
 /// What a session keeps of its profile for life: enough to go on when the profile is gone, and no value of `env`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FrozenProfile {
     pub slug: String,

@@ -44,7 +44,7 @@ impl FromStr for BlockKind {
 }
 
 /// What an agent says that it takes in a prompt. Text and links to resources are taken by every agent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PromptAbilities {
     pub image: bool,

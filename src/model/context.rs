@@ -22,7 +22,7 @@ const OPEN: &str = "{{ctx.";
 const CLOSE: &str = "}}";
 
 /// The context of a session. Paths are relative to its workspace.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionContext {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,11 +39,14 @@ pub struct SessionContext {
 }
 
 /// Lines of a file, from 1, both included.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Selection {
+    #[schema(min_length = 1, max_length = 4096)]
     pub file: String,
+    #[schema(minimum = 1, maximum = 4_294_967_295_u32)]
     pub start_line: u32,
+    #[schema(minimum = 1, maximum = 4_294_967_295_u32)]
     pub end_line: u32,
 }
 
@@ -57,19 +60,24 @@ pub enum Change<T> {
 }
 
 /// A change of a context, field by field; of the variables, name by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ContextChange {
     #[serde(default, skip_serializing_if = "Change::is_keep")]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 4096)]
     pub active_file: Change<String>,
     #[serde(default, skip_serializing_if = "Change::is_keep", deserialize_with = "object::change")]
+    #[schema(value_type = Option<Selection>)]
     pub selection: Change<Selection>,
     #[serde(default, skip_serializing_if = "Change::is_keep")]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 255)]
     pub git_ref: Change<String>,
     /// Only when the session is made.
     #[serde(default, skip_serializing_if = "Change::is_keep")]
+    #[schema(value_type = Option<FsScope>)]
     pub fs_scope: Change<FsScope>,
     #[serde(default, skip_serializing_if = "Change::is_keep")]
+    #[schema(value_type = Option<BTreeMap<String, Option<String>>>)]
     pub variables: Change<BTreeMap<String, Option<String>>>,
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 use uuid::Uuid;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -13,8 +13,9 @@ pub struct NotAnId(String);
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, utoipa::ToSchema)]
         #[serde(transparent)]
+        #[schema(value_type = String, format = Uuid)]
         pub struct $name(Uuid);
 
         impl $name {
@@ -44,6 +45,12 @@ macro_rules! id {
                     Ok(id) if id.hyphenated().to_string() == text => Ok(Self(id)),
                     _ => Err(NotAnId(text.to_owned())),
                 }
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
             }
         }
     };

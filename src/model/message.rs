@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::id::{MessageId, SessionId, TurnId};
 use super::time::Timestamp;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     User,
@@ -52,8 +52,9 @@ impl FromStr for Role {
 }
 
 /// A message as it is recorded. Its JSON is the data of `message.created` and what the interface answers.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(bound = "")]
 pub struct Message<C = Box<RawValue>> {
     pub id: MessageId,
     pub session_id: SessionId,
@@ -61,6 +62,7 @@ pub struct Message<C = Box<RawValue>> {
     pub turn_id: Option<TurnId>,
     pub role: Role,
     /// The JSON of a [`Content`], as it was written.
+    #[schema(value_type = Content)]
     pub content: C,
     pub tool_call_id: Option<String>,
     /// The agent's model at that time, when it is known.
@@ -70,7 +72,7 @@ pub struct Message<C = Box<RawValue>> {
 }
 
 /// What a message says.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Content {
     /// Text of the user or the agent; `partial` when the turn was cut off in the middle of it.
@@ -108,7 +110,7 @@ pub enum Content {
     },
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct PlanStep {
     pub content: String,
     pub priority: String,

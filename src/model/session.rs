@@ -97,7 +97,7 @@ impl DirectoryIdentity {
 }
 
 /// The agent's subprocess as people see it. It comes and goes; the session's status does not follow it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ProcessState {
     Stopped,
@@ -120,7 +120,7 @@ impl ProcessState {
 }
 
 /// How a new process came by the conversation so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ContextRestored {
     /// The agent itself took it up again.
@@ -155,7 +155,7 @@ impl FromStr for ContextRestored {
 }
 
 /// What a session sets for itself in place of the configuration's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SessionLimits {
     /// Turns over the session's life. 0 is the same as absent: the configuration's.
@@ -207,7 +207,7 @@ pub struct ProcessName {
 }
 
 /// The last thing that went wrong with a session's process.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LastError {
     pub code: String,

@@ -17,7 +17,7 @@ use super::id::{SessionId, TurnId};
 use super::time::Timestamp;
 use super::usage::Usage;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TurnStatus {
     Queued,
@@ -78,8 +78,9 @@ impl FromStr for TurnStatus {
 }
 
 /// Why a turn failed, for programs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = TurnErrorCode)]
 pub enum ErrorCode {
     AgentExited,
     Timeout,
@@ -133,7 +134,7 @@ impl FromStr for ErrorCode {
 }
 
 /// Why a turn failed, for programs and for people.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct TurnError {
     pub code: ErrorCode,
     pub message: String,

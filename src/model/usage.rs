@@ -16,7 +16,8 @@ pub const TOKENS_MAX: u64 = 1 << 50;
 const CURRENCY_CHARS_MAX: usize = 16;
 
 /// An amount of money, in billionths: sums are exact, and can be compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, utoipa::ToSchema)]
+#[schema(value_type = f64, minimum = 0, maximum = 1_000_000_000)]
 pub struct Amount(u64);
 
 impl Amount {
@@ -70,7 +71,7 @@ impl<'de> Deserialize<'de> for Amount {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Cost {
     pub amount: Amount,
     pub currency: String,
@@ -87,14 +88,14 @@ impl Cost {
 }
 
 /// How full the agent's context is now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ContextWindow {
     pub used: u64,
     pub size: u64,
 }
 
 /// Tokens of one turn, or summed over turns. What no agent told is absent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Tokens {
     #[serde(default, rename = "inputTokens", skip_serializing_if = "Option::is_none")]
     pub input: Option<u64>,
@@ -132,7 +133,7 @@ impl Tokens {
 }
 
 /// What a turn or a session has used, as far as it is known. Its JSON is part of the record.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
     #[serde(flatten)]
@@ -222,7 +223,7 @@ impl Meter {
 }
 
 /// What becomes of turns when a session's cost has reached its limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnExceed {
     /// They fail at once.

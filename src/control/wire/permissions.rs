@@ -12,7 +12,7 @@ use crate::model::permission::standing::{StandingRule, Subject};
 use crate::model::{Peer, PermissionId, RuleId, SessionId, Timestamp, TurnId};
 
 /// A question of an agent's, with its answer when there is one.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Permission {
     pub id: PermissionId,
@@ -26,6 +26,7 @@ pub struct Permission {
     pub action: Action,
     pub options: Vec<PermissionOption>,
     /// The agent's own JSON.
+    #[schema(value_type = Value)]
     pub request: Box<RawValue>,
     pub status: PermissionStatus,
     pub asked_at: Timestamp,
@@ -35,7 +36,7 @@ pub struct Permission {
     pub resolution: Option<Resolution>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct PermissionList {
     pub permissions: Vec<Permission>,
     pub total: i64,
@@ -44,7 +45,7 @@ pub struct PermissionList {
 }
 
 /// One of `optionId`, `decision` and, for elicitations, `action`.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AnswerPermission {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,10 +59,11 @@ pub struct AnswerPermission {
     pub action: Option<ElicitationAction>,
     /// With `accept`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
     pub content: Option<Map<String, Value>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ElicitationAction {
     Accept,
@@ -70,7 +72,7 @@ pub enum ElicitationAction {
 }
 
 /// What a person has answered for good.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PermissionRule {
     pub id: RuleId,
@@ -81,7 +83,7 @@ pub struct PermissionRule {
     pub made_at: Timestamp,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct PermissionRuleList {
     pub rules: Vec<PermissionRule>,
     pub total: i64,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::Sandbox;
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxDetails {
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -6,7 +6,7 @@ use crate::model::message::Role;
 use crate::model::{MessageId, SessionId, Timestamp, TurnId, WorkspaceId};
 use crate::store;
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct SearchResults {
     pub results: Vec<SearchResult>,
     /// Counted up to 10,000.
@@ -17,7 +17,7 @@ pub struct SearchResults {
     pub pending: i64,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SearchResult {
     pub session_id: SessionId,
@@ -35,10 +35,11 @@ pub struct SearchResult {
     pub rank: f64,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Snippet {
     pub text: String,
     /// From and up to which character of the text, counted as Unicode code points.
+    #[schema(value_type = Vec<Vec<usize>>)]
     pub matches: Vec<(usize, usize)>,
 }
 

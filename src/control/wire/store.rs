@@ -6,7 +6,7 @@ use super::ErrorBody;
 use crate::model::error::chain;
 use crate::store::{BackedUp, Check, StoreHealth};
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Health {
     /// `ok` or `degraded`.
     pub status: String,
@@ -15,10 +15,11 @@ pub struct Health {
     pub store: Option<StoreReport>,
     /// What is wrong, in the shape of every error.
     #[serde(flatten)]
+    #[schema(ignore)]
     pub error: Option<ErrorBody>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StoreReport {
     /// The last commit went well.
@@ -31,14 +32,14 @@ pub struct StoreReport {
 }
 
 /// A copy that is to be made.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BackUp {
     pub path: String,
 }
 
 /// A copy that was made.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Backup {
     pub path: String,

@@ -10,11 +10,12 @@ use super::{Located, PermissionMode, Verdict};
 const RULES_MAX: usize = 256;
 
 /// The first rule that matches answers, else the mode does.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
     pub mode: PermissionMode,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 256)]
     pub rules: Vec<Rule>,
 }
 

@@ -15,7 +15,7 @@ const TEXT_BYTES_MAX: usize = 1024;
 /// Entries of one list in a rule.
 const ENTRIES_MAX: usize = 256;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Ruling {
     Allow,
@@ -24,17 +24,21 @@ pub enum Ruling {
 }
 
 /// One rule. What it does not name it does not look at.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = PolicyRule)]
 pub struct Rule {
     pub decision: Ruling,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_items = 1, max_items = 256)]
     pub kinds: Option<Vec<ToolKind>>,
     /// Globs below the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<String>>, min_items = 1, max_items = 256)]
     pub paths: Option<Vec<PathGlob>>,
     /// The first words of command lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<CommandText>>, min_items = 1, max_items = 256)]
     pub commands: Option<Vec<CommandPrefix>>,
 }
 

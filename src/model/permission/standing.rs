@@ -21,7 +21,7 @@ pub struct StandingRule {
 }
 
 /// What a standing rule is about. Exactly one of files, command and tool is there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Subject {
     pub kind: ToolKind,

@@ -1,0 +1,102 @@
+//! What the store cannot do, as answers: for want of space, because another program has it, or because it is damaged.
+
+use axum::http::StatusCode;
+use serde_json::json;
+
+use super::{Ailment, Answer, LOCKED_WAIT, OVERLOAD_WAIT};
+use crate::model::error::chain;
+use crate::store::{BackupError, DAMAGED_HINT, Fault, SearchError, StoreError};
+
+/// What the store could not do: for want of space, because another program has it, or for what nobody asked for.
+pub fn store_answer(error: &StoreError) -> Answer {
+    use StatusCode as S;
+    let (message, hint) = (chain(error), error.hint());
+    match error.fault() {
+        Fault::Full => {
+            let details = match error {
+                StoreError::ShortOfSpace { directory, free, wanted, .. } => {
+                    json!({ "directory": directory, "freeBytes": free, "wantedBytes": wanted })
+                }
+                _ => json!({}),
+            };
+            Answer::new(S::INSUFFICIENT_STORAGE, "insufficient_storage", message, hint).details(details)
+        }
+        Fault::Locked => Answer::new(S::SERVICE_UNAVAILABLE, "store_locked", message, hint).retry_after(LOCKED_WAIT),
+        Fault::Damaged => {
+            tracing::error!(error = error as &dyn std::error::Error, "the database is damaged");
+            Answer::new(S::INTERNAL_SERVER_ERROR, "store_damaged", message, DAMAGED_HINT)
+        }
+        Fault::Forbidden | Fault::Disk | Fault::Other => {
+            tracing::error!(error = error as &dyn std::error::Error, "a request failed");
+            Answer::new(S::INTERNAL_SERVER_ERROR, "internal", message, hint)
+        }
+    }
+}
+
+pub fn ailment_answer(ailment: Ailment) -> Answer {
+    use StatusCode as S;
+    match ailment {
+        Ailment::Unwritable(error) => {
+            let message = format!("the store cannot be written: {}", chain(&error));
+            let hint = match error.fault() {
+                Fault::Other => "check the free space and the permissions of the state directory".to_owned(),
+                _ => error.hint(),
+            };
+            Answer::new(S::SERVICE_UNAVAILABLE, "store_unwritable", message, hint)
+        }
+        Ailment::ShortOfSpace(error) => Answer { status: S::SERVICE_UNAVAILABLE, ..store_answer(&error) },
+        Ailment::Damaged { problem } => {
+            let message = format!("the database is damaged: {problem}");
+            Answer::new(S::SERVICE_UNAVAILABLE, "store_damaged", message, DAMAGED_HINT)
+        }
+    }
+}
+
+pub fn search_answer(error: &SearchError) -> Answer {
+    use StatusCode as S;
+    match error {
+        SearchError::TooBroad => {
+            let hint = "narrow it: longer or fewer prefixes, fewer alternatives, or rarer words";
+            Answer::new(S::BAD_REQUEST, "invalid_request", format!("q: {error}"), hint).details(json!({ "field": "q" }))
+        }
+        SearchError::Busy => {
+            Answer::new(S::SERVICE_UNAVAILABLE, "overloaded", error.to_string(), "try again").retry_after(OVERLOAD_WAIT)
+        }
+        SearchError::Store(error) => store_answer(error),
+    }
+}
+
+pub fn backup_answer(error: BackupError) -> Answer {
+    use StatusCode as S;
+    let message = chain(&error);
+    match error {
+        BackupError::NotAFile(_) => {
+            let hint = "give the whole path of the file to be made, from /";
+            Answer::new(S::BAD_REQUEST, "invalid_request", format!("path: {message}"), hint)
+                .details(json!({ "field": "path" }))
+        }
+        BackupError::Directory { .. } => {
+            let hint = "the directory must be there, and the daemon's user must be able to write to it";
+            Answer::new(S::BAD_REQUEST, "invalid_request", format!("path: {message}"), hint)
+                .details(json!({ "field": "path" }))
+        }
+        BackupError::Exists(_) => {
+            Answer::new(S::CONFLICT, "file_exists", message, "choose another name, or move it away first")
+        }
+        BackupError::Busy => Answer::new(S::CONFLICT, "backup_running", message, "wait for its end"),
+        BackupError::NoSpace { directory, needed, free } => {
+            let hint = "free some space there, or write the copy to another disk";
+            Answer::new(S::INSUFFICIENT_STORAGE, "insufficient_storage", message, hint)
+                .details(json!({ "directory": directory, "freeBytes": free, "wantedBytes": needed }))
+        }
+        BackupError::Abandoned => {
+            let hint = "try again when it runs again";
+            Answer::new(S::SERVICE_UNAVAILABLE, "shutting_down", message, hint).retry_after(OVERLOAD_WAIT)
+        }
+        BackupError::Unsound(_) => {
+            tracing::error!(message, "a copy of the database is not sound");
+            Answer::new(S::INTERNAL_SERVER_ERROR, "store_damaged", message, DAMAGED_HINT)
+        }
+        BackupError::Store(error) => store_answer(&error),
+    }
+}

@@ -1,0 +1,149 @@
+//! Requests that cannot be understood: which field is wrong, what is wrong with it, and what would be right.
+
+use super::error::ApiError;
+use super::router;
+
+/// Names that differ more than this are not meant for each other.
+const TYPOS_MAX: usize = 2;
+
+/// What is wrong with a body or a query that could not be read. A field that is unknown, missing or there twice is named by
+/// the problem itself; the path is then that of the object around it.
+pub fn explained<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> ApiError {
+    let problem = error.inner().to_string();
+    let path = error.path().to_string();
+    let around = if path == "." || path == "?" { String::new() } else { path };
+    let named = ["unknown field `", "missing field `", "duplicate field `"]
+        .iter()
+        .find_map(|beginning| problem.strip_prefix(beginning)?.split('`').next());
+    let field = match named {
+        // The path of an unknown field includes it already.
+        Some(name) if around.is_empty() || around == name || around.ends_with(&format!(".{name}")) => {
+            if around.is_empty() { name.to_owned() } else { around }
+        }
+        Some(name) => format!("{around}.{name}"),
+        None => around,
+    };
+    let hint = hint(&problem);
+    ApiError::misunderstood(field, problem, hint)
+}
+
+/// What to do about a problem, in serde's words for it.
+fn hint(problem: &str) -> String {
+    let words = in_backticks(problem);
+    match words.as_slice() {
+        [name, known @ ..] if problem.starts_with("unknown field") => {
+            let meant = nearest(name, known).map(|near| format!("is {near} meant? ")).unwrap_or_default();
+            match known {
+                [] => "leave it out; nothing can be said here".to_owned(),
+                known => format!("{meant}the fields are {}", known.join(", ")),
+            }
+        }
+        [name, known @ ..] if problem.starts_with("unknown variant") => {
+            let meant = nearest(name, known).map(|near| format!("is {near} meant? ")).unwrap_or_default();
+            format!("{meant}the values are {}", known.join(", "))
+        }
+        [name] if problem.starts_with("missing field") => format!("add {name}"),
+        [name] if problem.starts_with("duplicate field") => format!("give {name} once"),
+        _ => match problem.split_once("expected ") {
+            Some((beginning, expected)) if beginning.starts_with("invalid ") => {
+                format!("give {}", in_words(expected))
+            }
+            _ => "correct it and ask again; docs/api.md and GET /v1/openapi.json describe the request".to_owned(),
+        },
+    }
+}
+
+fn in_backticks(text: &str) -> Vec<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    let near =
+        known.iter().map(|known| (strsim::damerau_levenshtein(&name.to_lowercase(), &known.to_lowercase()), *known));
+    near.filter(|(distance, _)| *distance <= TYPOS_MAX).min().map(|(_, near)| near)
+}
+
+/// What serde expected, for those who do not write Rust.
+fn in_words(expected: &str) -> String {
+    let (what, place) = match expected.find(" at line ") {
+        Some(at) => expected.split_at(at),
+        None => (expected, ""),
+    };
+    let what = match what {
+        "i64" | "u64" | "u32" | "usize" | "an integer" => "a whole number, such as 20",
+        "f64" => "a number",
+        "a boolean" => "true or false",
+        "a string" | "string" | "str" => "a text in quotes",
+        "a sequence" => "a list in [ ]",
+        "a map" | "a JSON object" => "an object in { }",
+        other if other.starts_with("struct ") => "an object in { }",
+        other => other,
+    };
+    format!("{what}{place}")
+}
+
+/// Where somebody who asked for a path that is not there may have wanted to go.
+pub fn nearest_route(path: &str) -> String {
+    /// A name that is another one costs more than a few typos, and a missing part more than that.
+    const NAME_COST_MAX: usize = 4;
+    const PART_COST: usize = 3;
+    const COST_MAX: usize = 3;
+    let asked: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let cost = |route: &str| {
+        // The version is what is forgotten most.
+        let is_bare = asked.first() != Some(&"v1");
+        let parts: Vec<&str> = route.trim_matches('/').split('/').skip_while(|part| is_bare && *part == "v1").collect();
+        let missing = parts.len().abs_diff(asked.len()) * PART_COST;
+        let names = parts.iter().zip(&asked).map(|(part, asked)| {
+            if part.starts_with('{') { 0 } else { strsim::damerau_levenshtein(part, asked).min(NAME_COST_MAX) }
+        });
+        missing + names.sum::<usize>()
+    };
+    let near = router::paths().map(|route| (cost(&route), route)).min();
+    match near {
+        Some((cost, route)) if cost <= COST_MAX => format!("is {route} meant? GET /v1/openapi.json has all routes"),
+        _ => "the routes are in docs/api.md and GET /v1/openapi.json".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_says_what_would_be_right() {
+        for (problem, hinted) in [
+            ("unknown field `titel`, expected one of `title`, `tags`", "is title meant? the fields are title, tags"),
+            ("unknown field `x`, expected `path`", "the fields are path"),
+            ("unknown field `x`, there are no fields", "leave it out; nothing can be said here"),
+            (
+                "unknown variant `Lazy`, expected `eager` or `lazy` at line 1 column 9",
+                "is lazy meant? the values are eager, lazy",
+            ),
+            ("missing field `path` at line 1 column 2", "add path"),
+            ("duplicate field `limit`", "give limit once"),
+            ("invalid type: string \"x\", expected i64", "give a whole number, such as 20"),
+            (
+                "invalid type: integer `1`, expected a boolean at line 1 column 3",
+                "give true or false at line 1 column 3",
+            ),
+            ("invalid type: null, expected struct SessionLimits", "give an object in { }"),
+        ] {
+            assert_eq!(hint(problem), hinted, "{problem}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_route_is_named_when_one_is_near() {
+        for (path, near) in [
+            ("/v1/session", "/v1/sessions"),
+            ("/v1/sessions/019a/prompts", "/v1/sessions/{id}/prompt"),
+            ("/sessions", "/v1/sessions"),
+            ("/v1/sessions/", "/v1/sessions"),
+        ] {
+            let hint = nearest_route(path);
+            assert!(hint.starts_with(&format!("is {near} meant?")), "{path}: {hint}");
+        }
+        assert!(nearest_route("/favicon.ico").starts_with("the routes are"));
+    }
+}

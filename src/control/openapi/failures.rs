@@ -1,0 +1,183 @@
+//! What each operation can be refused with. The handlers say what they answer when all is well; the errors are here, in one
+//! table, because most of them come from far below a handler.
+
+/// A status and the code of an error that comes with it.
+pub type Failure = (u16, &'static str);
+
+/// What an error's code means, in one line.
+pub const CODES: &[(&str, &str)] = &[
+    ("agent_not_found", "there is no such agent"),
+    ("agent_not_installed", "the agent's command is not found on this machine"),
+    ("agent_refused", "the agent does not take the choice, or ended before it answered"),
+    ("agent_timeout", "the agent did not answer in time, and may still take the choice"),
+    ("agents_not_served", "the request comes from an agent, or from what one has started"),
+    ("backup_running", "another copy is being made"),
+    ("blob_not_found", "there is no such blob"),
+    ("body_timeout", "the body did not come in time"),
+    ("body_too_large", "the body is larger than control.body_max"),
+    ("file_exists", "there is a file of that name"),
+    ("idempotency_mismatch", "the key was used for a request with another body"),
+    ("insufficient_storage", "there is too little disk space for new work"),
+    ("internal", "a fault of acpd's own; its log has more"),
+    ("invalid_request", "the request makes no sense; details.field names what is wrong"),
+    ("method_not_allowed", "the path does not take the method; the header Allow names what it takes"),
+    ("no_turn", "no turn is running or waiting"),
+    ("not_expired", "the session is kept: its retention is not over"),
+    ("outside_roots", "the directory is outside the configured roots"),
+    ("overloaded", "too much is under way; try again"),
+    ("permission_answered", "the question is answered already; the first answer counts"),
+    ("permission_not_found", "there is no such permission"),
+    ("process_limit", "as many processes run as may, and none of them is idle"),
+    ("queue_full", "as much waits already as may"),
+    ("rate_limited", "too many requests, or prompts, in this time"),
+    ("route_not_found", "there is no such path"),
+    ("rule_not_found", "the session has no such rule"),
+    ("scope_not_allowed", "the scope is wider than the profile or the configuration allows"),
+    ("session_active", "the session is active"),
+    ("session_archived", "the session is archived, which is final"),
+    ("session_error", "the session is in error, which is final"),
+    ("session_not_found", "there is no such session"),
+    ("session_suspended", "the session is suspended; resume it first"),
+    ("shutting_down", "the daemon is stopping"),
+    ("stale_turn", "the named turn is over, or another one's"),
+    ("store_damaged", "what was asked for cannot be read from the database any more"),
+    ("store_locked", "another program has the database locked"),
+    ("store_unwritable", "a trial write to the store failed"),
+    ("too_many_streams", "as many event streams and waiting requests are open as one user may have"),
+    ("turn_not_found", "the session has no such turn"),
+    ("unknown_choice", "the agent has not announced such a mode, model or option"),
+    ("unknown_user", "the user is not in the user database, or has no home there"),
+    ("unsupported_content", "the agent does not take such a block"),
+    ("unsupported_media_type", "the body is not application/json"),
+    ("wider_mode", "the mode grants the agent more than the session's policy does"),
+    ("wider_permissions", "the policy is wider than the profile's"),
+    ("workspace_in_use", "sessions are in the workspace"),
+    ("workspace_missing", "the directory is not there, or cannot be entered"),
+    ("workspace_not_found", "there is no such workspace"),
+    ("workspace_reserved", "the directory is acpd's own"),
+];
+
+/// Whatever is asked for.
+const ALWAYS: &[Failure] = &[
+    (400, "invalid_request"),
+    (403, "agents_not_served"),
+    (429, "rate_limited"),
+    (500, "internal"),
+    (500, "store_damaged"),
+    (503, "overloaded"),
+    (503, "shutting_down"),
+    (503, "store_locked"),
+];
+
+/// Where a body is read.
+const OF_BODIES: &[Failure] = &[(408, "body_timeout"), (413, "body_too_large"), (415, "unsupported_media_type")];
+
+/// Where the path names a session.
+const OF_SESSIONS: &[Failure] = &[(404, "session_not_found")];
+
+/// Where something is begun that needs room on the disk.
+const OF_WORK: &[Failure] = &[(507, "insufficient_storage")];
+
+/// Where a session must be one that can go on.
+const OF_FINAL: &[Failure] = &[(409, "session_archived"), (409, "session_error")];
+
+/// Where a session must be active.
+const OF_INACTIVE: &[Failure] = &[(409, "session_archived"), (409, "session_error"), (409, "session_suspended")];
+
+/// Where a directory is looked up.
+const OF_DIRECTORIES: &[Failure] = &[
+    (400, "workspace_missing"),
+    (403, "outside_roots"),
+    (403, "unknown_user"),
+    (403, "workspace_reserved"),
+    (409, "workspace_missing"),
+];
+
+/// Where a prompt is accepted.
+const OF_PROMPTS: &[Failure] = &[
+    (403, "outside_roots"),
+    (403, "unknown_user"),
+    (403, "workspace_reserved"),
+    (409, "workspace_missing"),
+    (422, "idempotency_mismatch"),
+    (422, "unsupported_content"),
+    (429, "process_limit"),
+    (429, "queue_full"),
+];
+
+/// Where modes, models and policies are chosen.
+const OF_CHOICES: &[Failure] = &[(403, "wider_mode"), (403, "wider_permissions"), (422, "unknown_choice")];
+
+/// Where a request stays open for long.
+const OF_STREAMS: &[Failure] = &[(429, "too_many_streams")];
+
+const OF_ANSWERS: &[Failure] = &[(404, "permission_not_found"), (409, "permission_answered")];
+
+/// What an operation can be refused with beside what is always possible, in groups. Nothing for one that is not known.
+fn groups(operation: &str) -> Option<Vec<&'static [Failure]>> {
+    let groups: &[&'static [Failure]] = match operation {
+        "getHealth" => &[&[(503, "insufficient_storage"), (503, "store_damaged"), (503, "store_unwritable")]],
+        "getInfo" | "getOpenapi" | "listWorkspaces" | "listAgents" | "listSessions" | "listPermissions"
+        | "searchMessages" => &[],
+        "followAll" => &[OF_STREAMS],
+        "registerWorkspace" => &[OF_BODIES, OF_WORK, OF_DIRECTORIES],
+        "getWorkspace" => &[&[(404, "workspace_not_found")]],
+        "removeWorkspace" => &[&[(404, "workspace_not_found"), (409, "workspace_in_use")]],
+        "getAgent" => &[&[(404, "agent_not_found")]],
+        "createSession" => &[
+            OF_BODIES,
+            OF_WORK,
+            OF_DIRECTORIES,
+            OF_CHOICES,
+            &[
+                (403, "scope_not_allowed"),
+                (404, "agent_not_found"),
+                (404, "session_not_found"),
+                (404, "workspace_not_found"),
+                (422, "agent_not_installed"),
+                (422, "idempotency_mismatch"),
+                (429, "process_limit"),
+            ],
+        ],
+        "followSession" => &[OF_SESSIONS, OF_STREAMS],
+        "getSession" | "listMessages" | "listTurns" | "listSessionPermissions" | "listRules" => &[OF_SESSIONS],
+        "changeSession" => &[
+            OF_BODIES,
+            OF_SESSIONS,
+            OF_WORK,
+            OF_FINAL,
+            OF_CHOICES,
+            &[(403, "outside_roots"), (403, "unknown_user"), (403, "workspace_reserved"), (409, "workspace_missing")],
+            &[(409, "agent_refused"), (504, "agent_timeout")],
+        ],
+        "resumeSession" => &[OF_BODIES, OF_SESSIONS, OF_WORK, OF_FINAL],
+        "archiveSession" => &[OF_BODIES, OF_SESSIONS, &[(409, "session_error")]],
+        "removeSession" => &[OF_SESSIONS, &[(409, "session_error")]],
+        "addMessage" | "promptSession" => &[OF_BODIES, OF_SESSIONS, OF_WORK, OF_INACTIVE, OF_PROMPTS],
+        "cancelTurn" => &[OF_BODIES, OF_SESSIONS, OF_INACTIVE, &[(409, "no_turn"), (409, "stale_turn")]],
+        "getTurn" => &[OF_SESSIONS, OF_STREAMS, &[(404, "turn_not_found")]],
+        "getPermission" => &[&[(404, "permission_not_found")]],
+        "answerPermission" => &[OF_BODIES, OF_ANSWERS],
+        "answerSessionPermission" => &[OF_BODIES, OF_SESSIONS, OF_ANSWERS],
+        "revokeRule" => &[OF_SESSIONS, &[(404, "rule_not_found")]],
+        "getBlob" => &[&[(404, "blob_not_found")]],
+        "collectGarbage" => &[OF_BODIES],
+        "createBackup" => &[OF_BODIES, OF_WORK, &[(409, "backup_running"), (409, "file_exists")]],
+        _ => return None,
+    };
+    Some(groups.to_vec())
+}
+
+/// All that an operation can be refused with, by status and code, each once. One that has no row here has none.
+pub fn of(operation: &str) -> Vec<Failure> {
+    let Some(groups) = groups(operation) else { return Vec::new() };
+    let mut failures: Vec<Failure> = groups.concat();
+    failures.extend(ALWAYS);
+    failures.sort_unstable();
+    failures.dedup();
+    failures
+}
+
+pub fn meaning(code: &str) -> &'static str {
+    CODES.iter().find(|(known, _)| *known == code).map_or("", |(_, meaning)| meaning)
+}

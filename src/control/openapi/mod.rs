@@ -1,0 +1,29 @@
+//! The interface's own description, in `OpenAPI` 3.1. It follows from the code: the handlers' attributes, the schemas of the wire
+//! types and the table of failures. What is served is the document that is checked in at docs/openapi.json, within this
+//! program, where it costs no memory; a test holds it against the code.
+
+mod blocks;
+#[cfg(test)]
+mod failures;
+#[cfg(test)]
+mod generated;
+#[cfg(test)]
+mod tests;
+
+use axum::http::{HeaderName, header};
+
+pub use blocks::{ContentBlock, EventFrame, OptionValue};
+
+const DOCUMENT: &str = include_str!("../../../docs/openapi.json");
+
+/// Describes this interface.
+#[utoipa::path(
+    get,
+    path = "/v1/openapi.json",
+    operation_id = "getOpenapi",
+    tag = "daemon",
+    responses((status = 200, description = "An OpenAPI 3.1 document.", body = Object)),
+)]
+pub async fn show() -> ([(HeaderName, &'static str); 1], &'static str) {
+    ([(header::CONTENT_TYPE, "application/json")], DOCUMENT)
+}
