@@ -17,7 +17,8 @@ use tokio::sync::watch;
 use crate::agent::Secrets;
 use crate::model::SessionId;
 use crate::store::{
-    Audience, Committed, EventScope, Goal, Head, Store, StoreError, StoreOptions, StoredEvent, Unit, Upkeep, Writer,
+    Appended, Audience, Committed, EventScope, Goal, Head, Store, StoreError, StoreOptions, StoredEvent, Unit, Upkeep,
+    Writer,
 };
 use tail::{Budget, Tail};
 
@@ -56,6 +57,8 @@ struct Watchers {
 struct Books {
     /// A session has an entry only while somebody watches it.
     sessions: HashMap<SessionId, Watched>,
+    /// The sessions of one user together, likewise.
+    owners: HashMap<Option<u32>, WatchedOwner>,
     /// Filled only while somebody watches all sessions.
     all: Tail,
     budget: Budget,
@@ -65,6 +68,20 @@ struct Books {
 struct Watched {
     reach: watch::Sender<Reach>,
     tail: Tail,
+}
+
+/// One user's sessions, which only their own events wake.
+#[derive(Debug)]
+struct WatchedOwner {
+    watched: Watched,
+    /// The last event of theirs.
+    newest: i64,
+}
+
+impl Watched {
+    fn new(scope: EventScope, ended: bool) -> Self {
+        Self { reach: watch::Sender::new(Reach { cursor: UNKNOWN, ended }), tail: Tail::new(scope) }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -123,6 +140,7 @@ impl Hub {
         let reach = match scope {
             EventScope::All => self.watchers.all.subscribe(),
             EventScope::Session(session) => self.watchers.watch(session),
+            EventScope::Owner(owner) => self.watchers.watch_owner(owner),
         };
         let (store, watchers) = (self.store.clone(), Arc::clone(&self.watchers));
         Subscription { store, watchers, scope, cursor, reach, told: None, compacted: None }
@@ -152,8 +170,8 @@ impl Hub {
 
 impl Watchers {
     fn new(tail_bytes_max: usize) -> Self {
-        let books =
-            Books { sessions: HashMap::new(), all: Tail::new(EventScope::All), budget: Budget::new(tail_bytes_max) };
+        let (all, budget) = (Tail::new(EventScope::All), Budget::new(tail_bytes_max));
+        let books = Books { sessions: HashMap::new(), owners: HashMap::new(), all, budget };
         Self { books: Mutex::new(books), all: watch::Sender::default() }
     }
 
@@ -168,11 +186,18 @@ impl Watchers {
         }
         // Whoever comes when the streams have ended gets what there is, and the end.
         let ended = self.all.borrow().ended;
-        let watched = || Watched {
-            reach: watch::Sender::new(Reach { cursor: UNKNOWN, ended }),
-            tail: Tail::new(EventScope::Session(session)),
-        };
+        let watched = || Watched::new(EventScope::Session(session), ended);
         books.sessions.entry(session).or_insert_with(watched).reach.subscribe()
+    }
+
+    fn watch_owner(&self, owner: Option<u32>) -> watch::Receiver<Reach> {
+        let mut books = self.lock();
+        if books.owners.len() >= WATCHED_MAX {
+            books.owners.retain(|_, of_owner| of_owner.watched.reach.receiver_count() > 0);
+        }
+        let ended = self.all.borrow().ended;
+        let of_owner = || WatchedOwner { watched: Watched::new(EventScope::Owner(owner), ended), newest: UNKNOWN };
+        books.owners.entry(owner).or_insert_with(of_owner).watched.reach.subscribe()
     }
 
     /// What follows the cursor, as far as it is in memory.
@@ -180,6 +205,7 @@ impl Watchers {
         let books = self.lock();
         let tail = match scope {
             EventScope::Session(session) => &books.sessions.get(&session)?.tail,
+            EventScope::Owner(owner) => &books.owners.get(&owner)?.watched.tail,
             EventScope::All => &books.all,
         };
         tail.after(cursor, PAGE_EVENTS, PAGE_BYTES)
@@ -188,7 +214,8 @@ impl Watchers {
     fn end(&self) {
         let books = self.lock();
         self.all.send_modify(|reach| reach.ended = true);
-        for Watched { reach, .. } in books.sessions.values() {
+        let of_owners = books.owners.values().map(|of_owner| &of_owner.watched);
+        for Watched { reach, .. } in books.sessions.values().chain(of_owners) {
             reach.send_modify(|reach| reach.ended = true);
         }
     }
@@ -196,7 +223,7 @@ impl Watchers {
 
 /// Keeps the events for those who follow, then tells them how far the log reaches.
 impl Audience for Arc<Watchers> {
-    fn keep(&self, events: Vec<StoredEvent>) {
+    fn keep(&self, events: Vec<Appended>) {
         self.lock().keep(events, self.all.receiver_count() > 0);
     }
 
@@ -211,6 +238,7 @@ impl Audience for Arc<Watchers> {
                 books.sessions.remove(&head.session);
             }
         }
+        books.owners.retain(|_, of_owner| of_owner.tell());
         drop(books);
         if let Some(cursor) = heads.iter().map(|head| head.cursor).max() {
             self.all.send_if_modified(|reach| {
@@ -222,21 +250,38 @@ impl Audience for Arc<Watchers> {
     }
 }
 
+impl WatchedOwner {
+    /// Wakes those who wait for what is new. Whether there is anybody left.
+    fn tell(&self) -> bool {
+        self.watched.reach.send_if_modified(|reach| {
+            let further = reach.cursor < self.newest;
+            reach.cursor = reach.cursor.max(self.newest);
+            further
+        });
+        self.watched.reach.receiver_count() > 0
+    }
+}
+
 impl Books {
-    fn keep(&mut self, events: Vec<StoredEvent>, is_all_watched: bool) {
-        let Self { sessions, all, budget } = self;
+    fn keep(&mut self, events: Vec<Appended>, is_all_watched: bool) {
+        let Self { sessions, owners, all, budget } = self;
         if !is_all_watched {
             // Nobody would see what is missing from here on.
             *all = Tail::new(EventScope::All);
         }
-        for event in events {
+        for Appended { owner, event } in events {
             let watched = sessions.get_mut(&event.session);
-            if watched.is_none() && !is_all_watched {
+            let of_owner = owners.get_mut(&owner);
+            if watched.is_none() && of_owner.is_none() && !is_all_watched {
                 continue;
             }
             let event = Logged::new(event);
             if let Some(Watched { tail, .. }) = watched {
                 budget.push(tail, &event);
+            }
+            if let Some(WatchedOwner { watched, newest }) = of_owner {
+                *newest = event.event.id;
+                budget.push(&mut watched.tail, &event);
             }
             if is_all_watched {
                 budget.push(all, &event);
@@ -244,6 +289,11 @@ impl Books {
         }
         budget.enforce(|scope, cursor| match scope {
             EventScope::All => all.forget(cursor),
+            EventScope::Owner(owner) => {
+                if let Some(of_owner) = owners.get_mut(&owner) {
+                    of_owner.watched.tail.forget(cursor);
+                }
+            }
             EventScope::Session(session) => {
                 if let Some(Watched { tail, .. }) = sessions.get_mut(&session) {
                     tail.forget(cursor);
@@ -310,10 +360,27 @@ impl Subscription {
     }
 
     async fn stored_page(&mut self) -> Result<Vec<Arc<Logged>>, StoreError> {
-        let events = self.store.events(self.scope, self.cursor, PAGE_EVENTS, PAGE_BYTES).await?;
+        let after = self.cursor;
+        let events = match self.scope {
+            EventScope::Owner(owner) => self.stored_events_of(owner).await?,
+            EventScope::Session(_) | EventScope::All => {
+                self.store.events(self.scope, self.cursor, PAGE_EVENTS, PAGE_BYTES).await?
+            }
+        };
         let page: Vec<Arc<Logged>> = events.into_iter().map(Logged::new).collect();
-        self.note_compaction(&page).await?;
+        self.note_compaction(&page, after).await?;
         Ok(page)
+    }
+
+    /// Passes over what is not theirs, a bounded piece at a time, up to the next events or the end of the log.
+    async fn stored_events_of(&mut self, owner: Option<u32>) -> Result<Vec<StoredEvent>, StoreError> {
+        loop {
+            let (events, through) = self.store.events_of_owner(owner, self.cursor, PAGE_EVENTS, PAGE_BYTES).await?;
+            if !events.is_empty() || through == self.cursor {
+                return Ok(events);
+            }
+            self.cursor = through;
+        }
     }
 
     /// What has to be told before the page that was read last.
@@ -323,7 +390,7 @@ impl Subscription {
 
     /// A page that skips something is never handed out without a word. The mark is read after the page: it only rises, so
     /// it covers every hole that the page has.
-    async fn note_compaction(&mut self, page: &[Arc<Logged>]) -> Result<(), StoreError> {
+    async fn note_compaction(&mut self, page: &[Arc<Logged>], after: i64) -> Result<(), StoreError> {
         let gap = self.last_gap(page);
         if page.is_empty() || (self.told.is_some() && gap.is_none()) {
             return Ok(());
@@ -333,10 +400,10 @@ impl Subscription {
         // leaves holes that nobody has to be told of.
         let through = match self.scope {
             EventScope::Session(_) => mark.max(gap.unwrap_or(0)),
-            EventScope::All => mark,
+            EventScope::Owner(_) | EventScope::All => mark,
         };
-        if through > self.cursor && self.told.is_none_or(|told| told < through) {
-            self.compacted = Some(Compacted { cursor: self.cursor, complete_from: through + 1 });
+        if through > after && self.told.is_none_or(|told| told < through) {
+            self.compacted = Some(Compacted { cursor: after, complete_from: through + 1 });
         }
         self.told = Some(through.max(self.told.unwrap_or(0)));
         Ok(())

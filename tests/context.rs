@@ -92,7 +92,8 @@ async fn the_agent_is_shown_the_context_once_and_whenever_it_changes() {
     let events = daemon.events_so_far(id_of(&session), None).await;
     let updates: Vec<_> = events.iter().filter(|event| event.payload()["context"].is_object()).collect();
     assert_eq!(updates.len(), 3, "{updates:?}");
-    assert_eq!(updates[1].payload(), &json!({"context": changed["context"]}));
+    let told = updates[1].payload();
+    assert_eq!(told, &json!({"context": changed["context"], "by": told["by"]}));
 }
 
 #[tokio::test]

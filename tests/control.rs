@@ -151,7 +151,8 @@ async fn sessions_are_listed_filtered_paged_and_changed() {
     assert_eq!((&changed["title"], &changed["tags"]), (&json!("new"), &json!(["a", "b"])));
     refused(daemon.patch(&path, json!({"status": "archived"})).await, 400, "invalid_request");
     let events = daemon.events_so_far(ids[0].as_str().unwrap(), None).await;
-    assert_eq!(events.last().unwrap().payload(), &json!({"title": "new", "tags": ["a", "b"]}));
+    let told = events.last().unwrap().payload();
+    assert_eq!(told, &json!({"title": "new", "tags": ["a", "b"], "by": told["by"]}));
     let in_use = daemon.delete(&format!("/v1/workspaces/{workspace_id}")).await;
     assert_eq!(refused(in_use, 409, "workspace_in_use")["details"]["sessions"], 3);
 }

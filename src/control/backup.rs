@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 
 use super::Api;
+use super::caller::Caller;
 use super::error::ApiError;
 use super::extract::Json;
 use super::wire::{BackUp, Backup};
@@ -24,8 +25,10 @@ use super::wire::{BackUp, Backup};
 )]
 pub async fn create(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Json(request): Json<BackUp>,
 ) -> Result<(StatusCode, Json<Backup>), ApiError> {
+    caller.host_only()?;
     let made = api.registry.hub().store().back_up(Path::new(&request.path)).await.map_err(ApiError::Backup)?;
     Ok((StatusCode::CREATED, Json(made.into())))
 }

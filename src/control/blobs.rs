@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 
 use super::Api;
+use super::caller::Caller;
 use super::error::ApiError;
 use super::extract::Text;
 use crate::model::BlobHash;
@@ -44,9 +45,14 @@ const CACHING: &str = "private, max-age=31536000, immutable";
         (status = 304, description = "It is known.")
     ),
 )]
-pub async fn show(State(api): State<Arc<Api>>, Text(text): Text, headers: HeaderMap) -> Result<Response, ApiError> {
+pub async fn show(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Text(text): Text,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
     let Ok(hash) = text.parse::<BlobHash>() else { return Err(ApiError::NoSuchBlob(text)) };
-    let blob = api.registry.hub().store().blob(hash).await?;
+    let blob = api.registry.hub().store().blob(hash, caller.sight()).await?;
     let blob = blob.ok_or_else(|| ApiError::NoSuchBlob(hash.to_string()))?;
     let tag = format!("\"{hash}\"");
     let is_known = headers

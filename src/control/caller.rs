@@ -9,6 +9,7 @@ use super::Api;
 use super::error::ApiError;
 use crate::model::session::Session;
 use crate::model::{Peer, SessionId, Sight};
+use crate::store::EventScope;
 
 /// What somebody is to this daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +56,29 @@ impl Caller {
             Standing::Root if !all => Sight::Own(self.owner()),
             Standing::Own | Standing::Root | Standing::Member => self.sight(),
         }
+    }
+
+    /// Who did it, for the record.
+    pub fn by(&self) -> Arc<Peer> {
+        Arc::clone(&self.peer)
+    }
+
+    /// The log of what lists show them.
+    pub fn log(&self, all: bool) -> EventScope {
+        match self.listing(all) {
+            Sight::All => EventScope::All,
+            Sight::Own(owner) => EventScope::Owner(owner),
+        }
+    }
+
+    /// Whether the daemon itself is another's: its inside is none of theirs.
+    pub fn is_guest(&self) -> bool {
+        self.standing == Standing::Member
+    }
+
+    /// Refuses what is done to the daemon as a whole to those whose it is not.
+    pub fn host_only(&self) -> Result<(), ApiError> {
+        if self.is_guest() { Err(ApiError::RootOnly) } else { Ok(()) }
     }
 
     /// The session, or that there is none that they may see.

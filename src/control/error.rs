@@ -2,6 +2,7 @@
 
 mod bounds;
 pub mod plain;
+mod standing;
 mod store;
 
 use std::path::PathBuf;
@@ -67,6 +68,8 @@ pub enum ApiError {
     AgentsNotServed,
     /// Nobody knows whose request it is.
     NoCaller,
+    /// It concerns everybody's sessions, and comes from somebody who has only their own.
+    RootOnly,
     NoSuchSession(String),
     NoSuchTurn(String),
     NoSuchWorkspace(String),
@@ -201,19 +204,15 @@ impl ApiError {
                 )
             }
             Self::AgentsNotServed => agents_answer(),
-            Self::NoCaller => {
-                Answer::new(S::INTERNAL_SERVER_ERROR, "internal", "the request has no caller; this is a bug", LOG_HINT)
-            }
+            Self::RootOnly => standing::root_only_answer(),
+            Self::NoCaller => standing::no_caller_answer(),
             Self::NoSuchSession(id) => {
                 Answer::new(S::NOT_FOUND, "session_not_found", format!("there is no session {id}"), SESSIONS_HINT)
             }
             Self::NoSuchTurn(id) => {
                 Answer::new(S::NOT_FOUND, "turn_not_found", format!("the session has no turn {id}"), TURNS_HINT)
             }
-            Self::NoSuchWorkspace(id) => {
-                let hint = WORKSPACES_HINT;
-                Answer::new(S::NOT_FOUND, "workspace_not_found", format!("there is no workspace {id}"), hint)
-            }
+            Self::NoSuchWorkspace(id) => standing::no_workspace_answer(&id),
             Self::NoSuchAgent(slug) => {
                 Answer::new(S::NOT_FOUND, "agent_not_found", format!("there is no agent {slug:?}"), AGENTS_HINT)
             }

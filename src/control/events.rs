@@ -41,6 +41,22 @@ pub struct EventsQuery {
     follow: bool,
 }
 
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct AllEventsQuery {
+    /// The cursor after which to begin.
+    #[param(minimum = 0)]
+    after: Option<i64>,
+    /// Whether to wait for what comes when all that was is told.
+    #[param(default = true)]
+    #[serde(default = "yes")]
+    follow: bool,
+    /// Everybody's, to those who may see them.
+    #[serde(default)]
+    all: bool,
+}
+
 fn yes() -> bool {
     true
 }
@@ -80,7 +96,7 @@ pub async fn of_session(
     operation_id = "followAll",
     tag = "events",
     params(
-        EventsQuery,
+        AllEventsQuery,
         ("Last-Event-ID" = Option<i64>, Header, description = "The cursor of the last event that was seen; it goes before `after`.", minimum = 0),
     ),
     responses((status = 200, description = STREAM, body = EventFrame, content_type = "text/event-stream")),
@@ -88,16 +104,17 @@ pub async fn of_session(
 pub async fn of_all(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    Query(query): Query<EventsQuery>,
+    Query(AllEventsQuery { after, follow, all }): Query<AllEventsQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let open = open(&api, &caller)?;
-    let cursor = match cursor(&headers, &query)? {
+    let scope = caller.log(all);
+    let cursor = match cursor(&headers, &EventsQuery { after, follow })? {
         Some(cursor) => cursor,
-        None => api.registry.hub().store().head(EventScope::All).await?,
+        None => api.registry.hub().store().head(scope).await?,
     };
-    let events = api.registry.hub().subscribe(EventScope::All, cursor);
-    stream(&api, open, events, EventScope::All, cursor, query.follow).await
+    let events = api.registry.hub().subscribe(scope, cursor);
+    stream(&api, open, events, scope, cursor, follow).await
 }
 
 /// One of the streams that the caller may have.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::extract::State;
 
 use super::Api;
+use super::caller::Caller;
 use super::error::ApiError;
 use super::extract::{Json, OptionalJson};
 use super::wire::{CollectGarbage, GarbageReport, UpkeepReport};
@@ -26,8 +27,10 @@ const UPKEEP_PATIENCE: Duration = Duration::from_secs(20);
 )]
 pub async fn collect(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     OptionalJson(request): OptionalJson<CollectGarbage>,
 ) -> Result<Json<GarbageReport>, ApiError> {
+    caller.host_only()?;
     let bytes_before = api.registry.hub().store().bytes_on_disk();
     let sweep = api.registry.sweep(request.dry_run).await?;
     let store = if request.dry_run { forecast(&api, bytes_before).await? } else { upkeep(&api, bytes_before).await? };

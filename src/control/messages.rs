@@ -13,7 +13,7 @@ use super::idempotency::{self, Attempt, Key, Keyed, again};
 use super::wire::{Accepted, AddMessage, Prompt};
 use super::{Api, content, turns};
 use crate::model::message::Message;
-use crate::model::{MessageId, SessionId};
+use crate::model::{By, MessageId, SessionId};
 use crate::session::SystemMessage;
 use crate::store::{Claim, StoreError};
 
@@ -69,7 +69,8 @@ async fn keyed_system(
             Ok(again((StatusCode::CREATED, Json(stored(api, session, id).await?))))
         }
         Attempt::First(first) => {
-            let added = first.run(api, |claim| add_system(Arc::clone(api), session, message, claim)).await?;
+            let added =
+                first.run(api, |claim| add_system(Arc::clone(api), Some(caller.by()), session, message, claim)).await?;
             Ok((StatusCode::CREATED, Json(added)).into_response())
         }
     }
@@ -77,6 +78,7 @@ async fn keyed_system(
 
 async fn add_system(
     api: Arc<Api>,
+    by: By,
     session: SessionId,
     message: Prompt,
     claim: Option<Claim>,
@@ -84,7 +86,7 @@ async fn add_system(
     let text = content::text_only(message, &api.registry.shared().config().limits)?;
     api.limits.prompt(session)?;
     let id = MessageId::new();
-    api.registry.system_message(session, SystemMessage { id, text, claim }).await?;
+    api.registry.system_message(session, SystemMessage { id, text, by, claim }).await?;
     stored(&api, session, id).await
 }
 

@@ -116,7 +116,7 @@ impl Identity {
 
 fn program_of(pid: i32) -> Option<String> {
     let name = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
-    Some(String::from_utf8_lossy(&name).trim_end().to_owned())
+    Some(Peer::program_name(&name))
 }
 
 #[cfg(test)]

@@ -27,6 +27,9 @@ pub struct ListQuery {
     /// `open`, or `all` for those that were answered too.
     #[param(pattern = "^(open|all)$", default = "open")]
     status: Option<String>,
+    /// Those of everybody's sessions, to those who may see them.
+    #[serde(default)]
+    all: bool,
     /// How many at the most.
     #[param(minimum = 1, maximum = 1000, default = 20)]
     limit: Option<i64>,
@@ -111,7 +114,7 @@ pub async fn of_session(
 
 async fn list(
     api: &Api,
-    _caller: &Caller,
+    caller: &Caller,
     session: Option<SessionId>,
     query: &ListQuery,
 ) -> Result<Json<PermissionList>, ApiError> {
@@ -121,7 +124,8 @@ async fn list(
         Some("all") => false,
         Some(other) => return Err(ApiError::invalid("status", format!("{other:?} is neither open nor all"))),
     };
-    let filter = PermissionFilter { session, open_only };
+    let sight = if session.is_some() { caller.sight() } else { caller.listing(query.all) };
+    let filter = PermissionFilter { sight, session, open_only };
     let (permissions, total) = api.registry.hub().store().permissions(filter, limit, offset).await?;
     let permissions = permissions.into_iter().map(Permission::from).collect();
     Ok(Json(PermissionList { permissions, total, limit, offset }))
@@ -278,7 +282,7 @@ pub async fn revoke(
     caller.session(&api, session).await?;
     let rules = api.registry.hub().store().standing_rules(session).await?;
     let rule = rules.into_iter().find(|rule| rule.id == id).ok_or_else(|| ApiError::NoSuchRule(id.to_string()))?;
-    api.registry.revoke(session, id).await?;
+    api.registry.revoke(session, id, Some(caller.by())).await?;
     Ok(Json(rule.into()))
 }
 

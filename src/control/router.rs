@@ -137,8 +137,9 @@ async fn without_query(request: Request, next: Next) -> Result<Response, ApiErro
 async fn admit(State(api): State<Arc<Api>>, request: Request, next: Next) -> Result<Response, ApiError> {
     let peer = request.extensions().get::<Caller>().map(|caller| Arc::clone(&caller.peer));
     let (uid, pid) = (peer.as_ref().map(|peer| peer.uid), peer.as_ref().and_then(|peer| peer.pid));
+    let program = peer.as_ref().and_then(|peer| peer.program.as_deref());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let span = tracing::info_span!("request", id = %Uuid::now_v7(), %method, path, uid, pid);
+    let span = tracing::info_span!("request", id = %Uuid::now_v7(), %method, path, uid, pid, program);
     async move {
         if request.extensions().get::<RefusedPeer>().is_some() {
             return Err(ApiError::AgentsNotServed);

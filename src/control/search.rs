@@ -7,6 +7,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::Api;
+use super::caller::Caller;
 use super::error::ApiError;
 use super::extract::{Json, Query, page};
 use super::wire::search::SearchResults;
@@ -37,6 +38,9 @@ pub struct SearchRequest {
     /// Before this time.
     #[param(value_type = Option<Timestamp>)]
     until: Option<Timestamp>,
+    /// Everybody's, to those who may see them.
+    #[serde(default)]
+    all: bool,
     /// How many at the most.
     #[param(minimum = 1, maximum = 1000, default = 20)]
     limit: Option<i64>,
@@ -56,11 +60,13 @@ pub struct SearchRequest {
 )]
 pub async fn search(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Query(request): Query<SearchRequest>,
 ) -> Result<Json<SearchResults>, ApiError> {
     let (limit, offset) = page(request.limit, request.offset)?;
     let query = SearchQuery::parse(&request.q).map_err(ApiError::SearchQuery)?;
     let filter = SearchFilter {
+        sight: caller.listing(request.all),
         workspace: request.workspace_id,
         agent: request.agent,
         session: request.session,

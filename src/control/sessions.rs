@@ -18,7 +18,7 @@ use super::idempotency::{self, Attempt, Keyed, again};
 use super::wire::{CreateSession, MessageList, PatchSession, Session, SessionList, SessionView, Start};
 use crate::model::context::Change;
 use crate::model::permission::policy::PolicyProblem;
-use crate::model::{self, ContextChange, Policy, SessionId, SessionStatus, Timestamp, WorkspaceId};
+use crate::model::{self, ContextChange, Peer, Policy, SessionId, SessionStatus, Timestamp, WorkspaceId};
 use crate::registry::{self, WorkspaceChoice};
 use crate::session::Edit;
 use crate::store::{Claim, EventScope, SessionChange, SessionFilter};
@@ -251,7 +251,7 @@ pub async fn change(
         Some(policy) => Some(registry::narrowed(&session, policy)?),
         None => None,
     };
-    let change = SessionChange { title, tags, limits, context: None, permissions };
+    let change = SessionChange { title, tags, limits, context: None, permissions, by: Some(caller.by()) };
     if change.is_empty() && choices.is_empty() && context.is_none() {
         return Ok(Json(shown(&api, session)));
     }
@@ -280,7 +280,7 @@ pub async fn resume(
     OptionalJson(Nothing {}): OptionalJson<Nothing>,
 ) -> Result<Json<Session>, ApiError> {
     caller.reach(&api, id).await?;
-    api.registry.resume(id).await?;
+    api.registry.resume(id, Some(caller.by())).await?;
     api.registry.log_session_counts().await;
     Ok(Json(shown(&api, caller.session(&api, id).await?)))
 }
@@ -302,7 +302,7 @@ pub async fn archive(
     OptionalJson(Nothing {}): OptionalJson<Nothing>,
 ) -> Result<Json<Session>, ApiError> {
     caller.reach(&api, id).await?;
-    api.registry.close(id, None, false).await?;
+    api.registry.close(id, None, false, Some(caller.by())).await?;
     api.registry.log_session_counts().await;
     Ok(Json(shown(&api, caller.session(&api, id).await?)))
 }
@@ -332,7 +332,12 @@ pub async fn remove(
         return Err(ApiError::invalid("reason", format!("is longer than {REASON_CHARS_MAX} characters")));
     }
     let before = caller.session(&api, id).await?;
-    api.registry.close(id, Some(reason), query.purge).await?;
+    api.registry.close(id, Some(reason), query.purge, Some(caller.by())).await?;
+    if query.purge {
+        // The record has nothing of it any more, so the log has to say who it was.
+        let Peer { uid, pid, program } = &*caller.peer;
+        tracing::info!(session = %id, uid, pid, program, "a session was deleted for good");
+    }
     api.registry.log_session_counts().await;
     let session = if query.purge { before } else { caller.session(&api, id).await? };
     Ok(Json(shown(&api, session)))

@@ -1,17 +1,30 @@
 //! How the daemon is: health and info.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use serde::Deserialize;
 use serde_json::json;
+use utoipa::IntoParams;
 
 use super::Api;
+use super::caller::Caller;
 use super::error::{Ailment, ApiError};
-use super::extract::Json;
+use super::extract::{Json, Query};
 use super::wire::{Health, Info, ProcessCount, StoreReport};
 use crate::model::Timestamp;
 use crate::store::{Catalogue, Check, Store, StoreError, Unit};
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct InfoQuery {
+    /// Counts everybody's, to those who may see them.
+    #[serde(default)]
+    all: bool,
+}
 
 /// Tells whether the daemon is well.
 ///
@@ -60,10 +73,16 @@ fn examine(store: &Store, trial: Result<(), StoreError>) -> (Option<Ailment>, St
     path = "/v1/info",
     operation_id = "getInfo",
     tag = "daemon",
+    params(InfoQuery),
     responses((status = 200, description = "What runs.", body = Info)),
 )]
-pub async fn info(State(api): State<Arc<Api>>) -> Result<Json<Info>, ApiError> {
-    let counts = api.registry.hub().store().count_by_status().await?;
+pub async fn info(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Query(query): Query<InfoQuery>,
+) -> Result<Json<Info>, ApiError> {
+    let sight = caller.listing(query.all);
+    let counts = api.registry.hub().store().count_by_status(sight).await?;
     let (config, origin) = api.registry.shared().config.get_with_origin();
     let uptime_millis = Timestamp::now().as_millis() - api.started_at.as_millis();
     let limits = [
@@ -82,15 +101,15 @@ pub async fn info(State(api): State<Arc<Api>>) -> Result<Json<Info>, ApiError> {
         ("lineBytes", json!(config.limits.line_max.0)),
         ("payloadBytes", json!(config.limits.payload_max.0)),
     ];
-    Ok(Json(Info {
+    let info = Info {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         started_at: api.started_at,
         uptime_seconds: u64::try_from(uptime_millis / 1000).unwrap_or(0),
-        state_dir: api.state_dir.display().to_string(),
+        state_dir: Some(api.state_dir.display().to_string()),
         socket: api.socket.display().to_string(),
         sessions: counts.into_iter().map(|(status, count)| (status.to_owned(), count)).collect(),
-        processes: ProcessCount { running: api.registry.process_count(), max: config.limits.processes },
+        processes: ProcessCount { running: api.registry.process_count(sight), max: config.limits.processes },
         limits: limits.map(|(name, value)| (name.to_owned(), value)).into(),
         config: Some(origin.as_ref().into()),
         store: Some((&api.registry.hub().store().health()).into()),
@@ -102,5 +121,11 @@ pub async fn info(State(api): State<Arc<Api>>) -> Result<Json<Info>, ApiError> {
             .counts()
             .map(|(name, count)| (name.to_owned(), count))
             .collect(),
-    }))
+    };
+    Ok(Json(if caller.is_guest() { without_inside(info) } else { info }))
+}
+
+/// As it is told to a guest: without what is the host's business.
+fn without_inside(info: Info) -> Info {
+    Info { state_dir: None, config: None, store: None, security_events: BTreeMap::new(), ..info }
 }

@@ -17,7 +17,7 @@ use super::extract::{Id, Json, OptionalJson, PageQuery, Query, TurnPath, page};
 use super::idempotency::{self, Attempt, Key, Keyed, again};
 use super::wire::{Accepted, Cancel, CancelAccepted, Prompt, Turn, TurnList};
 use super::{Api, events};
-use crate::model::{MessageId, SessionId, TurnId};
+use crate::model::{By, MessageId, SessionId, TurnId};
 use crate::session::NewPrompt;
 use crate::store::{Claim, EventScope};
 
@@ -68,14 +68,20 @@ pub async fn keyed_prompt(
     match idempotency::begin(api, key, route, Some(id)).await? {
         Attempt::Again(remembered) => Ok(again((StatusCode::ACCEPTED, Json(Accepted::of(&remembered)?)))),
         Attempt::First(first) => {
-            let accepted = first.run(api, |claim| accept(Arc::clone(api), id, body, claim)).await?;
+            let accepted = first.run(api, |claim| accept(Arc::clone(api), Some(caller.by()), id, body, claim)).await?;
             Ok((StatusCode::ACCEPTED, Json(accepted)).into_response())
         }
     }
 }
 
 /// Checks a prompt and has it accepted.
-async fn accept(api: Arc<Api>, id: SessionId, mut request: Prompt, claim: Option<Claim>) -> Result<Accepted, ApiError> {
+async fn accept(
+    api: Arc<Api>,
+    by: By,
+    id: SessionId,
+    mut request: Prompt,
+    claim: Option<Claim>,
+) -> Result<Accepted, ApiError> {
     let context = request.context.take();
     let Checked { content, blobs } = content::prompt(request, &api.registry.shared().config().limits)?;
     let context = match context {
@@ -83,7 +89,7 @@ async fn accept(api: Arc<Api>, id: SessionId, mut request: Prompt, claim: Option
         None => None,
     };
     api.limits.prompt(id)?;
-    let prompt = NewPrompt { turn: TurnId::new(), message: MessageId::new(), content, blobs, context, claim };
+    let prompt = NewPrompt { turn: TurnId::new(), message: MessageId::new(), content, blobs, context, by, claim };
     let (turn_id, message_id) = (prompt.turn, prompt.message);
     let accepted = api.registry.prompt(id, prompt).await?;
     Ok(Accepted { turn_id, message_id, position: accepted.position, after: accepted.after })
@@ -106,7 +112,7 @@ pub async fn cancel(
     OptionalJson(request): OptionalJson<Cancel>,
 ) -> Result<(StatusCode, Json<CancelAccepted>), ApiError> {
     caller.reach(&api, id).await?;
-    let turns = api.registry.cancel(id, request.turn_id, request.queued).await?;
+    let turns = api.registry.cancel(id, request.turn_id, request.queued, Some(caller.by())).await?;
     Ok((StatusCode::ACCEPTED, Json(CancelAccepted { turns })))
 }
 

@@ -156,6 +156,9 @@ pub struct RegisterWorkspace {
 #[serde(rename_all = "camelCase")]
 pub struct Session {
     pub id: SessionId,
+    /// Whose it is, when that is another user than the daemon's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<u32>,
     pub workspace_id: WorkspaceId,
     pub workspace: String,
     pub agent: String,
@@ -264,6 +267,9 @@ pub struct CancelAccepted {
 #[serde(rename_all = "camelCase")]
 pub struct Workspace {
     pub id: WorkspaceId,
+    /// Whose it is, when that is another user than the daemon's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<u32>,
     pub path: String,
     pub created_at: Timestamp,
 }
@@ -337,7 +343,9 @@ pub struct Info {
     pub pid: u32,
     pub started_at: Timestamp,
     pub uptime_seconds: u64,
-    pub state_dir: String,
+    /// Where its record is; told to those whose daemon it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_dir: Option<String>,
     pub socket: String,
     /// Sessions by status.
     pub sessions: BTreeMap<String, i64>,
@@ -349,7 +357,7 @@ pub struct Info {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<StoreReport>,
     /// What was refused because somebody reached for what is not theirs, by kind.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub security_events: BTreeMap<String, u64>,
     /// What was refused or dropped under load. An older daemon does not say.
     #[serde(default)]
@@ -409,6 +417,7 @@ impl Session {
     ) -> Self {
         Self {
             id: session.id,
+            owner: session.owner_uid,
             workspace_id: session.workspace_id,
             workspace: session.workspace,
             agent: session.profile.slug,
@@ -473,7 +482,7 @@ impl From<model::turn::Turn> for Turn {
 
 impl From<model::session::Workspace> for Workspace {
     fn from(workspace: model::session::Workspace) -> Self {
-        Self { id: workspace.id, path: workspace.path, created_at: workspace.created_at }
+        Self { id: workspace.id, owner: workspace.owner_uid, path: workspace.path, created_at: workspace.created_at }
     }
 }
 

@@ -5,13 +5,30 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::Api;
 use super::caller::Caller;
 use super::error::ApiError;
-use super::extract::{Id, Json, PageQuery, Query, page};
+use super::extract::{Id, Json, Query, page};
 use super::wire::{RegisterWorkspace, Workspace, WorkspaceList};
 use crate::model::WorkspaceId;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ListQuery {
+    /// Everybody's, to those who may see them.
+    #[serde(default)]
+    all: bool,
+    /// How many at the most.
+    #[param(minimum = 1, maximum = 1000, default = 20)]
+    limit: Option<i64>,
+    /// How many are passed over.
+    #[param(minimum = 0, default = 0)]
+    offset: Option<i64>,
+}
 
 /// Lists the registered workspaces.
 #[utoipa::path(
@@ -19,15 +36,16 @@ use crate::model::WorkspaceId;
     path = "/v1/workspaces",
     operation_id = "listWorkspaces",
     tag = "workspaces",
-    params(PageQuery),
+    params(ListQuery),
     responses((status = 200, description = "A page of them.", body = WorkspaceList)),
 )]
 pub async fn list(
     State(api): State<Arc<Api>>,
-    Query(query): Query<PageQuery>,
+    caller: Caller,
+    Query(query): Query<ListQuery>,
 ) -> Result<Json<WorkspaceList>, ApiError> {
     let (limit, offset) = page(query.limit, query.offset)?;
-    let (workspaces, total) = api.registry.hub().store().workspaces(limit, offset).await?;
+    let (workspaces, total) = api.registry.hub().store().workspaces(caller.listing(query.all), limit, offset).await?;
     let workspaces = workspaces.into_iter().map(Workspace::from).collect();
     Ok(Json(WorkspaceList { workspaces, total, limit, offset }))
 }
@@ -60,10 +78,12 @@ pub async fn register(
     params(("id" = WorkspaceId, Path, description = "The workspace.")),
     responses((status = 200, description = "The workspace.", body = Workspace)),
 )]
-pub async fn show(State(api): State<Arc<Api>>, Id(id): Id<WorkspaceId>) -> Result<Json<Workspace>, ApiError> {
-    let workspace = api.registry.hub().store().workspace(id).await?;
-    let workspace = workspace.ok_or_else(|| ApiError::NoSuchWorkspace(id.to_string()))?;
-    Ok(Json(workspace.into()))
+pub async fn show(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Id(id): Id<WorkspaceId>,
+) -> Result<Json<Workspace>, ApiError> {
+    Ok(Json(api.registry.workspace(id, caller.sight()).await?.into()))
 }
 
 /// Forgets a workspace that no session is in.
@@ -75,6 +95,10 @@ pub async fn show(State(api): State<Arc<Api>>, Id(id): Id<WorkspaceId>) -> Resul
     params(("id" = WorkspaceId, Path, description = "The workspace.")),
     responses((status = 200, description = "The workspace as it was.", body = Workspace)),
 )]
-pub async fn remove(State(api): State<Arc<Api>>, Id(id): Id<WorkspaceId>) -> Result<Json<Workspace>, ApiError> {
-    Ok(Json(api.registry.remove_workspace(id).await?.into()))
+pub async fn remove(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Id(id): Id<WorkspaceId>,
+) -> Result<Json<Workspace>, ApiError> {
+    Ok(Json(api.registry.remove_workspace(id, caller.sight()).await?.into()))
 }

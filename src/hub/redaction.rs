@@ -6,6 +6,7 @@
 //! Every operation is in the table, so nobody adds one without deciding.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -15,7 +16,7 @@ use crate::agent::Redactor;
 use crate::model::event::RedactedBody;
 use crate::model::permission::question::Permission;
 use crate::model::permission::standing::StandingRule;
-use crate::model::{Announced, EventBody};
+use crate::model::{Announced, By, EventBody};
 use crate::store::{ChoicesChange, NewMessage, NewSession, Op, SessionChange, Unit};
 
 /// Takes every secret out of what a session has to say. The catalogue names directories and profiles, which hold none.
@@ -28,19 +29,22 @@ pub fn redact(redactor: &Redactor, unit: &mut Unit) {
 fn redact_op(redactor: &Redactor, op: &mut Op) {
     match op {
         Op::Event { body, .. } => event(redactor, body),
-        Op::Message(NewMessage { content, tool_call_id, model, .. }) => {
+        Op::Message(NewMessage { content, tool_call_id, model, by, .. }) => {
             raw(redactor, content);
+            peer(redactor, by);
             texts(redactor, [tool_call_id, model].into_iter().flatten());
         }
         Op::CreateSession(new) => {
             // The workspace is the key that it is found by, and the profile has names only.
-            let NewSession { title, tags, chosen, context, .. } = &mut **new;
+            let NewSession { title, tags, chosen, context, by, .. } = &mut **new;
+            peer(redactor, by);
             text(redactor, title);
             texts(redactor, tags);
             value(redactor, chosen);
             value(redactor, context);
         }
-        Op::ChangeSession(SessionChange { title, tags, limits: _, context, permissions: _ }) => {
+        Op::ChangeSession(SessionChange { title, tags, limits: _, context, permissions: _, by }) => {
+            peer(redactor, by);
             texts(redactor, title);
             texts(redactor, tags.iter_mut().flatten());
             values(redactor, context);
@@ -67,14 +71,15 @@ fn redact_op(redactor: &Redactor, op: &mut Op) {
         }
         Op::AddRule(rule) => standing(redactor, rule),
         Op::SetTurnContext { context, .. } => value(redactor, &mut **context),
+        Op::SetStatus { by, .. }
+        | Op::QueueTurn { by, .. }
+        | Op::RequestCancel { by, .. }
+        | Op::RemoveRule { by, .. } => peer(redactor, by),
         // Ids, numbers and words of ours.
-        Op::SetStatus { .. }
-        | Op::SetContextRestored(_)
+        Op::SetContextRestored(_)
         | Op::SetProcess(_)
         | Op::ClearProcess
-        | Op::QueueTurn { .. }
         | Op::StartTurn { .. }
-        | Op::RequestCancel { .. }
         | Op::SetUsage(_)
         | Op::SetPaused(_)
         | Op::SetPromptAbilities(_)
@@ -84,8 +89,19 @@ fn redact_op(redactor: &Redactor, op: &mut Op) {
         | Op::Remember(_)
         | Op::SetWorkspaceIdentity(_)
         | Op::SetSandbox(_)
-        | Op::RemoveRule(_)
         | Op::Purge => {}
+    }
+}
+
+/// What a program calls itself is its own to choose.
+fn peer(redactor: &Redactor, by: &mut By) {
+    let Some(Cow::Owned(redacted)) =
+        by.as_deref().and_then(|peer| peer.program.as_deref()).map(|name| redactor.text(name))
+    else {
+        return;
+    };
+    if let Some(peer) = by {
+        Arc::make_mut(peer).program = Some(redacted);
     }
 }
 
@@ -99,7 +115,8 @@ fn standing(redactor: &Redactor, rule: &mut StandingRule) {
 }
 
 fn choices(redactor: &Redactor, change: &mut ChoicesChange) {
-    let ChoicesChange { announced, mode, model, chosen, config_options, commands } = change;
+    let ChoicesChange { announced, mode, model, chosen, config_options, commands, by } = change;
+    peer(redactor, by);
     let Announced { modes, models, commands: known_commands, config_options: known_options } = announced;
     for json in [modes, models, known_commands, known_options].into_iter().flatten() {
         raw(redactor, json);
@@ -164,7 +181,7 @@ mod tests {
     use super::*;
     use crate::agent::{Known, Secrets};
     use crate::model::{
-        Chosen, Content, ErrorCode, LastError, MessageId, Role, SessionContext, SessionId, TurnError, TurnId,
+        Chosen, Content, ErrorCode, LastError, MessageId, Peer, Role, SessionContext, SessionId, TurnError, TurnId,
         TurnStatus,
     };
 
@@ -197,6 +214,7 @@ mod tests {
             limits: None,
             context: Some(context.clone()),
             permissions: None,
+            by: Some(Arc::new(Peer { uid: 1, pid: None, program: Some(SECRET.to_owned()) })),
         };
         let (status, stop_reason) = (TurnStatus::Failed, Some(SECRET.to_owned()));
         let ops = vec![

@@ -34,7 +34,7 @@ impl Logged {
     pub fn cursor(&self, scope: EventScope) -> i64 {
         match scope {
             EventScope::Session(_) => self.event.sequence,
-            EventScope::All => self.event.id,
+            EventScope::Owner(_) | EventScope::All => self.event.id,
         }
     }
 
@@ -59,7 +59,8 @@ impl Tail {
     }
 
     fn push(&mut self, event: Arc<Logged>) {
-        if self.events.is_empty() {
+        // One that was filled before goes on from where it was emptied.
+        if self.events.is_empty() && self.floor == 0 {
             self.floor = event.cursor(self.scope) - 1;
         }
         self.events.push_back(event);

@@ -10,8 +10,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::context::SessionContext;
-use super::id::{MessageId, PermissionId, WorkspaceId};
+use super::id::{MessageId, PermissionId, RuleId, WorkspaceId};
 use super::message::Role;
+use super::peer::By;
 use super::permission::Action;
 use super::permission::policy::Policy;
 use super::permission::question::{Decider, Decision, Outcome, PermissionKind, PermissionOption};
@@ -30,11 +31,15 @@ pub enum EventBody {
         workspace: String,
         agent: String,
         title: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        by: By,
     },
     SessionStatus {
         from: SessionStatus,
         to: SessionStatus,
         reason: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        by: By,
     },
     SessionUpdated {
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,6 +60,8 @@ pub enum EventBody {
         config_options: Option<BTreeMap<String, Value>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         commands: Option<Vec<String>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        by: By,
     },
     ProcessStarting {
         agent: String,
@@ -78,6 +85,8 @@ pub enum EventBody {
     },
     TurnQueued {
         position: usize,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        by: By,
     },
     TurnStarted {},
     TurnCompleted {
@@ -86,6 +95,8 @@ pub enum EventBody {
         error: Option<TurnError>,
         #[serde(skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        by: By,
     },
     MessageDelta {
         message_id: MessageId,
@@ -135,6 +146,11 @@ pub enum EventBody {
         always: bool,
         decided_by: String,
         by: Decider,
+    },
+    PermissionRevoked {
+        rule_id: RuleId,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        by: By,
     },
     FileRead {
         path: String,
@@ -235,6 +251,7 @@ impl EventBody {
             Self::UsageUpdated { .. } => "usage.updated",
             Self::PermissionRequested { .. } => "permission.requested",
             Self::PermissionResolved { .. } => "permission.resolved",
+            Self::PermissionRevoked { .. } => "permission.revoked",
             Self::FileRead { .. } => "file.read",
             Self::FileWritten { .. } => "file.written",
             Self::FileRefused { .. } => "file.refused",
@@ -255,8 +272,10 @@ impl EventBody {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use crate::model::ErrorCode;
+    use crate::model::{ErrorCode, Peer};
 
     fn raw(json: &str) -> Box<RawValue> {
         RawValue::from_string(json.to_owned()).unwrap()
@@ -283,6 +302,7 @@ mod tests {
             | EventBody::UsageUpdated { .. }
             | EventBody::PermissionRequested { .. }
             | EventBody::PermissionResolved { .. }
+            | EventBody::PermissionRevoked { .. }
             | EventBody::FileRead { .. }
             | EventBody::FileWritten { .. }
             | EventBody::FileRefused { .. }
@@ -295,27 +315,14 @@ mod tests {
         }
     }
 
+    fn somebody() -> Arc<Peer> {
+        Arc::new(Peer { uid: 1000, pid: Some(1), program: Some("acpd".into()) })
+    }
+
     /// One of each.
     fn samples() -> Vec<EventBody> {
-        let mut samples = vec![
-            EventBody::SessionCreated {
-                workspace_id: WorkspaceId::new(),
-                workspace: "/home/me/project".into(),
-                agent: "demo".into(),
-                title: "hello".into(),
-            },
-            EventBody::SessionStatus { from: SessionStatus::Active, to: SessionStatus::Archived, reason: "archive" },
-            EventBody::SessionUpdated {
-                title: Some("t".into()),
-                tags: Some(vec![]),
-                limits: Some(SessionLimits::default()),
-                context: Some(SessionContext::default()),
-                permissions: Some(Policy::of(crate::model::PermissionMode::Ask)),
-                mode: Some("plan".into()),
-                model: Some("m".into()),
-                config_options: Some(BTreeMap::new()),
-                commands: Some(vec![]),
-            },
+        let mut samples = samples_of_sessions();
+        samples.extend([
             EventBody::ProcessStarting { agent: "demo".into(), workspace: "/home/me/project".into() },
             EventBody::ProcessReady {
                 pid: 1,
@@ -333,13 +340,14 @@ mod tests {
                 stderr: String::new(),
                 error: None,
             },
-            EventBody::TurnQueued { position: 0 },
+            EventBody::TurnQueued { position: 0, by: Some(somebody()) },
             EventBody::TurnStarted {},
             EventBody::TurnCompleted {
                 status: TurnStatus::Completed,
                 stop_reason: None,
                 error: None,
                 usage: Some(Usage::default()),
+                by: Some(somebody()),
             },
             EventBody::MessageDelta {
                 message_id: MessageId::new(),
@@ -348,7 +356,7 @@ mod tests {
                 text: "hi".into(),
             },
             EventBody::MessageCreated(raw(
-                r#"{"id":"","sessionId":"","sequence":1,"turnId":null,"role":"agent","content":{},"toolCallId":null,"model":"m","createdAt":""}"#,
+                r#"{"id":"","sessionId":"","sequence":1,"turnId":null,"role":"agent","content":{},"toolCallId":null,"model":"m","by":{},"createdAt":""}"#,
             )),
             EventBody::ToolStarted { tool_call_id: "c".into(), update: raw("{}") },
             EventBody::ToolUpdated { tool_call_id: "c".into(), update: raw("{}") },
@@ -357,10 +365,41 @@ mod tests {
             EventBody::UsageUpdated { update: raw("{}") },
             permission_requested(),
             permission_resolved(),
-        ];
+            EventBody::PermissionRevoked { rule_id: RuleId::new(), by: Some(somebody()) },
+        ]);
         samples.extend(samples_of_services());
         samples.push(EventBody::AgentUpdate { update: raw("{}") });
         samples
+    }
+
+    fn samples_of_sessions() -> Vec<EventBody> {
+        vec![
+            EventBody::SessionCreated {
+                workspace_id: WorkspaceId::new(),
+                workspace: "/home/me/project".into(),
+                agent: "demo".into(),
+                title: "hello".into(),
+                by: Some(somebody()),
+            },
+            EventBody::SessionStatus {
+                from: SessionStatus::Active,
+                to: SessionStatus::Archived,
+                reason: "archive",
+                by: Some(somebody()),
+            },
+            EventBody::SessionUpdated {
+                title: Some("t".into()),
+                tags: Some(vec![]),
+                limits: Some(SessionLimits::default()),
+                context: Some(SessionContext::default()),
+                permissions: Some(Policy::of(crate::model::PermissionMode::Ask)),
+                mode: Some("plan".into()),
+                model: Some("m".into()),
+                config_options: Some(BTreeMap::new()),
+                commands: Some(vec![]),
+                by: Some(somebody()),
+            },
+        ]
     }
 
     /// Of what acpd does for an agent.

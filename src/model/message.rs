@@ -8,6 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::id::{MessageId, SessionId, TurnId};
+use super::peer::Peer;
 use super::time::Timestamp;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -68,6 +69,9 @@ pub struct Message<C = Box<RawValue>> {
     /// The agent's model at that time, when it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// Whoever added it by hand; of a prompt's, `turn.queued` tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<Peer>,
     pub created_at: Timestamp,
 }
 

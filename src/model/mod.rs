@@ -32,7 +32,7 @@ pub use context::{ContextChange, ContextProblem, SessionContext};
 pub use event::EventBody;
 pub use id::{MessageId, PermissionId, RuleId, SessionId, TurnId, WorkspaceId};
 pub use message::{Content, Role};
-pub use peer::{Peer, Sight};
+pub use peer::{By, Peer, Sight};
 pub use permission::PermissionMode;
 pub use permission::policy::Policy;
 pub use retention::{Retention, Verdict};

@@ -72,6 +72,8 @@ pub struct Session {
 pub struct Workspace {
     pub id: WorkspaceId,
     pub path: String,
+    /// Whose it is, when that is not the daemon's own user.
+    pub owner_uid: Option<u32>,
     pub created_at: Timestamp,
 }
 

@@ -9,7 +9,7 @@ use super::{Registry, RegistryError, context};
 use crate::agent;
 use crate::model::session::{Session, Workspace};
 use crate::model::{
-    AgentProfile, Chosen, ContextChange, Peer, Policy, ProcessState, SessionId, SessionLimits, WorkspaceId,
+    AgentProfile, Chosen, ContextChange, Peer, Policy, ProcessState, SessionId, SessionLimits, Sight, WorkspaceId,
 };
 use crate::session::{Admission, Refusal, Request, check_modes};
 use crate::store::{Catalogue, Claim, Made, NewSession, Op, Unit};
@@ -79,6 +79,7 @@ impl Registry {
             chosen: create.choices,
             context,
             owner_uid: create.owner,
+            by: create.peer.clone(),
         };
         {
             // With the gate held no suspension can come between the look and the commit.
@@ -130,7 +131,7 @@ impl Registry {
         Err(RegistryError::AgentNotInstalled { agent: profile.slug.clone(), command: profile.command.clone(), hint })
     }
 
-    /// Registers a directory once, by its real path.
+    /// Registers a directory once for whoever works there, by its real path.
     pub async fn register_workspace(
         &self,
         path: &Path,
@@ -140,32 +141,39 @@ impl Registry {
         let real = self.resolve_workspace(path, owner, peer).await?;
         let identity = self.open_workspace(&real, owner, peer).await?.identity;
         let store = self.hub().store();
-        if let Some(known) = store.workspace_by_path(&real).await? {
+        if let Some(known) = store.workspace_by_path(&real, owner).await? {
             return Ok(known);
         }
         self.check_space()?;
         let id = WorkspaceId::new();
-        self.hub().append(Unit::catalogue(Catalogue::AddWorkspace { id, path: real.clone(), identity })).await?;
-        let known = store.workspace_by_path(&real).await?;
+        let path = real.clone();
+        self.hub().append(Unit::catalogue(Catalogue::AddWorkspace { id, path, owner, identity })).await?;
+        let known = store.workspace_by_path(&real, owner).await?;
         known.ok_or(RegistryError::UnknownWorkspace(id))
     }
 
-    /// A registered workspace, checked again: it may have been moved or replaced since.
+    /// A workspace that its owner has registered, checked again: it may have been moved or replaced since.
     async fn known_workspace(
         &self,
         id: WorkspaceId,
         owner: Option<u32>,
         peer: Option<&Peer>,
     ) -> Result<Workspace, RegistryError> {
-        let known = self.hub().store().workspace(id).await?.ok_or(RegistryError::UnknownWorkspace(id))?;
+        let known = self.workspace(id, Sight::Own(owner)).await?;
         self.open_workspace(&known.path, owner, peer).await?;
         Ok(known)
     }
 
+    /// A registered workspace in sight.
+    pub async fn workspace(&self, id: WorkspaceId, sight: Sight) -> Result<Workspace, RegistryError> {
+        let known = self.hub().store().workspace(id).await?;
+        known.filter(|known| sight.has(known.owner_uid)).ok_or(RegistryError::UnknownWorkspace(id))
+    }
+
     /// Forgets a workspace that no session is in.
-    pub async fn remove_workspace(&self, id: WorkspaceId) -> Result<Workspace, RegistryError> {
+    pub async fn remove_workspace(&self, id: WorkspaceId, sight: Sight) -> Result<Workspace, RegistryError> {
         let store = self.hub().store();
-        let known = store.workspace(id).await?.ok_or(RegistryError::UnknownWorkspace(id))?;
+        let known = self.workspace(id, sight).await?;
         let filter = crate::store::SessionFilter { workspace: Some(id), ..Default::default() };
         let (_, sessions) = store.sessions(&filter, 1, 0).await?;
         if sessions > 0 {
@@ -221,8 +229,8 @@ impl Registry {
 
     /// Session counts are logged whenever they change.
     pub async fn log_session_counts(&self) {
-        match self.hub().store().count_by_status().await {
-            Ok(counts) => tracing::info!(?counts, processes = self.process_count(), "sessions"),
+        match self.hub().store().count_by_status(Sight::All).await {
+            Ok(counts) => tracing::info!(?counts, processes = self.process_count(Sight::All), "sessions"),
             Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "cannot count sessions"),
         }
     }

@@ -26,7 +26,7 @@ use tracing::Instrument;
 use crate::agent::WorkspaceError;
 use crate::hub::Hub;
 use crate::lane::Lane;
-use crate::model::{ErrorCode, Peer, PermissionId, ProcessState, RuleId, SessionId, TurnId, WorkspaceId};
+use crate::model::{By, ErrorCode, Peer, PermissionId, ProcessState, RuleId, SessionId, Sight, TurnId, WorkspaceId};
 use crate::session::{
     self, Accepted, Admission, Edit, Halt, Live, NewPrompt, PermissionAnswer, Refusal, Reply, Request, SessionActor,
     SessionHandle, Shared, SystemMessage,
@@ -115,9 +115,10 @@ impl Registry {
         self.lock().get(&session).map_or(Live::STOPPED, SessionHandle::live)
     }
 
-    /// How many processes there are.
-    pub fn process_count(&self) -> usize {
-        self.lock().values().filter(|handle| handle.live().process_state != ProcessState::Stopped).count()
+    /// How many processes there are, of the sessions in sight.
+    pub fn process_count(&self, sight: Sight) -> usize {
+        let has_process = |handle: &&SessionHandle| handle.live().process_state != ProcessState::Stopped;
+        self.lock().values().filter(|handle| sight.has(handle.owner())).filter(has_process).count()
     }
 
     /// Accepts a prompt: first for a process that is there; then with a slot, or the promise of one.
@@ -164,8 +165,9 @@ impl Registry {
         session: SessionId,
         turn: Option<TurnId>,
         queued: bool,
+        by: By,
     ) -> Result<Vec<TurnId>, RegistryError> {
-        self.ask(session, |reply| Request::Cancel { turn, queued, reply }).await
+        self.ask(session, |reply| Request::Cancel { turn, queued, by, reply }).await
     }
 
     /// Answers a question. The first answer wins; it is committed, and the agent told.
@@ -180,13 +182,13 @@ impl Registry {
     }
 
     /// Takes back what somebody has answered for good.
-    pub async fn revoke(self: &Arc<Self>, session: SessionId, rule: RuleId) -> Result<(), RegistryError> {
-        self.ask(session, |reply| Request::Revoke { rule, reply }).await
+    pub async fn revoke(self: &Arc<Self>, session: SessionId, rule: RuleId, by: By) -> Result<(), RegistryError> {
+        self.ask(session, |reply| Request::Revoke { rule, by, reply }).await
     }
 
-    pub async fn resume(self: &Arc<Self>, session: SessionId) -> Result<(), RegistryError> {
+    pub async fn resume(self: &Arc<Self>, session: SessionId, by: By) -> Result<(), RegistryError> {
         self.check_space()?;
-        self.ask(session, |reply| Request::Resume { reply }).await
+        self.ask(session, |reply| Request::Resume { by, reply }).await
     }
 
     pub async fn close(
@@ -194,8 +196,9 @@ impl Registry {
         session: SessionId,
         reason: Option<String>,
         purge: bool,
+        by: By,
     ) -> Result<(), RegistryError> {
-        self.ask(session, |reply| Request::Close { reason, purge, reply }).await
+        self.ask(session, |reply| Request::Close { reason, purge, by, reply }).await
     }
 
     /// Sends a request and waits for its answer.

@@ -128,7 +128,7 @@ impl Registry {
             && let Ok(to) = from.on(Trigger::Fatal)
             && to != from
         {
-            unit.ops.push((session, Op::SetStatus { from, to, reason: "fatal" }));
+            unit.ops.push((session, Op::SetStatus { from, to, reason: "fatal", by: None }));
         }
         self.hub().append(unit).await?;
         Ok(())

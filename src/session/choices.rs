@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use super::actor::{After, Purpose, SessionActor, answer};
 use super::{Edit, MAILBOX_MAX, Refusal, Reply, check_modes, listed};
 use crate::acp::{RpcError, choices, outgoing};
-use crate::model::{Announced, Choice, Chosen, Known};
+use crate::model::{Announced, By, Choice, Chosen, Known};
 use crate::store::{ChoicesChange, Op};
 
 /// Changes that wait for the agent. As many as the mailbox has room for, because they come from there.
@@ -203,6 +203,7 @@ impl SessionActor {
             chosen: None,
             config_options: news.config_options,
             commands: news.commands,
+            by: None,
         };
         self.record_choices(change);
         if is_other_mode {
@@ -247,7 +248,7 @@ impl SessionActor {
     }
 
     /// It is agreed.
-    pub(super) fn record_chosen(&mut self, choices: &Chosen) {
+    pub(super) fn record_chosen(&mut self, choices: &Chosen, by: By) {
         if choices.is_empty() {
             return;
         }
@@ -258,6 +259,7 @@ impl SessionActor {
             model: choices.model.clone(),
             chosen: Some(self.choices.chosen.changed_by(choices)),
             config_options,
+            by,
             ..ChoicesChange::default()
         });
     }

@@ -113,6 +113,7 @@ mod tests {
             content: serde_json::value::to_raw_value(content).unwrap(),
             tool_call_id: None,
             model: None,
+            by: None,
             created_at: Timestamp::now(),
         }
     }

@@ -20,7 +20,7 @@ use crate::model::permission::question::{
 };
 use crate::model::permission::standing::{STANDING_MAX, StandingRule, Subject};
 use crate::model::permission::{Action, Located, Verdict};
-use crate::model::{Peer, PermissionId, RuleId, Timestamp, TurnId};
+use crate::model::{By, Peer, PermissionId, RuleId, Timestamp, TurnId};
 use crate::store::{Op, Resolved};
 
 /// Questions of one session that wait at once. More are rejected, and that is recorded.
@@ -245,7 +245,7 @@ impl SessionActor {
         true
     }
 
-    pub(super) fn on_revoke(&mut self, rule: RuleId, reply: Reply<()>) {
+    pub(super) fn on_revoke(&mut self, rule: RuleId, by: By, reply: Reply<()>) {
         let rules = &mut self.permissions.standing;
         let before = rules.len();
         rules.retain(|standing| standing.id != rule);
@@ -253,7 +253,7 @@ impl SessionActor {
             return answer(reply, Err(Refusal::NoSuchRule(rule)));
         }
         let mark = self.outbox.mark();
-        self.record(Op::RemoveRule(rule));
+        self.record(Op::RemoveRule { rule, by });
         self.outbox.then(mark, After::Answer(vec![reply]));
     }
 

@@ -47,8 +47,8 @@ use crate::hub::Hub;
 use crate::model::permission::question::PermissionOption;
 use crate::model::status::Denied;
 use crate::model::{
-    Blob, Choice, Chosen, Content, ContextChange, ContextProblem, MessageId, Peer, PermissionId, ProcessState, RuleId,
-    SessionStatus, Timestamp, TurnId,
+    Blob, By, Choice, Chosen, Content, ContextChange, ContextProblem, MessageId, Peer, PermissionId, ProcessState,
+    RuleId, SessionStatus, Timestamp, TurnId,
 };
 use crate::security::Security;
 use crate::store::{Claim, SessionChange, StoreError};
@@ -112,6 +112,7 @@ pub enum Request {
     Cancel {
         turn: Option<TurnId>,
         queued: bool,
+        by: By,
         reply: Reply<Vec<TurnId>>,
     },
     Change {
@@ -119,12 +120,14 @@ pub enum Request {
         reply: Reply<()>,
     },
     Resume {
+        by: By,
         reply: Reply<()>,
     },
     /// Archives; with `purge`, deletes for good.
     Close {
         reason: Option<String>,
         purge: bool,
+        by: By,
         reply: Reply<()>,
     },
     /// Deletes the session, because its time in the status that it was seen in is over. One that went on is kept.
@@ -142,6 +145,7 @@ pub enum Request {
     /// Takes back what somebody has answered for good.
     Revoke {
         rule: RuleId,
+        by: By,
         reply: Reply<()>,
     },
     /// Starts the process without a prompt, so that the first one finds it warm.
@@ -175,6 +179,7 @@ pub struct NewPrompt {
     pub blobs: Vec<Blob>,
     /// What holds for this prompt in place of the session's context.
     pub context: Option<ContextChange>,
+    pub by: By,
     /// Its key, committed with it.
     pub claim: Option<Claim>,
 }
@@ -184,6 +189,7 @@ pub struct NewPrompt {
 pub struct SystemMessage {
     pub id: MessageId,
     pub text: String,
+    pub by: By,
     /// Its key, committed with it.
     pub claim: Option<Claim>,
 }

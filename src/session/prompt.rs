@@ -198,7 +198,7 @@ impl SessionActor {
 
     /// A message for the agent that begins no turn: it is recorded, and waits for the next prompt.
     pub(super) fn on_system_message(&mut self, message: SystemMessage, reply: Reply<()>) {
-        let SystemMessage { id, text, claim } = message;
+        let SystemMessage { id, text, by, claim } = message;
         if self.status != SessionStatus::Active {
             return answer(reply, Err(Refusal::NotActive(self.status)));
         }
@@ -212,7 +212,7 @@ impl SessionActor {
             self.record(Op::Remember(Box::new((claim, Made { message: Some(id), ..Made::default() }))));
         }
         let content = Content::text(text.clone());
-        self.record(Op::Message(NewMessage::new(id, None, Role::System, &content)));
+        self.record(Op::Message(NewMessage::new(id, None, Role::System, &content).added_by(by)));
         self.record(Op::KeepForPrompt(id));
         self.waiting.push(WaitingMessage { id, text });
         self.outbox.then(mark, After::Answer(vec![reply]));

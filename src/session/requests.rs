@@ -7,7 +7,7 @@ use super::{Accepted, Admission, Edit, Halt, NewPrompt, Refusal, Reply, Request}
 use crate::agent::Secrets;
 use crate::model::event::ExitReason;
 use crate::model::status::Denied;
-use crate::model::{Content, ErrorCode, MessageId, Role, SessionStatus, Trigger, TurnError, TurnId, TurnStatus};
+use crate::model::{By, Content, ErrorCode, MessageId, Role, SessionStatus, Trigger, TurnError, TurnId, TurnStatus};
 use crate::store::{Made, NewMessage, Op, SessionChange};
 
 /// Characters of the first prompt that become the title of a session without one.
@@ -24,14 +24,14 @@ impl SessionActor {
         match request {
             Request::Prompt { prompt, admission, reply } => self.on_prompt(*prompt, admission, reply),
             Request::SystemMessage { message, reply } => self.on_system_message(message, reply),
-            Request::Cancel { turn, queued, reply } => self.on_cancel(turn, queued, reply),
+            Request::Cancel { turn, queued, by, reply } => self.on_cancel(turn, queued, &by, reply),
             Request::Change { edit, reply } => self.on_change(*edit, reply),
             Request::Answer { permission, answer, by, reply } => {
                 self.on_permission_answer(permission, answer, by, reply);
             }
-            Request::Revoke { rule, reply } => self.on_revoke(rule, reply),
-            Request::Resume { reply } => self.on_resume(reply),
-            Request::Close { reason, purge, reply } => self.on_close(reason, purge, reply),
+            Request::Revoke { rule, by, reply } => self.on_revoke(rule, by, reply),
+            Request::Resume { by, reply } => self.on_resume(by, reply),
+            Request::Close { reason, purge, by, reply } => self.on_close(reason, purge, &by, reply),
             Request::Expire { seen, reply } => self.on_expire(seen, reply),
             Request::Start { admission } => {
                 if self.takes_work() && matches!(self.link, Link::Stopped) && !self.must_rest() {
@@ -56,7 +56,7 @@ impl SessionActor {
         if self.status != SessionStatus::Active {
             return answer(reply, Err(Refusal::NotActive(self.status)));
         }
-        let NewPrompt { turn, message, content, blobs, context, claim } = prompt;
+        let NewPrompt { turn, message, content, blobs, context, by, claim } = prompt;
         if let Some(refusal) = self.unsupported(&content) {
             return answer(reply, Err(refusal));
         }
@@ -84,7 +84,7 @@ impl SessionActor {
         if let Some(claim) = claim {
             self.record(Op::Remember(Box::new((claim, Made { turn: Some(turn), message: Some(message), position }))));
         }
-        self.record(Op::QueueTurn { turn, position });
+        self.record(Op::QueueTurn { turn, position, by: by.clone() });
         if let Some(context) = context.clone().map(Box::new) {
             self.record(Op::SetTurnContext { turn, context });
         }
@@ -93,7 +93,7 @@ impl SessionActor {
             self.untitled.then(|| title_of(&content, self.shared.hub.secrets())).filter(|title| !title.is_empty());
         if title.is_some() {
             self.untitled = false;
-            self.record(Op::ChangeSession(SessionChange { title, ..SessionChange::default() }));
+            self.record(Op::ChangeSession(SessionChange { title, by, ..SessionChange::default() }));
         }
         self.record(Op::Message(NewMessage::new(message, Some(turn), Role::User, &content).with_blobs(blobs)));
         self.outbox.then(mark, After::Accept { reply, position });
@@ -121,7 +121,7 @@ impl SessionActor {
     }
 
     /// Without a turn's id: the running one, or the one that waits for its process.
-    fn on_cancel(&mut self, turn: Option<TurnId>, queued: bool, reply: Reply<Vec<TurnId>>) {
+    fn on_cancel(&mut self, turn: Option<TurnId>, queued: bool, by: &By, reply: Reply<Vec<TurnId>>) {
         let running = self.running.as_ref().map(|running| running.turn);
         let first = running.or_else(|| self.queue.front().map(|queued| queued.id));
         let mut turns: Vec<TurnId> = match turn {
@@ -139,7 +139,7 @@ impl SessionActor {
         }
         let mark = self.outbox.mark();
         for turn in turns.iter().copied().filter(|turn| Some(*turn) != running) {
-            self.cancel_queued(turn);
+            self.cancel_queued(turn, by);
         }
         // Nothing waits any more, so nobody need make room.
         if self.queue.is_empty() && matches!(self.link, Link::Waiting(_) | Link::Resting(_)) {
@@ -147,7 +147,7 @@ impl SessionActor {
         }
         let running = running.filter(|running| turns.contains(running));
         if let Some(turn) = running {
-            self.request_cancel(turn);
+            self.request_cancel(turn, by);
         }
         self.outbox.then(mark, After::Cancel { reply, running, turns });
         // As the protocol has it: the agent hears of the cancel, and then gets its questions back.
@@ -184,8 +184,9 @@ impl SessionActor {
             Err(problem) => return answer(reply, Err(Refusal::Context(problem))),
         };
         let is_other_policy = change.permissions.is_some();
+        let by = change.by.clone();
         self.record_change(change);
-        self.record_chosen(&choices);
+        self.record_chosen(&choices, by);
         self.outbox.then(mark, After::Answer(vec![reply]));
         if is_other_policy {
             self.on_other_policy();
@@ -208,9 +209,9 @@ impl SessionActor {
         self.record(Op::ChangeSession(change));
     }
 
-    fn on_resume(&mut self, reply: Reply<()>) {
+    fn on_resume(&mut self, by: By, reply: Reply<()>) {
         let mark = self.outbox.mark();
-        match self.change_status(Trigger::Resume, "resume") {
+        match self.change_status(Trigger::Resume, "resume", by) {
             Err(denied) => answer(reply, Err(Refusal::Denied(denied))),
             Ok(false) => answer(reply, Ok(())),
             Ok(true) => self.outbox.then(mark, After::Answer(vec![reply])),
@@ -218,18 +219,18 @@ impl SessionActor {
     }
 
     /// What the table says becomes of the status; whether it changed.
-    pub(super) fn change_status(&mut self, trigger: Trigger, reason: &'static str) -> Result<bool, Denied> {
+    pub(super) fn change_status(&mut self, trigger: Trigger, reason: &'static str, by: By) -> Result<bool, Denied> {
         let from = self.status;
         let to = from.on(trigger)?;
         if to != from {
             self.status = to;
-            self.record(Op::SetStatus { from, to, reason });
+            self.record(Op::SetStatus { from, to, reason, by });
         }
         Ok(to != from)
     }
 
     /// One transaction: partial text kept, open turns cancelled, status set. The answer comes after the process is gone.
-    fn on_close(&mut self, reason: Option<String>, purge: bool, reply: Reply<()>) {
+    fn on_close(&mut self, reason: Option<String>, purge: bool, by: &By, reply: Reply<()>) {
         // A second purge would find nothing to delete, and nothing can be recorded after the first.
         if let Some(closing) = self.closing.as_mut().filter(|closing| closing.is_purging) {
             return closing.replies.push(reply);
@@ -241,8 +242,8 @@ impl SessionActor {
             return answer(reply, Err(Refusal::Denied(denied)));
         }
         self.withdraw_all("the session was closed");
-        self.cancel_everything();
-        if let Ok(true) = self.change_status(Trigger::Archive, "archive")
+        self.cancel_everything(by);
+        if let Ok(true) = self.change_status(Trigger::Archive, "archive", by.clone())
             && let Some(reason) = reason
         {
             self.notice(None, "deleted", reason);
@@ -260,7 +261,7 @@ impl SessionActor {
         if self.status != seen || !is_at_rest {
             return answer(reply, Err(Refusal::NotExpired));
         }
-        self.on_close(None, true, reply);
+        self.on_close(None, true, &None, reply);
     }
 
     /// When the process is gone, nothing follows but the purge; when all is committed, everybody who waits is answered.
@@ -286,13 +287,14 @@ impl SessionActor {
         }
     }
 
-    pub(super) fn cancel_everything(&mut self) {
-        if self.running.is_some() {
+    pub(super) fn cancel_everything(&mut self, by: &By) {
+        if let Some(turn) = self.running.as_ref().map(|running| running.turn) {
+            self.note_canceller(turn, by);
             self.finish_running(TurnStatus::Cancelled, None, None);
         }
         let queued: Vec<TurnId> = self.queue.iter().map(|queued| queued.id).collect();
         for turn in queued {
-            self.cancel_queued(turn);
+            self.cancel_queued(turn, by);
         }
     }
 
@@ -328,7 +330,7 @@ fn refuse(request: Request, refusal: impl Fn() -> Refusal) {
         | Request::Change { reply, .. }
         | Request::Answer { reply, .. }
         | Request::Revoke { reply, .. }
-        | Request::Resume { reply }
+        | Request::Resume { reply, .. }
         | Request::Close { reply, .. }
         | Request::Expire { reply, .. } => answer(reply, Err(refusal())),
         Request::Start { .. } => {}

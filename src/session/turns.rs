@@ -9,7 +9,7 @@ use super::context::{Due, Owed};
 use super::prompt::Parts;
 use crate::acp::outgoing;
 use crate::model::event::ExitReason;
-use crate::model::{Content, ContextRestored, ErrorCode, MessageId, SessionContext, TurnError, TurnId, TurnStatus};
+use crate::model::{By, Content, ContextRestored, ErrorCode, MessageId, SessionContext, TurnError, TurnId, TurnStatus};
 use crate::store::Op;
 
 /// A turn that was accepted and waits.
@@ -181,7 +181,8 @@ impl SessionActor {
         self.finish_running(TurnStatus::Interrupted, None, Some(error));
     }
 
-    pub(super) fn cancel_queued(&mut self, turn: TurnId) {
+    pub(super) fn cancel_queued(&mut self, turn: TurnId, by: &By) {
+        self.note_canceller(turn, by);
         self.queue.retain(|queued| queued.id != turn);
         self.finish(turn, TurnStatus::Cancelled, None, None);
     }
@@ -204,9 +205,16 @@ impl SessionActor {
         self.record(Op::FinishTurn { turn, status, stop_reason, error, usage });
     }
 
+    /// Notes who ends the turn, when it is somebody: its end tells.
+    pub(super) fn note_canceller(&mut self, turn: TurnId, by: &By) {
+        if by.is_some() {
+            self.record(Op::RequestCancel { turn, by: by.clone() });
+        }
+    }
+
     /// Notes the intent; the agent is told once that is committed.
-    pub(super) fn request_cancel(&mut self, turn: TurnId) {
-        self.record(Op::RequestCancel { turn });
+    pub(super) fn request_cancel(&mut self, turn: TurnId, by: &By) {
+        self.record(Op::RequestCancel { turn, by: by.clone() });
         self.decide(Ending::Cancelled);
     }
 

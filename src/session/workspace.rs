@@ -76,8 +76,8 @@ impl SessionActor {
     /// The session ends in error.
     fn give_up_workspace(&mut self, error: &WorkspaceError) {
         self.set_last_error(&TurnError::new(ErrorCode::Internal, chain(error)));
-        self.cancel_everything();
+        self.cancel_everything(&None);
         // A fact: the table does not deny it.
-        self.change_status(Trigger::Fatal, "fatal").ok();
+        self.change_status(Trigger::Fatal, "fatal", None).ok();
     }
 }

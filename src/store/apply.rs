@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::connection::Connection;
-use super::writer::Head;
+use super::writer::{Appended, Head};
 use super::{Committed, NewMessage, Op, StoreError, StoredEvent, Unit};
 use crate::model::message::Message;
 use crate::model::{EventBody, SessionId, Timestamp, TurnId};
@@ -16,11 +16,13 @@ use serde_json::value::RawValue;
 
 /// Sessions whose counters are kept at hand; a forgotten one is read again.
 const SEQUENCES_MAX: usize = 4096;
-/// The last numbers that a session's messages and events have.
+/// The last numbers that a session's messages and events have, and what else every event of it needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
     message: i64,
     event: i64,
+    /// Whose the session is, when that is not the daemon's own user.
+    owner: Option<u32>,
 }
 
 /// The numbers that were given last, as of the last commit.
@@ -61,7 +63,7 @@ pub struct SequencesAfter {
 /// What a transaction leaves behind: where the logs reach, what is new in them, and the numbers to go on from.
 pub struct Applied {
     pub heads: Vec<Head>,
-    pub events: Vec<StoredEvent>,
+    pub events: Vec<Appended>,
     pub sequences: SequencesAfter,
 }
 
@@ -71,7 +73,7 @@ pub struct Apply<'a> {
     known: &'a Sequences,
     pub(super) now: Timestamp,
     sequences: SequencesAfter,
-    events: Vec<StoredEvent>,
+    events: Vec<Appended>,
     /// The sessions that were prompted, or said something.
     active: Vec<SessionId>,
 }
@@ -125,7 +127,7 @@ impl<'a> Apply<'a> {
     fn op(&mut self, session: SessionId, op: &Op) -> Result<(), StoreError> {
         match op {
             Op::CreateSession(new) => self.create_session(session, new),
-            Op::SetStatus { from, to, reason } => self.set_status(session, *from, *to, reason),
+            Op::SetStatus { from, to, reason, by } => self.set_status(session, *from, *to, reason, by),
             Op::ChangeSession(change) => self.change_session(session, change),
             Op::SetAgentSession { .. }
             | Op::SetContextRestored(_)
@@ -147,7 +149,7 @@ impl<'a> Apply<'a> {
             Op::AskPermission(asked) => self.ask_permission(session, asked),
             Op::ResolvePermission(resolved) => self.resolve_permission(session, resolved),
             Op::AddRule(rule) => self.add_rule(session, rule),
-            Op::RemoveRule(rule) => self.remove_rule(session, *rule),
+            Op::RemoveRule { rule, by } => self.remove_rule(session, *rule, by),
             Op::SetSandbox(sandbox) => self.set_sandbox(session, sandbox),
             Op::SetWorkspaceIdentity(identity) => self.set_workspace_identity(session, identity),
             Op::Purge => self.purge(session),
@@ -168,12 +170,13 @@ impl<'a> Apply<'a> {
             content: &*new.content,
             tool_call_id: new.tool_call_id.clone(),
             model: new.model.clone(),
+            by: new.by.as_deref().cloned(),
             created_at: self.now,
         };
         self.connection.run(
             "to insert a message",
-            "INSERT INTO messages (id, session_id, sequence, turn_id, role, content, tool_call_id, model, created_at) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            "INSERT INTO messages (id, session_id, sequence, turn_id, role, content, tool_call_id, model, created_at, \
+             made_by) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             params![
                 message.id.to_string(),
                 session.to_string(),
@@ -184,6 +187,7 @@ impl<'a> Apply<'a> {
                 message.tool_call_id,
                 message.model,
                 self.now.as_millis(),
+                new.by.as_ref().map(to_json).transpose()?,
             ],
         )?;
         self.note_activity(session);
@@ -215,7 +219,7 @@ impl<'a> Apply<'a> {
         };
         let counters = self.loaded(session)?;
         counters.event += 1;
-        let sequence = counters.event;
+        let (sequence, owner) = (counters.event, counters.owner);
         self.sequences.cursor += 1;
         let (id, created_at) = (self.sequences.cursor, self.now);
         let event = StoredEvent { id, session, sequence, turn, kind, data, message, created_at };
@@ -234,7 +238,7 @@ impl<'a> Apply<'a> {
                 message,
             ],
         )?;
-        self.events.push(event);
+        self.events.push(Appended { owner, event });
         Ok(())
     }
 
@@ -247,8 +251,14 @@ impl<'a> Apply<'a> {
 
     /// Forgets a session that is deleted in this transaction: nothing can be written to it, and nobody hears of it.
     pub(super) fn forget(&mut self, session: SessionId) {
-        self.events.retain(|event| event.session != session);
+        self.events.retain(|appended| appended.event.session != session);
         self.sequences.sessions.insert(session, None);
+    }
+
+    /// Notes whose a session is that is made in this transaction.
+    pub(super) fn note_owner(&mut self, session: SessionId, owner: Option<u32>) -> Result<(), StoreError> {
+        self.loaded(session)?.owner = owner;
+        Ok(())
     }
 
     /// How far the session's log reaches.
@@ -273,9 +283,10 @@ impl<'a> Apply<'a> {
         let counters = self.connection.first(
             "to read a session's sequences",
             "SELECT (SELECT coalesce(max(sequence), 0) FROM messages WHERE session_id = ?1), \
-             (SELECT coalesce(max(sequence), 0) FROM events WHERE session_id = ?1)",
+             (SELECT coalesce(max(sequence), 0) FROM events WHERE session_id = ?1), \
+             (SELECT owner_uid FROM sessions WHERE id = ?1)",
             [session.to_string()],
-            |row| Ok(Counters { message: row.get(0)?, event: row.get(1)? }),
+            |row| Ok(Counters { message: row.get(0)?, event: row.get(1)?, owner: row.get(2)? }),
         )?;
         Ok(counters.unwrap_or_default())
     }

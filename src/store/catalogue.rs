@@ -10,8 +10,8 @@ impl Apply<'_> {
     pub(super) fn catalogue(&mut self, change: &Catalogue) -> Result<(), StoreError> {
         let now = self.now.as_millis();
         match change {
-            Catalogue::AddWorkspace { id, path, identity } => {
-                self.add_workspace(*id, path, identity)?;
+            Catalogue::AddWorkspace { id, path, owner, identity } => {
+                self.add_workspace(*id, path, *owner, identity)?;
             }
             Catalogue::RemoveWorkspace { id } => {
                 let sql = "DELETE FROM workspaces WHERE id = ?1";

@@ -58,7 +58,7 @@ impl Apply<'_> {
              chosen = coalesce(?4, chosen), updated_at = ?5 WHERE id = ?1",
             params![id, change.mode, change.model, chosen, self.now.as_millis()],
         )?;
-        let ChoicesChange { mode, model, config_options, commands, .. } = change.clone();
+        let ChoicesChange { mode, model, config_options, commands, by, .. } = change.clone();
         if mode.is_none() && model.is_none() && config_options.is_none() && commands.is_none() {
             return Ok(());
         }
@@ -72,6 +72,7 @@ impl Apply<'_> {
             model,
             config_options,
             commands,
+            by,
         };
         self.event(session, None, &body)
     }

@@ -53,6 +53,7 @@ impl Store {
                 sqlx::query_scalar("SELECT compacted_through FROM compaction WHERE session_id = ?")
                     .bind(session.to_string())
             }
+            EventScope::Owner(owner) => return self.compacted_of_owner(owner).await,
             EventScope::All => sqlx::query_scalar("SELECT compacted_through FROM maintenance"),
         };
         let through = query.fetch_optional(&self.pool).await;

@@ -23,6 +23,7 @@ mod health;
 mod idempotency;
 mod maintenance;
 mod migrate;
+mod owners;
 mod permissions;
 mod prompts;
 mod read;
@@ -65,7 +66,7 @@ pub use retention::Candidate;
 pub use search::{Hit, SearchError, SearchFilter};
 pub use search_query::{SearchQuery, SearchQueryError};
 pub use unit::{Catalogue, ChoicesChange, Committed, NewMessage, NewSession, Op, SessionChange, Unit, UsageChange};
-pub use writer::{Audience, Connections, Head, Writer};
+pub use writer::{Appended, Audience, Connections, Head, Writer};
 
 /// Where the store is and how it is bounded.
 #[derive(Clone, Debug)]

@@ -6,11 +6,12 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Sqlite};
 
 use super::apply::{Apply, to_json};
+use super::owners::push_session_sight;
 use super::read::{MESSAGES_BYTES_MAX, log_damage};
 use super::{Store, StoreError, row};
 use crate::model::permission::question::{Decider, Outcome, Permission, Resolution};
 use crate::model::permission::standing::StandingRule;
-use crate::model::{EventBody, PermissionId, RuleId, SessionId, Timestamp, TurnId};
+use crate::model::{By, EventBody, PermissionId, RuleId, SessionId, Sight, Timestamp, TurnId};
 
 /// The answer to a question that is open.
 #[derive(Clone, Debug)]
@@ -40,6 +41,7 @@ impl Resolved {
 /// Which questions a list shows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PermissionFilter {
+    pub sight: Sight,
     pub session: Option<SessionId>,
     pub open_only: bool,
 }
@@ -64,6 +66,7 @@ impl Store {
     ) -> Result<(Vec<Permission>, i64), StoreError> {
         let push_filter = |query: &mut QueryBuilder<Sqlite>| {
             query.push(" WHERE TRUE");
+            push_session_sight(query, "session_id", filter.sight);
             if let Some(session) = filter.session {
                 query.push(" AND session_id = ").push_bind(session.to_string());
             }
@@ -236,9 +239,9 @@ impl Apply<'_> {
         Ok(())
     }
 
-    pub(super) fn remove_rule(&self, session: SessionId, rule: RuleId) -> Result<(), StoreError> {
+    pub(super) fn remove_rule(&mut self, session: SessionId, rule: RuleId, by: &By) -> Result<(), StoreError> {
         let sql = "DELETE FROM permission_rules WHERE id = ?1 AND session_id = ?2";
         self.connection.run("to remove a permission rule", sql, [rule.to_string(), session.to_string()])?;
-        Ok(())
+        self.event(session, None, &EventBody::PermissionRevoked { rule_id: rule, by: by.clone() })
     }
 }

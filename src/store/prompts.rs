@@ -7,11 +7,13 @@
 use std::collections::HashMap;
 
 use rusqlite::params;
+use sqlx::{QueryBuilder, Sqlite};
 
 use super::apply::{Apply, to_json};
+use super::owners::push_session_sight;
 use super::{NewMessage, Op, Store, StoreError, row};
 use crate::model::message::Message;
-use crate::model::{BlobHash, Content, MessageId, SessionId};
+use crate::model::{BlobHash, Content, MessageId, SessionId, Sight};
 
 /// A blob as it is handed out.
 #[derive(Debug)]
@@ -29,15 +31,17 @@ pub struct WaitingMessage {
 }
 
 impl Store {
-    pub async fn blob(&self, hash: BlobHash) -> Result<Option<StoredBlob>, StoreError> {
-        let row = sqlx::query(
-            "SELECT data, (SELECT mime_type FROM message_blobs WHERE message_blobs.sha256 = blobs.sha256 \
-             ORDER BY row DESC LIMIT 1) AS mime_type FROM blobs WHERE sha256 = ?",
-        )
-        .bind(hash.to_string())
-        .fetch_optional(&self.pool)
-        .await
-        .map_err(StoreError::database("reading a blob"))?;
+    /// A blob that a message of a session in sight refers to.
+    pub async fn blob(&self, hash: BlobHash, sight: Sight) -> Result<Option<StoredBlob>, StoreError> {
+        // CROSS JOIN keeps the order: whoever refers to the blob is looked up first, the newest first.
+        let mut query = QueryBuilder::<Sqlite>::new(
+            "SELECT data, mime_type FROM message_blobs CROSS JOIN blobs ON blobs.sha256 = message_blobs.sha256 \
+             WHERE message_blobs.sha256 = ",
+        );
+        query.push_bind(hash.to_string());
+        push_session_sight(&mut query, "message_blobs.session_id", sight);
+        query.push(" ORDER BY message_blobs.row DESC LIMIT 1");
+        let row = query.build().fetch_optional(&self.pool).await.map_err(StoreError::database("reading a blob"))?;
         let blob = |row| {
             Ok(StoredBlob {
                 mime_type: row::column::<Option<String>>(row, "mime_type")?.unwrap_or_default(),
@@ -52,7 +56,7 @@ impl Store {
         let mut blobs = HashMap::new();
         for hash in hashes {
             if !blobs.contains_key(hash) {
-                let blob = self.blob(*hash).await?;
+                let blob = self.blob(*hash, Sight::All).await?;
                 let blob = blob.ok_or_else(|| StoreError::Damaged { what: format!("the blob {hash} is missing") })?;
                 blobs.insert(*hash, blob.data);
             }

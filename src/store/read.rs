@@ -8,9 +8,9 @@ use serde_json::value::RawValue;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Sqlite};
 
-use super::{Store, StoreError, context, row};
+use super::{Store, StoreError, context, owners, row};
 use crate::model::message::Message;
-use crate::model::session::{ProcessIdentity, Session, Workspace};
+use crate::model::session::{ProcessIdentity, Session};
 use crate::model::turn::Turn;
 use crate::model::{
     Content, MessageId, SessionContext, SessionId, SessionStatus, Sight, Timestamp, TurnId, TurnStatus, Usage,
@@ -32,6 +32,8 @@ pub struct SessionFilter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventScope {
     Session(SessionId),
+    /// Those of one user's sessions; of nobody, which is the daemon's own user.
+    Owner(Option<u32>),
     All,
 }
 
@@ -94,7 +96,7 @@ const SESSION_COLUMNS: &str = "SELECT sessions.*, workspaces.path AS workspace, 
      FROM sessions JOIN workspaces ON workspaces.id = sessions.workspace_id";
 
 /// An event that tells of a message has the message's columns beside it.
-const EVENT_COLUMNS: &str = "SELECT events.id AS event_id, events.sequence AS event_sequence, events.type, events.data, \
+pub(super) const EVENT_COLUMNS: &str = "SELECT events.id AS event_id, events.sequence AS event_sequence, events.type, events.data, \
      events.turn_id AS event_turn_id, events.created_at AS event_created_at, events.session_id AS event_session_id, \
      events.message_sequence, messages.* FROM events LEFT JOIN messages \
      ON messages.session_id = events.session_id AND messages.sequence = events.message_sequence";
@@ -144,8 +146,12 @@ impl Store {
         Ok((sessions.collect(), total))
     }
 
-    pub async fn count_by_status(&self) -> Result<BTreeMap<&'static str, i64>, StoreError> {
-        let rows: Vec<(String, i64)> = sqlx::query_as("SELECT status, count(*) FROM sessions GROUP BY status")
+    pub async fn count_by_status(&self, sight: Sight) -> Result<BTreeMap<&'static str, i64>, StoreError> {
+        let mut query = QueryBuilder::<Sqlite>::new("SELECT status, count(*) FROM sessions WHERE TRUE");
+        owners::push_sight(&mut query, "owner_uid", sight);
+        query.push(" GROUP BY status");
+        let rows: Vec<(String, i64)> = query
+            .build_query_as()
             .fetch_all(&self.pool)
             .await
             .map_err(StoreError::database("counting sessions by status"))?;
@@ -329,6 +335,7 @@ impl Store {
                 query.push(" WHERE events.session_id = ").push_bind(session.to_string());
                 query.push(" AND events.sequence > ").push_bind(after).push(" ORDER BY events.sequence");
             }
+            EventScope::Owner(owner) => return Ok(self.events_of_owner(owner, after, limit, bytes_max).await?.0),
             EventScope::All => {
                 query.push(" WHERE events.id > ").push_bind(after).push(" ORDER BY events.id");
             }
@@ -380,7 +387,7 @@ impl Store {
                 sqlx::query_scalar("SELECT coalesce(max(sequence), 0) FROM events WHERE session_id = ?")
                     .bind(session.to_string())
             }
-            EventScope::All => {
+            EventScope::Owner(_) | EventScope::All => {
                 // Not the newest that is left: a purge must not move the end of the log back.
                 sqlx::query_scalar(
                     "SELECT max(purged_through, coalesce((SELECT max(id) FROM events), 0)) FROM maintenance",
@@ -388,39 +395,6 @@ impl Store {
             }
         };
         query.fetch_one(&self.pool).await.map_err(StoreError::database("reading the end of the log"))
-    }
-
-    pub async fn workspace(&self, id: WorkspaceId) -> Result<Option<Workspace>, StoreError> {
-        let row = sqlx::query("SELECT * FROM workspaces WHERE id = ?")
-            .bind(id.to_string())
-            .fetch_optional(&self.pool)
-            .await
-            .map_err(StoreError::database("reading a workspace"))?;
-        row.as_ref().map(row::workspace).transpose()
-    }
-
-    pub async fn workspace_by_path(&self, path: &str) -> Result<Option<Workspace>, StoreError> {
-        let row = sqlx::query("SELECT * FROM workspaces WHERE path = ?")
-            .bind(path)
-            .fetch_optional(&self.pool)
-            .await
-            .map_err(StoreError::database("reading a workspace"))?;
-        row.as_ref().map(row::workspace).transpose()
-    }
-
-    pub async fn workspaces(&self, limit: i64, offset: i64) -> Result<(Vec<Workspace>, i64), StoreError> {
-        let rows = sqlx::query("SELECT * FROM workspaces ORDER BY id LIMIT +? OFFSET +?")
-            .bind(limit)
-            .bind(offset)
-            .fetch_all(&self.pool)
-            .await
-            .map_err(StoreError::database("listing workspaces"))?;
-        let total: i64 = sqlx::query_scalar("SELECT count(*) FROM workspaces")
-            .fetch_one(&self.pool)
-            .await
-            .map_err(StoreError::database("counting workspaces"))?;
-        let workspaces = rows.iter().map(row::workspace).collect::<Result<_, _>>()?;
-        Ok((workspaces, total))
     }
 }
 
@@ -446,9 +420,7 @@ async fn bounded_messages(
 
 fn push_filter(query: &mut QueryBuilder<Sqlite>, filter: &SessionFilter) {
     query.push(" WHERE TRUE");
-    if let Sight::Own(owner) = filter.sight {
-        query.push(" AND sessions.owner_uid IS ").push_bind(owner);
-    }
+    owners::push_sight(query, "sessions.owner_uid", filter.sight);
     if let Some(workspace) = filter.workspace {
         query.push(" AND sessions.workspace_id = ").push_bind(workspace.to_string());
     }

@@ -78,7 +78,12 @@ pub fn process(row: &SqliteRow) -> Result<ProcessIdentity, StoreError> {
 }
 
 pub fn workspace(row: &SqliteRow) -> Result<Workspace, StoreError> {
-    Ok(Workspace { id: parsed(row, "id")?, path: column(row, "path")?, created_at: time(row, "created_at")? })
+    Ok(Workspace {
+        id: parsed(row, "id")?,
+        path: column(row, "path")?,
+        owner_uid: column(row, "owner_uid")?,
+        created_at: time(row, "created_at")?,
+    })
 }
 
 pub fn turn(row: &SqliteRow) -> Result<Turn, StoreError> {
@@ -111,6 +116,7 @@ pub fn message(row: &SqliteRow) -> Result<Message, StoreError> {
         content: raw(row, "content")?,
         tool_call_id: column(row, "tool_call_id")?,
         model: column(row, "model")?,
+        by: json_option(row, "made_by")?,
         created_at: time(row, "created_at")?,
     })
 }

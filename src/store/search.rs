@@ -17,10 +17,11 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::connection::Connection;
+use super::owners::push_sight;
 use super::search_query::SearchQuery;
 use super::{Store, StoreError, connect_options, health, row};
 use crate::model::message::Role;
-use crate::model::{MessageId, SessionId, Timestamp, TurnId, WorkspaceId};
+use crate::model::{MessageId, SessionId, Sight, Timestamp, TurnId, WorkspaceId};
 
 /// Of more matches than this only the newest are ranked and counted: a word that is everywhere must not take seconds.
 pub const MATCHES_MAX: usize = 10_000;
@@ -57,6 +58,7 @@ pub enum SearchError {
 /// Which messages a search is for.
 #[derive(Clone, Debug, Default)]
 pub struct SearchFilter {
+    pub sight: Sight,
     pub workspace: Option<WorkspaceId>,
     pub agent: Option<String>,
     pub session: Option<SessionId>,
@@ -197,6 +199,7 @@ async fn matches(
          CROSS JOIN sessions ON sessions.id = messages.session_id WHERE message_index MATCH ",
     );
     select.push_bind(query.expression());
+    push_sight(&mut select, "sessions.owner_uid", filter.sight);
     if let Some(workspace) = filter.workspace {
         select.push(" AND sessions.workspace_id = ").push_bind(workspace.to_string());
     }

@@ -5,7 +5,7 @@ use rusqlite::{Params, params};
 use super::apply::{Apply, to_json};
 use super::{NewSession, Op, SessionChange, StoreError};
 use crate::model::session::ProcessIdentity;
-use crate::model::{EventBody, SessionId, SessionStatus};
+use crate::model::{By, EventBody, SessionId, SessionStatus};
 
 impl Apply<'_> {
     pub(super) fn create_session(&mut self, session: SessionId, new: &NewSession) -> Result<(), StoreError> {
@@ -37,7 +37,9 @@ impl Apply<'_> {
             workspace: new.workspace.clone(),
             agent: new.profile.slug.clone(),
             title: new.title.clone(),
+            by: new.by.clone(),
         };
+        self.note_owner(session, new.owner_uid)?;
         self.event(session, None, &body)
     }
 
@@ -68,6 +70,7 @@ impl Apply<'_> {
             model: None,
             config_options: None,
             commands: None,
+            by: change.by.clone(),
         };
         self.event(session, None, &body)
     }
@@ -78,6 +81,7 @@ impl Apply<'_> {
         from: SessionStatus,
         to: SessionStatus,
         reason: &'static str,
+        by: &By,
     ) -> Result<(), StoreError> {
         let changed = self.connection.run(
             "to set a session's status",
@@ -89,7 +93,7 @@ impl Apply<'_> {
         if changed != 1 {
             return Err(StoreError::Refused("a status that does not follow from the session's own"));
         }
-        self.event(session, None, &EventBody::SessionStatus { from, to, reason })
+        self.event(session, None, &EventBody::SessionStatus { from, to, reason, by: by.clone() })
     }
 
     /// Decided here, after everything that was appended before, so that nobody's change is overwritten or missed.
@@ -106,7 +110,7 @@ impl Apply<'_> {
         for id in ids {
             let session = id.parse().map_err(|_| StoreError::Damaged { what: format!("{id:?} is no session's id") })?;
             self.counters(session)?;
-            self.set_status(session, from, to, reason)?;
+            self.set_status(session, from, to, reason, &None)?;
         }
         Ok(())
     }

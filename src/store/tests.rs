@@ -10,8 +10,8 @@ use super::*;
 use crate::config::Config;
 use crate::model::session::DirectoryIdentity;
 use crate::model::{
-    Chosen, Content, EventBody, MessageId, PermissionMode, Policy, Role, SessionContext, SessionId, SessionLimits,
-    SessionStatus, Timestamp, TurnId, TurnStatus, WorkspaceId,
+    Chosen, Content, EventBody, MessageId, Peer, PermissionMode, Policy, Role, SessionContext, SessionId,
+    SessionLimits, SessionStatus, Sight, Timestamp, TurnId, TurnStatus, WorkspaceId,
 };
 
 fn options(directory: &Path) -> StoreOptions {
@@ -26,14 +26,14 @@ fn options(directory: &Path) -> StoreOptions {
 struct Nobody;
 
 impl Audience for Nobody {
-    fn keep(&self, _: Vec<StoredEvent>) {}
+    fn keep(&self, _: Vec<Appended>) {}
     fn tell(&self, _: &[Head]) {}
 }
 
 struct Panicking;
 
 impl Audience for Panicking {
-    fn keep(&self, _: Vec<StoredEvent>) {
+    fn keep(&self, _: Vec<Appended>) {
         panic!("as a test");
     }
 
@@ -59,11 +59,12 @@ async fn session(writer: &Writer) -> SessionId {
         chosen: Chosen::default(),
         context: SessionContext::default(),
         owner_uid: None,
+        by: None,
     };
     let identity = DirectoryIdentity { device: 1, inode: 2, born_at: None };
     let unit = Unit {
         catalogue: vec![
-            Catalogue::AddWorkspace { id: workspace_id, path: format!("/{workspace_id}"), identity },
+            Catalogue::AddWorkspace { id: workspace_id, path: format!("/{workspace_id}"), owner: None, identity },
             Catalogue::SetAgents(vec![profile]),
         ],
         ops: vec![(session, Op::CreateSession(Box::new(new)))],
@@ -205,7 +206,7 @@ async fn a_turn_only_goes_forward_in_the_record_too() {
     let turn = TurnId::new();
     let finish =
         |status| Unit::one(session, Op::FinishTurn { turn, status, stop_reason: None, error: None, usage: None });
-    writer.append(Unit::one(session, Op::QueueTurn { turn, position: 0 })).await.unwrap();
+    writer.append(Unit::one(session, Op::QueueTurn { turn, position: 0, by: None })).await.unwrap();
     assert!(writer.append(finish(TurnStatus::Completed)).await.is_err(), "a queued turn has not run");
     writer.append(Unit::one(session, Op::StartTurn { turn })).await.unwrap();
     assert!(writer.append(Unit::one(session, Op::StartTurn { turn })).await.is_err(), "nothing runs twice");
@@ -227,11 +228,11 @@ async fn a_batch_of_many_turns_is_written_whole_or_not_at_all() {
         let ops = ops.into_iter().enumerate().map(|(index, op)| (sessions[index % 2], op));
         Unit { catalogue: Vec::new(), ops: ops.collect() }
     };
-    let queue = turns.iter().map(|turn| Op::QueueTurn { turn: *turn, position: 0 });
+    let queue = turns.iter().map(|turn| Op::QueueTurn { turn: *turn, position: 0, by: None });
     writer.append(unit(queue.collect())).await.unwrap();
     let start = turns.iter().map(|turn| Op::StartTurn { turn: *turn });
     writer.append(unit(start.collect())).await.unwrap();
-    let cancel = turns.iter().map(|turn| Op::RequestCancel { turn: *turn });
+    let cancel = turns.iter().map(|turn| Op::RequestCancel { turn: *turn, by: None });
     writer.append(unit(cancel.collect())).await.unwrap();
     let twice = unit([turns[0], turns[1], turns[1]].map(|turn| finish(turn, TurnStatus::Completed)).into());
     assert!(writer.append(twice).await.is_err(), "no turn ends twice");
@@ -251,7 +252,7 @@ async fn purging_deletes_everything_of_a_session_and_nothing_else() {
     let (gone, kept) = (session(&writer).await, session(&writer).await);
     for session in [gone, kept] {
         let turn = TurnId::new();
-        writer.append(Unit::one(session, Op::QueueTurn { turn, position: 0 })).await.unwrap();
+        writer.append(Unit::one(session, Op::QueueTurn { turn, position: 0, by: None })).await.unwrap();
         writer.append(Unit::one(session, text(Some(turn), Role::User, "x"))).await.unwrap();
     }
     let head = store.head(EventScope::All).await.unwrap();
@@ -273,7 +274,8 @@ async fn filters_and_counts_agree() {
     let directory = tempfile::tempdir().unwrap();
     let (store, writer) = open(directory.path()).await;
     let (first, _second) = (session(&writer).await, session(&writer).await);
-    let archive = Op::SetStatus { from: SessionStatus::Active, to: SessionStatus::Archived, reason: "archive" };
+    let archive =
+        Op::SetStatus { from: SessionStatus::Active, to: SessionStatus::Archived, reason: "archive", by: None };
     writer.append(Unit::one(first, archive)).await.unwrap();
     let count = async |statuses: &[SessionStatus]| {
         let filter = SessionFilter { statuses: statuses.to_vec(), ..SessionFilter::default() };
@@ -281,7 +283,7 @@ async fn filters_and_counts_agree() {
     };
     assert_eq!(count(&[]).await, 2);
     assert_eq!(count(&[SessionStatus::Archived]).await, 1);
-    let counts = store.count_by_status().await.unwrap();
+    let counts = store.count_by_status(Sight::All).await.unwrap();
     assert_eq!((counts["active"], counts["archived"], counts["error"]), (1, 1, 0));
     let tagged = SessionFilter { tag: Some("a".into()), ..SessionFilter::default() };
     assert_eq!(store.sessions(&tagged, 10, 0).await.unwrap().1, 2);
@@ -294,11 +296,12 @@ async fn a_mark_is_of_one_stay_in_a_status_and_sweeps_are_noted() {
     let (first, second) = (session(&writer).await, session(&writer).await);
     assert!(store.retention_candidates(None, 10).await.unwrap().is_empty(), "active sessions never expire");
     for session in [first, second] {
-        let status = Op::SetStatus { from: SessionStatus::Active, to: SessionStatus::Suspended, reason: "shutdown" };
+        let status =
+            Op::SetStatus { from: SessionStatus::Active, to: SessionStatus::Suspended, reason: "shutdown", by: None };
         writer.append(Unit::one(session, status)).await.unwrap();
     }
     let turn = TurnId::new();
-    writer.append(Unit::one(second, Op::QueueTurn { turn, position: 0 })).await.unwrap();
+    writer.append(Unit::one(second, Op::QueueTurn { turn, position: 0, by: None })).await.unwrap();
     let page = store.retention_candidates(None, 1).await.unwrap();
     assert_eq!((page.len(), page[0].id, page[0].queued_turns), (1, first, 0));
     let next = store.retention_candidates(Some(first), 10).await.unwrap();
@@ -314,7 +317,8 @@ async fn a_mark_is_of_one_stay_in_a_status_and_sweeps_are_noted() {
     writer.append(mark(first, page[0].status_changed_at)).await.unwrap();
     writer.append(mark(second, Timestamp::from_millis(1))).await.unwrap();
     assert_eq!(marks().await, [seen_at, None], "a session that has changed since is left alone");
-    let resume = Op::SetStatus { from: SessionStatus::Suspended, to: SessionStatus::Active, reason: "resume" };
+    let resume =
+        Op::SetStatus { from: SessionStatus::Suspended, to: SessionStatus::Active, reason: "resume", by: None };
     writer.append(Unit::one(first, resume)).await.unwrap();
     assert_eq!(marks().await, [None], "the mark goes with the status");
 
@@ -378,7 +382,8 @@ async fn suspending_all_meets_whatever_was_changed_before() {
     let directory = tempfile::tempdir().unwrap();
     let (store, writer) = open(directory.path()).await;
     let (archived, active) = (session(&writer).await, session(&writer).await);
-    let archive = Op::SetStatus { from: SessionStatus::Active, to: SessionStatus::Archived, reason: "archive" };
+    let archive =
+        Op::SetStatus { from: SessionStatus::Active, to: SessionStatus::Archived, reason: "archive", by: None };
     let suspend =
         Catalogue::SetStatusOfAll { from: SessionStatus::Active, to: SessionStatus::Suspended, reason: "shutdown" };
     let (first, second) =
@@ -434,7 +439,7 @@ async fn lighter_rows_keep_all_that_there_was_on_the_way_back_and_forth() {
     let (kept, gone) = (session(&writer).await, session(&writer).await);
     let turns = [TurnId::new(), TurnId::new()];
     for (position, turn) in turns.into_iter().enumerate().rev() {
-        let ops = [Op::QueueTurn { turn, position }, text(Some(turn), Role::User, "x")];
+        let ops = [Op::QueueTurn { turn, position, by: None }, text(Some(turn), Role::User, "x")];
         let ops = ops.into_iter().map(|op| (kept, op)).collect();
         writer.append(Unit { catalogue: vec![], ops }).await.unwrap();
     }
@@ -452,7 +457,7 @@ async fn lighter_rows_keep_all_that_there_was_on_the_way_back_and_forth() {
         assert_eq!(read, [turns[1], turns[0]], "in the order in which they were accepted");
         assert_eq!(store.messages(kept, 0, None, 10).await.unwrap().1, 2);
         assert_eq!(store.head(EventScope::All).await.unwrap(), head, "no cursor is given twice");
-        let heavy = "SELECT count(*) FROM sqlite_schema WHERE name = 'messages' AND sql LIKE '%json_valid%' \
+        let heavy = "SELECT count(*) FROM sqlite_schema WHERE name = 'messages' AND sql LIKE '%json_valid(content)%' \
              OR name = 'events' AND sql LIKE '%AUTOINCREMENT%' OR name = 'messages_by_turn'";
         assert_eq!(sqlx::query_scalar::<_, i64>(heavy).fetch_one(&store.pool).await.unwrap(), 0);
     }
@@ -488,4 +493,75 @@ async fn going_back_to_a_version_without_rules_widens_no_session() {
     assert_eq!(modes, [PermissionMode::Ask, PermissionMode::Ask, PermissionMode::Deny]);
     store.close().await;
     writer.close().await;
+}
+
+/// Somebody's session in a directory of its own.
+async fn owned_session(writer: &Writer, owner: u32) -> (SessionId, WorkspaceId) {
+    let session = session(writer).await;
+    let workspace = WorkspaceId::new();
+    let identity = DirectoryIdentity { device: 1, inode: 2, born_at: None };
+    let add = Catalogue::AddWorkspace { id: workspace, path: "/shared".into(), owner: Some(owner), identity };
+    writer.append(Unit::catalogue(add)).await.unwrap();
+    (session, workspace)
+}
+
+#[tokio::test]
+async fn workspaces_are_each_owners_own_and_their_migration_keeps_every_session_in_its_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, writer) = open(directory.path()).await;
+    let (first, firsts) = owned_session(&writer, 1000).await;
+    let (second, seconds) = owned_session(&writer, 1001).await;
+    owned_session(&writer, 1001).await;
+    let found = store.workspace_by_path("/shared", Some(1001)).await.unwrap().unwrap();
+    assert_eq!((found.id, found.owner_uid), (seconds, Some(1001)), "the first one names it");
+    assert!(store.workspace_by_path("/shared", None).await.unwrap().is_none());
+    let (own, total) = store.workspaces(Sight::Own(Some(1000)), 10, 0).await.unwrap();
+    assert_eq!((own.len(), total, own[0].id), (1, 1, firsts));
+    assert_eq!(store.workspaces(Sight::All, 10, 0).await.unwrap().1, 5);
+    let before = store.session(first).await.unwrap().unwrap().workspace;
+    store.close().await;
+    writer.close().await;
+
+    let options = options(directory.path());
+    let sql = async |statement: String| {
+        let mut connection = connect_options(&options.database, &options.settings).connect().await.unwrap();
+        let outcome = sqlx::raw_sql(sqlx::AssertSqlSafe(statement)).execute(&mut connection).await;
+        sqlx::Connection::close(connection).await.unwrap();
+        outcome.map(drop)
+    };
+    sql(format!("UPDATE sessions SET workspace_id = '{seconds}' WHERE id = '{second}'")).await.unwrap();
+    migrate(&options, Direction::DownTo(11)).await.unwrap();
+    let orphan = format!("UPDATE sessions SET workspace_id = 'none' WHERE id = '{second}'");
+    assert!(sql(orphan.clone()).await.is_err(), "the reference is still one");
+    migrate(&options, Direction::Up).await.unwrap();
+    assert!(sql(orphan).await.is_err());
+    let (store, writer) = open(directory.path()).await;
+    let session = store.session(second).await.unwrap().unwrap();
+    assert_eq!((session.workspace_id, session.workspace), (firsts, "/shared".to_owned()), "one row for one directory");
+    assert_eq!(store.session(first).await.unwrap().unwrap().workspace, before);
+    assert_eq!(store.workspaces(Sight::All, 10, 0).await.unwrap().1, 4);
+    store.close().await;
+    writer.close().await;
+}
+
+#[tokio::test]
+async fn whoever_cancels_a_turn_is_named_at_its_end_even_by_another_daemon() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, writer) = open(directory.path()).await;
+    let (session, turn) = (session(&writer).await, TurnId::new());
+    let by = |uid| Some(Arc::new(Peer { uid, pid: Some(7), program: Some("cat".into()) }));
+    let cancel = |uid| Op::RequestCancel { turn, by: by(uid) };
+    for op in [Op::QueueTurn { turn, position: 0, by: by(1) }, Op::StartTurn { turn }, cancel(2), cancel(3)] {
+        writer.append(Unit::one(session, op)).await.unwrap();
+    }
+    let finish = Op::FinishTurn { turn, status: TurnStatus::Cancelled, stop_reason: None, error: None, usage: None };
+    writer.append(Unit::one(session, finish)).await.unwrap();
+    let events = store.events(EventScope::Session(session), 0, 100, 1 << 20).await.unwrap();
+    let by = |kind: &str| {
+        let event = events.iter().find(|event| event.kind == kind).unwrap();
+        serde_json::from_str::<serde_json::Value>(event.data.get()).unwrap()["by"].clone()
+    };
+    assert_eq!(by("turn.queued"), serde_json::json!({"uid": 1, "pid": 7, "program": "cat"}));
+    assert_eq!(by("turn.completed")["uid"], 2, "the first one's intent is what ends it");
+    assert_eq!(by("session.created"), serde_json::Value::Null);
 }

@@ -4,21 +4,21 @@ use rusqlite::params;
 
 use super::apply::{Apply, to_json};
 use super::{Op, StoreError};
-use crate::model::{EventBody, SessionId, TurnStatus};
+use crate::model::{By, EventBody, SessionId, TurnId, TurnStatus};
 
 impl Apply<'_> {
     /// A change that does not follow from the turn's status is a bug, and fails the unit.
     pub(super) fn turn(&mut self, session: SessionId, op: &Op) -> Result<(), StoreError> {
         let now = self.now.as_millis();
         match op {
-            Op::QueueTurn { turn, position } => {
+            Op::QueueTurn { turn, position, by } => {
                 self.connection.run(
                     "to queue a turn",
                     "INSERT INTO turns (id, session_id, status, queued_at) VALUES (?1, ?2, 'queued', ?3)",
                     params![turn.to_string(), session.to_string(), now],
                 )?;
                 self.note_activity(session);
-                self.event(session, Some(*turn), &EventBody::TurnQueued { position: *position })
+                self.event(session, Some(*turn), &EventBody::TurnQueued { position: *position, by: by.clone() })
             }
             Op::StartTurn { turn } => {
                 self.event(session, Some(*turn), &EventBody::TurnStarted {})?;
@@ -31,18 +31,21 @@ impl Apply<'_> {
                 )?;
                 went_forward(changed)
             }
-            Op::RequestCancel { turn } => went_forward(self.connection.run(
+            Op::RequestCancel { turn, by } => went_forward(self.connection.run(
                 "to note the wish to cancel a turn",
-                "UPDATE turns SET cancel_requested_at = coalesce(cancel_requested_at, ?2) \
+                // The first one's.
+                "UPDATE turns SET cancel_requested_at = coalesce(cancel_requested_at, ?2), \
+                 cancel_requested_by = coalesce(cancel_requested_by, ?4) \
                  WHERE session_id = ?3 AND id = ?1 AND status IN ('queued', 'running')",
-                params![turn.to_string(), now, session.to_string()],
+                params![turn.to_string(), now, session.to_string(), by.as_ref().map(to_json).transpose()?],
             )?),
             Op::FinishTurn { turn, status, stop_reason, error, usage } => {
                 debug_assert!(status.is_final(), "a turn finishes with a final status");
                 let (status, stop_reason, error, usage) = (*status, stop_reason.clone(), error.clone(), usage.clone());
                 let kept = usage.as_ref().map(to_json).transpose()?;
                 let (code, message) = error.as_ref().map(|error| (error.code.as_str(), error.message.clone())).unzip();
-                let body = EventBody::TurnCompleted { status, stop_reason: stop_reason.clone(), error, usage };
+                let by = if status == TurnStatus::Cancelled { self.canceller(*turn)? } else { None };
+                let body = EventBody::TurnCompleted { status, stop_reason: stop_reason.clone(), error, usage, by };
                 self.event(session, Some(*turn), &body)?;
                 let sequence = self.last_event(session)?;
                 let may_be_queued = TurnStatus::Queued.may_become(status);
@@ -68,6 +71,18 @@ impl Apply<'_> {
             }
             _ => Err(StoreError::Refused("an operation that is no turn's")),
         }
+    }
+
+    /// Whoever wanted the turn to end.
+    fn canceller(&self, turn: TurnId) -> Result<By, StoreError> {
+        let by = self.connection.first(
+            "to read who cancelled a turn",
+            "SELECT cancel_requested_by FROM turns WHERE id = ?1",
+            [turn.to_string()],
+            |row| row.get::<_, Option<String>>(0),
+        )?;
+        let damaged = |error| StoreError::Damaged { what: format!("who cancelled the turn {turn}: {error}") };
+        by.flatten().map(|json| serde_json::from_str(&json)).transpose().map_err(damaged)
     }
 }
 

@@ -11,8 +11,8 @@ use crate::model::permission::question::Permission;
 use crate::model::permission::standing::StandingRule;
 use crate::model::session::{DirectoryIdentity, ProcessIdentity};
 use crate::model::{
-    AgentProfile, Announced, Blob, Chosen, Content, ContextRestored, EventBody, LastError, MessageId, Meter, Policy,
-    PromptAbilities, Role, RuleId, Sandbox, SessionContext, SessionId, SessionLimits, SessionStatus, Timestamp,
+    AgentProfile, Announced, Blob, By, Chosen, Content, ContextRestored, EventBody, LastError, MessageId, Meter,
+    Policy, PromptAbilities, Role, RuleId, Sandbox, SessionContext, SessionId, SessionLimits, SessionStatus, Timestamp,
     TurnError, TurnId, TurnStatus, Usage, WorkspaceId,
 };
 
@@ -29,38 +29,25 @@ pub enum Catalogue {
     AddWorkspace {
         id: WorkspaceId,
         path: String,
+        /// Whose it is, when that is not the daemon's own user.
+        owner: Option<u32>,
         identity: DirectoryIdentity,
     },
     /// Refused by the database while a session is in it.
-    RemoveWorkspace {
-        id: WorkspaceId,
-    },
+    RemoveWorkspace { id: WorkspaceId },
     /// The profiles that are configured now; all others become archived.
     SetAgents(Vec<AgentProfile>),
     /// Every session of one status gets another one.
-    SetStatusOfAll {
-        from: SessionStatus,
-        to: SessionStatus,
-        reason: &'static str,
-    },
+    SetStatusOfAll { from: SessionStatus, to: SessionStatus, reason: &'static str },
     /// Nothing is left of the processes that earlier daemons started.
     ClearProcesses,
     /// A sweep found the session's retention over, or with none, not over any more. It counts only when the session is
     /// still in the status that the sweep saw it in.
-    MarkExpired {
-        session: SessionId,
-        status_changed_at: Timestamp,
-        seen_at: Option<Timestamp>,
-    },
+    MarkExpired { session: SessionId, status_changed_at: Timestamp, seen_at: Option<Timestamp> },
     /// Retention was looked after.
-    Swept {
-        at: Timestamp,
-    },
+    Swept { at: Timestamp },
     /// Nobody waits for the open questions any more: those of one session, or all that there are.
-    CancelPermissions {
-        session: Option<SessionId>,
-        reason: &'static str,
-    },
+    CancelPermissions { session: Option<SessionId>, reason: &'static str },
     /// A write that changes nothing for anybody, to see whether one can be made.
     Heartbeat,
 }
@@ -73,6 +60,7 @@ pub enum Op {
         from: SessionStatus,
         to: SessionStatus,
         reason: &'static str,
+        by: By,
     },
     ChangeSession(SessionChange),
     /// How the running process came by its conversation. Told by `process.ready`.
@@ -91,13 +79,15 @@ pub enum Op {
     QueueTurn {
         turn: TurnId,
         position: usize,
+        by: By,
     },
     StartTurn {
         turn: TurnId,
     },
-    /// The intent to cancel, kept so that it wins over whatever the agent answers.
+    /// The intent to cancel, kept so that it wins over whatever the agent answers. The turn's end tells whose it was.
     RequestCancel {
         turn: TurnId,
+        by: By,
     },
     FinishTurn {
         turn: TurnId,
@@ -140,7 +130,10 @@ pub enum Op {
     /// The answer to an open question.
     ResolvePermission(Box<Resolved>),
     AddRule(Box<StandingRule>),
-    RemoveRule(RuleId),
+    RemoveRule {
+        rule: RuleId,
+        by: By,
+    },
     /// The session's workspace is another directory than it was, or is known for the first time.
     SetWorkspaceIdentity(DirectoryIdentity),
     /// Deletes the session with all that it has.
@@ -160,6 +153,7 @@ pub struct NewSession {
     pub context: SessionContext,
     /// The user that the agent runs as, when that is not the daemon's own.
     pub owner_uid: Option<u32>,
+    pub by: By,
 }
 
 #[derive(Debug, Default)]
@@ -171,11 +165,12 @@ pub struct SessionChange {
     pub context: Option<SessionContext>,
     /// As a whole.
     pub permissions: Option<Policy>,
+    pub by: By,
 }
 
 impl SessionChange {
     pub fn is_empty(&self) -> bool {
-        let Self { title, tags, limits, context, permissions } = self;
+        let Self { title, tags, limits, context, permissions, by: _ } = self;
         let is_described = title.is_some() || tags.is_some() || context.is_some();
         !is_described && limits.is_none() && permissions.is_none()
     }
@@ -199,6 +194,8 @@ pub struct ChoicesChange {
     /// For whoever follows: the options' current values, and the names of the commands.
     pub config_options: Option<BTreeMap<String, Value>>,
     pub commands: Option<Vec<String>>,
+    /// Whoever chose it; nobody, when the agent tells of it by itself.
+    pub by: By,
 }
 
 #[derive(Debug)]
@@ -211,6 +208,8 @@ pub struct NewMessage {
     pub tool_call_id: Option<String>,
     /// The agent's model, for what the agent says.
     pub model: Option<String>,
+    /// Whoever added it by hand.
+    pub by: By,
     /// The data that its blocks name.
     pub blobs: Vec<Blob>,
 }
@@ -219,7 +218,7 @@ impl NewMessage {
     pub fn new(id: MessageId, turn: Option<TurnId>, role: Role, content: &Content) -> Self {
         // Texts, numbers and values always have a JSON form.
         let content = serde_json::value::to_raw_value(content).unwrap_or_else(|_| RawValue::NULL.to_owned());
-        Self { id, turn, role, content, tool_call_id: None, model: None, blobs: Vec::new() }
+        Self { id, turn, role, content, tool_call_id: None, model: None, by: None, blobs: Vec::new() }
     }
 
     pub fn of_tool_call(mut self, tool_call_id: String) -> Self {
@@ -229,6 +228,11 @@ impl NewMessage {
 
     pub fn by_model(mut self, model: Option<String>) -> Self {
         self.model = model;
+        self
+    }
+
+    pub fn added_by(mut self, by: By) -> Self {
+        self.by = by;
         self
     }
 

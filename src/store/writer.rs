@@ -37,17 +37,24 @@ pub struct Head {
     pub purged: bool,
 }
 
+/// An event that was committed, and whose session's it is, when that is not the daemon's own user's.
+#[derive(Clone, Debug)]
+pub struct Appended {
+    pub owner: Option<u32>,
+    pub event: StoredEvent,
+}
+
 /// What a commit brought.
 struct News {
     heads: Vec<Head>,
     /// In the order of their ids.
-    events: Vec<StoredEvent>,
+    events: Vec<Appended>,
 }
 
 /// Who is told of a commit.
 pub trait Audience: Send {
     /// Takes what is new, so that whoever asks finds it.
-    fn keep(&self, events: Vec<StoredEvent>);
+    fn keep(&self, events: Vec<Appended>);
     /// Wakes whoever waits for it.
     fn tell(&self, heads: &[Head]);
 }

@@ -61,10 +61,13 @@ fn facts(health: &Health, info: &Info, context: &Context) -> String {
         ("pid", info.pid.to_string()),
         ("running for", duration(info.started_at, Timestamp::now())),
         ("socket", info.socket.clone()),
-        ("state", info.state_dir.clone()),
         ("sessions", if counts.is_empty() { "none".to_owned() } else { counts }),
         ("processes", format!("{} of {}", info.processes.running, info.processes.max)),
     ];
+    // A guest is not told.
+    if let Some(directory) = &info.state_dir {
+        facts.insert(5, ("state", directory.clone()));
+    }
     // Only when there is something to say.
     if let Some(store) = info.store.as_ref().filter(|store| store.check != "clean" || store.problem.is_some()) {
         facts.push(("store", store_fact(store)));

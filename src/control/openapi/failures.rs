@@ -31,6 +31,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("queue_full", "as much waits already as may"),
     ("rate_limited", "too many requests, or prompts, in this time"),
     ("route_not_found", "there is no such path"),
+    ("root_only", "it concerns everybody's sessions, and the daemon is root's"),
     ("rule_not_found", "the session has no such rule"),
     ("scope_not_allowed", "the scope is wider than the profile or the configuration allows"),
     ("session_active", "the session is active"),
@@ -161,8 +162,8 @@ fn groups(operation: &str) -> Option<Vec<&'static [Failure]>> {
         "answerSessionPermission" => &[OF_BODIES, OF_SESSIONS, OF_ANSWERS],
         "revokeRule" => &[OF_SESSIONS, &[(404, "rule_not_found")]],
         "getBlob" => &[&[(404, "blob_not_found")]],
-        "collectGarbage" => &[OF_BODIES],
-        "createBackup" => &[OF_BODIES, OF_WORK, &[(409, "backup_running"), (409, "file_exists")]],
+        "collectGarbage" => &[OF_BODIES, &[(403, "root_only")]],
+        "createBackup" => &[OF_BODIES, OF_WORK, &[(403, "root_only"), (409, "backup_running"), (409, "file_exists")]],
         _ => return None,
     };
     Some(groups.to_vec())

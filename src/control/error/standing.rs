@@ -1,0 +1,21 @@
+//! Refusals that come of who asks, and of what they may see.
+
+use axum::http::StatusCode;
+
+use super::{Answer, LOG_HINT, WORKSPACES_HINT};
+
+pub(super) fn no_caller_answer() -> Answer {
+    let message = "the request has no caller; this is a bug";
+    Answer::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message, LOG_HINT)
+}
+
+pub(super) fn no_workspace_answer(id: &str) -> Answer {
+    let message = format!("there is no workspace {id}");
+    Answer::new(StatusCode::NOT_FOUND, "workspace_not_found", message, WORKSPACES_HINT)
+}
+
+pub(super) fn root_only_answer() -> Answer {
+    let message = "this is for root alone: the daemon is root's, and it concerns everybody's sessions";
+    let hint = "ask whoever runs the daemon; what is yours you can list, archive and delete yourself";
+    Answer::new(StatusCode::FORBIDDEN, "root_only", message, hint)
+}

@@ -1,0 +1,396 @@
+//! Nobody sees or reaches what is another's, on any route; and every change tells who made it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::print_stderr, reason = "a test that cannot run says so")]
+
+mod harness;
+
+use std::collections::BTreeSet;
+
+use harness::{AsUser, Daemon, DaemonBuilder, Event, ORDINARY, Reply, User, echo, users};
+use serde_json::{Value, json};
+
+/// A second member of the group.
+const OTHER: User = User { uid: 1, gid: 1 };
+/// In everything that the stranger must not see.
+const WORD: &str = "xylophone";
+const PNG: &str = "iVBORw0KGgo=";
+
+fn builder() -> Option<DaemonBuilder> {
+    let is_root = users().len() > 1;
+    if !is_root {
+        eprintln!("SKIPPED: only a daemon of root serves several users");
+    }
+    is_root.then(|| Daemon::builder().owner(ORDINARY))
+}
+
+/// Every method of every route, from the program itself: its `OpenAPI` document where it has one, else the router's source.
+async fn routes(daemon: &Daemon) -> BTreeSet<(String, String)> {
+    let document = daemon.get("/v1/openapi.json").await;
+    let routes: BTreeSet<(String, String)> = match document.body["paths"].as_object() {
+        Some(paths) => {
+            let methods = |path: &Value| path.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+            let each = paths.iter().flat_map(|(path, item)| methods(item).into_iter().map(move |m| (m, path.clone())));
+            each.map(|(method, path)| (method.to_uppercase(), path)).collect()
+        }
+        None => routes_in_source(),
+    };
+    assert!(routes.len() >= 34, "not all routes were found: {routes:?}");
+    routes
+}
+
+fn routes_in_source() -> BTreeSet<(String, String)> {
+    let source = include_str!("../src/control/router.rs");
+    let mut routes = BTreeSet::new();
+    for line in source.split(".route(").skip(1) {
+        let mut quoted = line.split('"');
+        let (path, handlers) = (quoted.nth(1).unwrap(), quoted.next().unwrap());
+        let handlers = handlers.split('\n').next().unwrap();
+        for method in ["get", "post", "patch", "put", "delete"] {
+            if handlers.contains(&format!("{method}(")) {
+                routes.insert((method.to_uppercase(), path.to_owned()));
+            }
+        }
+    }
+    routes
+}
+
+/// What there is of somebody's, by the names that routes have for it.
+#[derive(Clone)]
+struct Belongings {
+    session: String,
+    turn: String,
+    permission: String,
+    rule: String,
+    workspace: String,
+    blob: String,
+}
+
+impl Belongings {
+    /// The same names for what is nobody's.
+    fn nothing() -> Self {
+        let id = |last: u8| format!("01890000-0000-7000-8000-0000000000{last:02}");
+        let blob = "0".repeat(64);
+        Self { session: id(1), turn: id(2), permission: id(3), rule: id(4), workspace: id(5), blob }
+    }
+
+    fn each(&self) -> [&str; 6] {
+        [&self.session, &self.turn, &self.permission, &self.rule, &self.workspace, &self.blob]
+    }
+
+    fn path(&self, route: &str) -> String {
+        let id = match route.split('/').nth(2) {
+            Some("workspaces") => &self.workspace,
+            Some("permissions") => &self.permission,
+            _ => &self.session,
+        };
+        [("{id}", id), ("{turn}", &self.turn), ("{permission}", &self.permission), ("{rule}", &self.rule)]
+            .into_iter()
+            .fold(route.replace("{sha256}", &self.blob).replace("{slug}", "demo"), |path, (name, value)| {
+                path.replace(name, value)
+            })
+    }
+}
+
+/// Whoever has something: root, or a member.
+enum Who<'a> {
+    Root(&'a Daemon),
+    Member(AsUser<'a>),
+}
+
+impl Who<'_> {
+    async fn request(&self, method: &str, path: &str, body: Option<Value>) -> Reply {
+        match self {
+            Self::Root(daemon) => daemon.request(method, path, body).await,
+            Self::Member(member) => member.request(method, path, body).await,
+        }
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        self.request("GET", path, None).await.expect_status(200)
+    }
+}
+
+fn question(id: &str) -> Value {
+    let tool_call = json!({"toolCallId": id, "title": format!("{WORD} {id}"), "kind": "execute", "status": "pending",
+        "rawInput": {"command": format!("{WORD} {id}")}});
+    let option = |id: &str, kind: &str| json!({"optionId": id, "name": id, "kind": kind});
+    json!({"request": {"method": "session/request_permission", "params": {"sessionId": "test-session",
+        "toolCall": tool_call, "options": [option("always", "allow_always"), option("no", "reject_once")]}}})
+}
+
+/// Asks in its first turn and in its second, of which nobody answers the second.
+fn asking() -> Value {
+    let turn = |id: &str| json!({"prompt": [question(id), {"text": WORD}]});
+    let capabilities = json!({"promptCapabilities": {"image": true}});
+    json!([{"handshake": {"capabilities": capabilities}}, turn("c1"), turn("c2")])
+}
+
+/// The question that is open in the session, as soon as there is one.
+async fn asked(daemon: &Daemon, session: &str, after: i64) -> String {
+    let mut events = daemon.events(session, Some(after)).await;
+    let asked = events.until("permission.requested").await;
+    asked.last().unwrap().payload()["permissionId"].as_str().unwrap().to_owned()
+}
+
+/// A session with one of everything, whose word is in all of it.
+async fn settle_in(daemon: &Daemon, who: &Who<'_>) -> Belongings {
+    let body = json!({"workspace": daemon.workspace(), "agent": "asking", "title": WORD, "tags": [WORD]});
+    let created = who.request("POST", "/v1/sessions", Some(body)).await.expect_status(201);
+    let session = created["id"].as_str().unwrap().to_owned();
+    let path = format!("/v1/sessions/{session}/prompt");
+    let prompt = json!({"content": [{"type": "text", "text": format!("the {WORD}")},
+        {"type": "image", "mimeType": "image/png", "data": PNG}]});
+    let first = who.request("POST", &path, Some(prompt)).await.expect_status(202);
+    let permission = asked(daemon, &session, first["after"].as_i64().unwrap()).await;
+    let answer = json!({"optionId": "always"});
+    who.request("POST", &format!("/v1/permissions/{permission}"), Some(answer)).await.expect_status(200);
+    daemon.wait_turn(&session, first["turnId"].as_str().unwrap()).await;
+    let second = who.request("POST", &path, Some(json!({"text": WORD}))).await.expect_status(202);
+    let permission = asked(daemon, &session, second["after"].as_i64().unwrap()).await;
+
+    let rules = who.get(&format!("/v1/sessions/{session}/rules")).await;
+    let messages = daemon.messages(&session).await;
+    let blob = messages[0]["content"]["blocks"][1]["sha256"].as_str().unwrap().to_owned();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    Belongings {
+        turn: text(&second["turnId"]),
+        permission,
+        rule: text(&rules["rules"][0]["id"]),
+        workspace: text(&created["workspaceId"]),
+        blob,
+        session,
+    }
+}
+
+/// All that there is to see of it.
+async fn state(daemon: &Daemon, own: &Belongings) -> Vec<Value> {
+    let session = format!("/v1/sessions/{}", own.session);
+    let mut state = Vec::new();
+    for path in [
+        &*session,
+        &format!("{session}/turns"),
+        &format!("{session}/permissions?status=all"),
+        &format!("{session}/rules"),
+    ] {
+        state.push(daemon.get(path).await.expect_status(200));
+    }
+    let events = daemon.events_so_far(&own.session, None).await;
+    state.extend(events.into_iter().map(|event| event.data));
+    state
+}
+
+/// What a stranger sends along, so that only whose it is can be wrong.
+fn body(method: &str, route: &str, own: &Belongings) -> Option<Value> {
+    match (method, route) {
+        ("POST", "/v1/sessions") => Some(json!({"workspaceId": own.workspace, "agent": "asking"})),
+        ("PATCH", _) => Some(json!({"title": "mine now"})),
+        ("POST", "/v1/sessions/{id}/prompt") => Some(json!({"text": "hello"})),
+        ("POST", "/v1/sessions/{id}/messages") => Some(json!({"role": "system", "text": "hello"})),
+        ("POST", "/v1/sessions/{id}/cancel") => Some(json!({"turnId": own.turn, "queued": true})),
+        ("POST", route) if route.contains("permission") => Some(json!({"optionId": "no"})),
+        ("POST", "/v1/backup") => Some(json!({"path": "/tmp/never-made.db"})),
+        ("POST", _) => Some(json!({})),
+        _ => None,
+    }
+}
+
+/// Tries a route as somebody whose nothing of it is.
+async fn try_route(stranger: &Who<'_>, method: &str, route: &str, own: &Belongings) {
+    let what = format!("{method} {route}");
+    let nothing = Belongings::nothing();
+    let ask = async |of: &Belongings, query: &str| {
+        let path = format!("{}{query}", of.path(route));
+        let reply = stranger.request(method, &path, body(method, route, of)).await;
+        assert!(!reply.text.contains(WORD), "{what}{query} tells: {}", reply.text);
+        reply
+    };
+    match (method, route) {
+        ("GET", "/v1/health" | "/v1/agents" | "/v1/agents/{slug}" | "/v1/openapi.json") => {
+            assert_eq!(ask(own, "").await.status, 200, "{what}");
+        }
+        ("GET", "/v1/info") => {
+            let info = ask(own, "?all=true").await.expect_status(200);
+            let counts: i64 = info["sessions"].as_object().unwrap().values().map(|count| count.as_i64().unwrap()).sum();
+            assert_eq!((counts, &info["processes"]["running"]), (0, &json!(0)), "{info}");
+            assert!(["stateDir", "store", "config", "securityEvents"].iter().all(|name| info.get(name).is_none()));
+        }
+        ("GET", "/v1/sessions" | "/v1/workspaces" | "/v1/permissions" | "/v1/search") => {
+            let queries = match route {
+                "/v1/sessions" => {
+                    let all = "?status=active,suspended,archived,error&all=true";
+                    vec![all.to_owned(), format!("{all}&workspaceId={}", own.workspace), format!("{all}&tag={WORD}")]
+                }
+                "/v1/workspaces" => vec![String::new(), "?all=true".to_owned()],
+                "/v1/permissions" => vec!["?all=true".to_owned(), "?status=all&all=true".to_owned()],
+                _ => {
+                    let all = format!("?q={WORD}&all=true");
+                    vec![format!("{all}&session={}", own.session), format!("{all}&workspaceId={}", own.workspace), all]
+                }
+            };
+            for query in queries {
+                assert_eq!(ask(own, &query).await.expect_status(200)["total"], 0, "{what}{query}");
+            }
+        }
+        ("GET", "/v1/events") => {
+            let stream = ask(own, "?after=0&follow=false&all=true").await;
+            assert_eq!((stream.status, stream.text.trim()), (200, ": acpd"), "{what}");
+        }
+        // Whoever may go there at all has a workspace of their own.
+        ("POST", "/v1/workspaces") => {}
+        ("POST", "/v1/gc" | "/v1/backup") | ("GET", "/metrics") => {
+            assert_eq!(ask(own, "").await.expect_status(403)["error"], "root_only", "{what}");
+        }
+        _ => {
+            assert!(route.contains('{') || route == "/v1/sessions", "decide what a stranger gets from {what}");
+            let queries: &[&str] = match (method, route) {
+                ("DELETE", "/v1/sessions/{id}") => &["", "?purge=true", "?reason=mine"],
+                ("GET", "/v1/sessions/{id}/turns/{turn}") => &["", "?wait=1"],
+                _ => &[""],
+            };
+            for query in queries {
+                let (theirs, nobodys) = (ask(own, query).await, ask(&nothing, query).await);
+                assert_eq!((theirs.status, nobodys.status), (404, 404), "{what}{query}: {}", theirs.text);
+                let names = own.each().into_iter().zip(nothing.each());
+                let text = names.fold(theirs.text, |text, (own, nothing)| text.replace(own, nothing));
+                assert_eq!(text, nobodys.text, "{what}{query}: in exactly the words of what does not exist");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_route_lets_anybody_see_or_change_what_is_anothers() {
+    let Some(builder) = builder() else { return };
+    let daemon = builder.agent("asking", asking()).start().await;
+    let routes = routes(&daemon).await;
+    // Root's, tried by a member; then the member's, tried by another one.
+    let member = || Who::Member(daemon.as_user(ORDINARY, &[]));
+    let other = Who::Member(daemon.as_user(OTHER, &[ORDINARY.gid]));
+    for (victim, stranger) in [(Who::Root(&daemon), member()), (member(), other)] {
+        let own = settle_in(&daemon, &victim).await;
+        let before = state(&daemon, &own).await;
+        for (method, route) in &routes {
+            try_route(&stranger, method, route, &own).await;
+        }
+        assert_eq!(state(&daemon, &own).await, before, "nothing has changed");
+        // And it is all there for whoever has it.
+        for path in ["/v1/sessions", "/v1/workspaces", "/v1/permissions", &format!("/v1/search?q={WORD}")] {
+            assert_ne!(victim.get(path).await["total"], 0, "{path}");
+        }
+        assert_eq!(victim.request("GET", &format!("/v1/blobs/{}", own.blob), None).await.status, 200);
+        victim.get(&format!("/v1/workspaces/{}", own.workspace)).await;
+    }
+}
+
+#[tokio::test]
+async fn root_lists_its_own_and_with_all_everybodys_and_a_members_agent_counts_as_theirs() {
+    let Some(builder) = builder() else { return };
+    let daemon = builder.agent("echo", echo()).start().await;
+    let member = daemon.as_user(ORDINARY, &[]);
+    let (roots, members) = (daemon.create_lazy_session("echo").await, member.create_session("echo").await);
+    let ids = |list: &Value| -> BTreeSet<String> {
+        list["sessions"].as_array().unwrap().iter().map(|session| session["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let list = async |path: &str| daemon.get(path).await.expect_status(200);
+    assert_eq!(ids(&list("/v1/sessions").await), BTreeSet::from([roots.clone()]));
+    assert_eq!(ids(&list("/v1/sessions?all=true").await), BTreeSet::from([roots.clone(), members.clone()]));
+    assert_eq!(ids(&member.get("/v1/sessions?all=true").await.expect_status(200)), BTreeSet::from([members.clone()]));
+    let (own, theirs) = (daemon.session(&roots).await, daemon.session(&members).await);
+    assert_eq!((own.get("owner"), &theirs["owner"]), (None, &json!(ORDINARY.uid)));
+    assert_ne!(own["workspaceId"], theirs["workspaceId"], "one directory, and each has their own");
+    assert_eq!(list("/v1/workspaces").await["total"], 1);
+    assert_eq!(list("/v1/workspaces?all=true").await["total"], 2);
+    daemon.events(&members, None).await.until("process.ready").await;
+    let running = |info: &Value| info["processes"]["running"].clone();
+    assert_eq!(running(&list("/v1/info").await), 0);
+    assert_eq!(running(&list("/v1/info?all=true").await), 1);
+    let info = member.get("/v1/info").await.expect_status(200);
+    assert_eq!((running(&info), &info["sessions"]["active"]), (json!(1), &json!(1)));
+    assert!(info["limits"].is_object() && info["version"].is_string() && info["socket"].is_string());
+}
+
+fn sessions_of(events: &[Event]) -> BTreeSet<String> {
+    events.iter().map(|event| event.data["sessionId"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_members_stream_has_all_of_their_own_in_order_and_nothing_else() {
+    let Some(builder) = builder() else { return };
+    let daemon = builder.agent("echo", echo()).start().await;
+    let member = daemon.as_user(ORDINARY, &[]);
+    let mut live = member.event_stream("/v1/events", &[]).await;
+    let (roots, members) = (daemon.create_session("echo").await, member.create_session("echo").await);
+    for text in ["one", "two"] {
+        daemon.prompt_and_wait(&roots, text).await;
+        daemon.prompt_and_wait(&members, text).await;
+    }
+    daemon.prompt_and_wait(&roots, "three").await;
+    let last = daemon.events_so_far(&members, None).await.last().unwrap().data.clone();
+    let followed = live.until_event("the last of their own", |event| event.data == last).await;
+    assert_eq!(sessions_of(&followed), BTreeSet::from([members.clone()]));
+    let own = daemon.events_so_far(&members, None).await;
+    let data = |events: &[Event]| events.iter().map(|event| event.data.clone()).collect::<Vec<_>>();
+    assert_eq!(data(&followed), data(&own), "live, without a gap");
+    assert!(followed.windows(2).all(|pair| pair[0].id < pair[1].id));
+
+    let replayed = member.event_stream("/v1/events?after=0&follow=false", &[]).await.rest().await;
+    assert_eq!(data(&replayed), data(&own), "and replayed");
+    let middle = followed[followed.len() / 2].id;
+    let rest = member.event_stream(&format!("/v1/events?after={middle}&follow=false"), &[]).await.rest().await;
+    assert_eq!(data(&rest), data(&own[followed.len() / 2 + 1..]));
+    let reset = member.event_stream("/v1/events?after=999999&follow=false", &[]).await.rest().await;
+    assert_eq!(reset[0].kind, "log.reset");
+    assert_eq!(data(&reset[1..]), data(&own));
+
+    let of_root = daemon.event_stream("/v1/events?after=0&follow=false", &[]).await.rest().await;
+    assert_eq!(sessions_of(&of_root), BTreeSet::from([roots.clone()]));
+    let of_all = daemon.event_stream("/v1/events?after=0&follow=false&all=true", &[]).await.rest().await;
+    assert_eq!(sessions_of(&of_all), BTreeSet::from([roots, members]));
+}
+
+#[tokio::test]
+async fn every_change_tells_who_made_it() {
+    let steps = json!([{"handshake": {}}, {"prompt": [question("c1"), {"text": "ok"}]}, {"prompt": [{"gate": "held"}, {"expect": "session/cancel"}]}]);
+    let daemon = Daemon::builder().agent("asking", steps).start().await;
+    let session = daemon.create_session("asking").await;
+    let path = format!("/v1/sessions/{session}");
+    let first = daemon.prompt(&session, "go").await;
+    let permission = asked(&daemon, &session, first["after"].as_i64().unwrap()).await;
+    daemon.post(&format!("/v1/permissions/{permission}"), json!({"optionId": "always"})).await.expect_status(200);
+    daemon.wait_turn(&session, first["turnId"].as_str().unwrap()).await;
+    let rules = daemon.get(&format!("{path}/rules")).await.expect_status(200);
+    let rule = rules["rules"][0]["id"].as_str().unwrap().to_owned();
+    daemon.delete(&format!("{path}/rules/{rule}")).await.expect_status(200);
+    let note = json!({"role": "system", "text": "note"});
+    let note = daemon.post(&format!("{path}/messages"), note).await.expect_status(201);
+    daemon.patch(&path, json!({"title": "mine"})).await.expect_status(200);
+    let second = daemon.prompt(&session, "wait").await;
+    daemon.gate("asking").reached("held").await.open().await;
+    daemon.post(&format!("{path}/cancel"), json!({})).await.expect_status(202);
+    daemon.wait_turn(&session, second["turnId"].as_str().unwrap()).await;
+    daemon.post(&format!("{path}/archive"), json!({})).await.expect_status(200);
+
+    let own = rustix::process::geteuid().as_raw();
+    let is_us = |by: &Value| {
+        by["uid"] == own
+            && by["pid"] == std::process::id()
+            && by["program"].as_str().is_some_and(|name| !name.is_empty())
+    };
+    assert!(is_us(&note["by"]), "{note}");
+    let events = daemon.events_so_far(&session, None).await;
+    let kinds = ["session.created", "turn.queued", "permission.resolved", "permission.revoked"];
+    for kind in kinds {
+        let event = events.iter().find(|event| event.kind == kind).expect(kind);
+        assert!(is_us(&event.payload()["by"]), "{kind}: {}", event.data);
+    }
+    let find = |kind: &str, name: &str, value: &str| {
+        events.iter().find(|event| event.kind == kind && event.payload()[name] == value).expect(kind).payload().clone()
+    };
+    assert!(is_us(&find("session.updated", "title", "mine")["by"]));
+    assert!(is_us(&find("turn.completed", "status", "cancelled")["by"]));
+    assert!(is_us(&find("session.status", "to", "archived")["by"]));
+    assert_eq!(find("turn.completed", "status", "completed").get("by"), None, "nobody ended it");
+    daemon.delete(&format!("{path}?purge=true")).await.expect_status(200);
+    daemon.logged("a session was deleted for good").await;
+}
