@@ -15,6 +15,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::agent::Secrets;
+use crate::metrics::Metrics;
 use crate::model::SessionId;
 use crate::store::{
     Appended, Audience, Committed, EventScope, Goal, Head, Store, StoreError, StoreOptions, StoredEvent, Unit, Upkeep,
@@ -94,10 +95,14 @@ pub struct Hub {
 
 impl Hub {
     /// `secrets` are kept out of all that is appended.
-    pub async fn open(options: &StoreOptions, secrets: Arc<Secrets>) -> Result<Self, StoreError> {
+    pub async fn open(
+        options: &StoreOptions,
+        secrets: Arc<Secrets>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, StoreError> {
         let watchers = Arc::new(Watchers::new(options.settings.tail_max.0));
         let published = Arc::clone(&watchers);
-        let (store, writer) = Store::open(options, published).await?;
+        let (store, writer) = Store::open(options, published, metrics).await?;
         Ok(Self { store, writer: Arc::new(writer), watchers, secrets })
     }
 
@@ -153,6 +158,18 @@ impl Hub {
             tracing::error!(error = &error as &dyn std::error::Error, "the end of the log could not be written");
         }
         self.watchers.end();
+    }
+
+    /// How many units wait for the writer.
+    pub fn queued_units(&self) -> usize {
+        self.writer.queued()
+    }
+
+    /// How many follow a log.
+    pub fn subscribers(&self) -> usize {
+        let books = self.watchers.lock();
+        let of_sessions: usize = books.sessions.values().map(|watched| watched.reach.receiver_count()).sum();
+        of_sessions + self.watchers.all.receiver_count()
     }
 
     /// Resolves when nothing can be recorded any more although nobody has closed the store. There is no way on from there.

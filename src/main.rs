@@ -8,6 +8,7 @@ mod private;
 mod system;
 mod lane;
 mod security;
+mod metrics;
 mod acp;
 mod demo;
 mod store;

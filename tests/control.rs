@@ -214,7 +214,8 @@ async fn an_agent_that_is_not_installed_is_told_with_what_to_do() {
 async fn health_and_info_tell_how_it_is() {
     let daemon = Daemon::builder().agent("echo", echo()).start().await;
     let store = json!({"writable": true, "shortOfSpace": false, "check": "clean"});
-    assert_eq!(daemon.get("/v1/health").await.expect_status(200), json!({"status": "ok", "store": store}));
+    let well = json!({"status": "ok", "live": true, "ready": true, "problems": [], "store": store});
+    assert_eq!(daemon.get("/v1/health").await.expect_status(200), well);
     let session = daemon.create_session("echo").await;
     daemon.prompt_and_wait(&session, "x").await;
     let info = daemon.get("/v1/info").await.expect_status(200);

@@ -30,6 +30,7 @@ const OTHER_FILES: u64 = 200;
 const RESIDENT_BYTES_MAX: u64 = 192 << 20;
 
 const CONFIG: &str = "[control]
+prompts_per_minute = 1000000
 bodies_max = \"32MiB\"
 answers_max = \"16MiB\"
 header_timeout = \"5s\"

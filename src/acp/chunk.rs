@@ -102,7 +102,7 @@ impl<'a> Shape<'a> {
 }
 
 impl<'a> Chunk<'a> {
-    fn read(line: &'a str) -> Option<Self> {
+    pub(super) fn read(line: &'a str) -> Option<Self> {
         if line.len() > LINE_BYTES_MAX {
             return None;
         }

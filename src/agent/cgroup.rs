@@ -40,6 +40,8 @@ pub struct Cgroups {
     root: PathBuf,
     /// What the kernel calls it.
     membership: Option<String>,
+    /// Those that agents are bounded by.
+    controllers: Vec<String>,
     /// How many were made, for names that are given once.
     made: AtomicU64,
 }
@@ -66,13 +68,22 @@ impl Cgroups {
             Ok(controllers) => {
                 tracing::info!(cgroup = %root.display(), controllers, "agents get cgroups of their own");
                 let membership = membership("self").and_then(|own| Some(own.strip_suffix(DAEMON)?.to_owned()));
-                Some(Self { root, membership, made: AtomicU64::new(0) })
+                let controllers = controllers.split_whitespace().map(str::to_owned).collect();
+                Some(Self { root, membership, controllers, made: AtomicU64::new(0) })
             }
             Err(error) => {
                 tracing::warn!(cgroup = %root.display(), %error, "the delegated cgroup cannot be used; going on without");
                 None
             }
         }
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub fn controllers(&self) -> &[String] {
+        &self.controllers
     }
 
     /// Makes an empty cgroup for a session's agent. Where that fails the agent does without.

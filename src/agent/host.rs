@@ -10,10 +10,12 @@ use tokio_util::task::TaskTracker;
 use super::cgroup::Cgroups;
 use super::children::Children;
 use super::confine::Directories;
+use super::features::Features;
 use super::keeper::Keeper;
 use super::{leftovers, procfs};
 use crate::acp::LongLines;
 use crate::config::CgroupMode;
+use crate::metrics::Metrics;
 use crate::model::SessionId;
 use crate::model::session::{ProcessIdentity, ProcessName};
 
@@ -36,23 +38,34 @@ pub struct Host {
     pub tasks: TaskTracker,
     /// What each session has for itself.
     pub directories: Directories,
+    pub(super) metrics: Arc<Metrics>,
+    /// What of the kernel is in use.
+    pub features: Features,
 }
 
 impl Host {
     /// Makes this process the one that inherits whoever loses its shim, and enters its cgroup.
-    pub fn new(mode: CgroupMode, long_lines_bytes: usize, state_dir: PathBuf) -> std::io::Result<Self> {
+    pub fn new(
+        mode: CgroupMode,
+        long_lines_bytes: usize,
+        state_dir: PathBuf,
+        metrics: Arc<Metrics>,
+    ) -> std::io::Result<Self> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let own = std::process::id().cast_signed();
         let tasks = TaskTracker::new();
+        let cgroups = Cgroups::enter(mode);
         Ok(Self {
+            features: Features::probe(cgroups.as_ref()),
             boot_id: procfs::boot_id()?,
             daemon: procfs::name(own).ok_or_else(|| std::io::Error::other("the daemon is not in /proc"))?,
             children: Arc::new(Children::new()),
             keeper: Keeper::start()?,
-            cgroups: Cgroups::enter(mode),
+            cgroups,
             long_lines: LongLines::new(Semaphore::new(long_lines_bytes)),
             directories: Directories::new(state_dir, tasks.clone()),
             tasks,
+            metrics,
         })
     }
 

@@ -27,6 +27,7 @@ mod descent;
 mod env_file;
 mod environment;
 mod family;
+mod features;
 mod files;
 mod host;
 mod inside;

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::process::{InputLine, Output, Shares};
 use super::redact::{Secrets, Stream};
 use crate::acp::{BUFFER_BYTES, Line, LineCodec};
+use crate::metrics::Metrics;
 
 /// Bytes of lines that wait for the actor. One line may be larger; then it waits alone.
 const INBOUND_BYTES_MAX: usize = 256 << 10;
@@ -47,6 +48,7 @@ pub async fn read_lines(
     codec: LineCodec,
     output: mpsc::Sender<Output>,
     signals: Signals,
+    metrics: Arc<Metrics>,
 ) {
     let budget = Arc::new(Semaphore::new(INBOUND_BYTES_MAX));
     let mut lines = FramedRead::with_capacity(stdout.take(u64::MAX), codec, BUFFER_BYTES);
@@ -75,6 +77,7 @@ pub async fn read_lines(
             }
         };
         let (batch, bytes) = with_those_that_are_there(line, &mut lines);
+        metrics.heard(bytes);
         let share = u32::try_from(bytes.min(INBOUND_BYTES_MAX)).unwrap_or(u32::MAX);
         let Ok(share) = Arc::clone(&budget).acquire_many_owned(share).await else {
             break;
@@ -133,6 +136,7 @@ pub async fn write_lines(
     timeout: Duration,
     signals: Signals,
     output: mpsc::Sender<Output>,
+    metrics: Arc<Metrics>,
 ) {
     let mut is_closing = false;
     loop {
@@ -157,7 +161,7 @@ pub async fn write_lines(
             () = signals.close_stdin.cancelled() => return,
         };
         match written {
-            Ok(Ok(())) => {}
+            Ok(Ok(())) => metrics.told(line.len()),
             Ok(Err(error)) => {
                 tracing::debug!(%error, "the agent has closed its standard input");
                 return signals.broken.cancel();

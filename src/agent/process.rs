@@ -32,6 +32,7 @@ use super::shim::{Order, Report, Shim, Started, Told};
 use crate::acp::{Line, LineCodec};
 use crate::config::Config;
 use crate::lane::{Lane, LaneWatch};
+use crate::metrics::{Metrics, StopStep};
 use crate::model::Sandbox;
 use crate::model::session::{ProcessIdentity, ProcessName};
 
@@ -196,11 +197,13 @@ impl Process {
         let signals = Signals::default();
         let tail = Tail::new(bounds.stderr_tail_bytes);
         let span = tracing::Span::current();
-        let writing =
-            pipes::write_lines(stdin, input_lines, bounds.stdin_timeout, signals.clone(), output_sender.clone());
+        let timeout = bounds.stdin_timeout;
+        let metrics = Arc::clone(&host.metrics);
+        let writing = pipes::write_lines(stdin, input_lines, timeout, signals.clone(), output_sender.clone(), metrics);
         host.tasks.spawn(writing.instrument(span.clone()));
         let codec = LineCodec::new(bounds.line_bytes_max, Arc::clone(&host.long_lines));
-        let reading = pipes::read_lines(stdout, codec, output_sender.clone(), signals.clone());
+        let reading =
+            pipes::read_lines(stdout, codec, output_sender.clone(), signals.clone(), Arc::clone(&host.metrics));
         let reader = host.tasks.spawn(reading.instrument(span.clone()));
         let keeping = pipes::keep_tail(stderr, tail.clone(), Arc::clone(secrets), signals.clone());
         let stderr_reader = host.tasks.spawn(keeping.instrument(span.clone()));
@@ -216,6 +219,7 @@ impl Process {
             signals: signals.clone(),
             output: output_sender.clone(),
             sandbox: Sandbox::NONE,
+            metrics: Arc::clone(&host.metrics),
         };
         let stderr = tail.clone();
         let ends = [signals.close_stdin.clone().drop_guard(), signals.exited.clone().drop_guard()];
@@ -297,6 +301,7 @@ struct Supervisor {
     output: mpsc::Sender<Output>,
     /// What holds the agent, as its shim has told.
     sandbox: Sandbox,
+    metrics: Arc<Metrics>,
 }
 
 /// The rungs of the ladder, each with the time at which the next one is taken.
@@ -370,7 +375,7 @@ impl Supervisor {
                         ending = self.on_report(report).await.or(ending);
                         // The agent is gone; what it left goes now, and nobody waits for that without a bound.
                         if ending.is_some() && rung.granted() < Stop::Kill {
-                            rung = self.climb(rung, Stop::Kill);
+                            rung = self.kill_all();
                         }
                     }
                     Ok(Told::Gone(status)) => return (Some(status), ending),
@@ -420,23 +425,32 @@ impl Supervisor {
         }
     }
 
+    /// Has the shim end whatever there is.
+    fn kill_all(&mut self) -> Rung {
+        self.signals.close_stdin.cancel();
+        self.shim.order(Order::Kill);
+        Rung::Killed(Instant::now() + SHIM_GRACE)
+    }
+
     fn climb(&mut self, rung: Rung, level: Stop) -> Rung {
         let now = Instant::now();
         match (rung, level) {
             (Rung::Killed(_) | Rung::ShimKilled, Stop::Ladder) => {
+                self.metrics.stop_step(StopStep::Shim);
                 self.shim.kill();
                 Rung::ShimKilled
             }
             (_, Stop::Kill) | (Rung::Terminated(_), Stop::Ladder) => {
-                self.signals.close_stdin.cancel();
-                self.shim.order(Order::Kill);
-                Rung::Killed(now + SHIM_GRACE)
+                self.metrics.stop_step(StopStep::Kill);
+                self.kill_all()
             }
             (Rung::Running, Stop::Ladder) => {
+                self.metrics.stop_step(StopStep::Eof);
                 self.signals.close_stdin.cancel();
                 Rung::StdinClosed(now + self.bounds.eof_grace)
             }
             (Rung::StdinClosed(_), Stop::Ladder) => {
+                self.metrics.stop_step(StopStep::Terminate);
                 self.shim.order(Order::Terminate);
                 Rung::Terminated(now + self.bounds.term_grace)
             }

@@ -9,7 +9,7 @@ use crate::acp::content;
 use crate::config;
 use crate::model::{Blob, BlockKind, Content};
 
-const BLOCKS_MAX: usize = 64;
+pub const BLOCKS_MAX: usize = 64;
 const MIME_TYPE_BYTES_MAX: usize = 255;
 /// About what a number or a truth weighs in JSON.
 const SCALAR_BYTES: usize = 8;

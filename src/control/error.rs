@@ -1,5 +1,6 @@
 //! Errors: one shape, made by one total match.
 
+mod ailment;
 mod bounds;
 pub mod plain;
 mod standing;
@@ -14,7 +15,8 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use self::store::{ailment_answer, backup_answer, search_answer, store_answer};
+pub use self::ailment::Ailment;
+use self::store::{backup_answer, search_answer, store_answer};
 use super::misreading;
 use super::wire::ErrorBody;
 use super::wire::permissions::Permission;
@@ -89,21 +91,10 @@ pub enum ApiError {
     IdempotencyMismatch {
         key: String,
     },
-    /// Something is wrong with the store.
+    /// Something is wrong with the daemon or its store.
     Unhealthy(Ailment),
     Backup(BackupError),
     Registry(RegistryError),
-}
-
-/// What can be wrong with the store as a whole.
-#[derive(Debug)]
-pub enum Ailment {
-    /// It cannot be written.
-    Unwritable(StoreError),
-    /// There is too little space for new work.
-    ShortOfSpace(StoreError),
-    /// A check has found the database damaged.
-    Damaged { problem: String },
 }
 
 impl From<RegistryError> for ApiError {
@@ -184,12 +175,7 @@ impl ApiError {
             Self::BodyTooLarge { max } => bounds::body_too_large(max),
             Self::Overloaded { what } => bounds::overloaded(what),
             Self::TooManyStreams { max } => bounds::too_many_streams(max),
-            Self::BodyTimeout => Answer::new(
-                S::REQUEST_TIMEOUT,
-                "body_timeout",
-                "the body did not come in time",
-                "send it without pauses",
-            ),
+            Self::BodyTimeout => body_timeout_answer(),
             Self::NoRoute { path } => {
                 let hint = misreading::nearest_route(&path);
                 Answer::new(S::NOT_FOUND, "route_not_found", format!("there is no {path}"), hint)
@@ -228,7 +214,7 @@ impl ApiError {
                 Answer::new(S::TOO_MANY_REQUESTS, "rate_limited", format!("too many {what}"), hint).retry_after(wait)
             }
             Self::IdempotencyMismatch { key } => mismatch_answer(&key),
-            Self::Unhealthy(ailment) => ailment_answer(ailment),
+            Self::Unhealthy(ailment) => ailment::answer(ailment),
             Self::Backup(error) => backup_answer(error),
             Self::Registry(error) => registry_answer(error),
         }
@@ -255,6 +241,11 @@ fn agents_answer() -> Answer {
     let message = "acpd does not serve agents: this connection comes from one, or from what one has started";
     let hint = "ask from outside the session; a program that hands its connection on must stay until it is answered";
     Answer::new(StatusCode::FORBIDDEN, "agents_not_served", message, hint)
+}
+
+fn body_timeout_answer() -> Answer {
+    let message = "the body did not come in time";
+    Answer::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message, "send it without pauses")
 }
 
 fn mismatch_answer(key: &str) -> Answer {
@@ -508,6 +499,10 @@ fn workspace_answer(error: WorkspaceError) -> Answer {
     }
 }
 
+/// What a response was refused with, for whoever counts.
+#[derive(Clone, Copy, Debug)]
+pub struct RefusedWith(pub &'static str);
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let Answer { status, code, message, hint, details, retry_after } = self.answer();
@@ -515,6 +510,7 @@ impl IntoResponse for ApiError {
         let body = ErrorBody { error: code.to_owned(), message, hint, details };
         let mut response = Response::new(Body::from(serde_json::to_vec(&body).unwrap_or_default()));
         *response.status_mut() = status;
+        response.extensions_mut().insert(RefusedWith(code));
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(seconds) = retry_after {
             response

@@ -20,6 +20,7 @@ use super::openapi::EventFrame;
 use super::streams::OpenStream;
 use super::wire::Event;
 use crate::hub::{Compacted, Logged, Subscription};
+use crate::metrics::Metrics;
 use crate::model::SessionId;
 use crate::model::event::{LOG_COMPACTED, LOG_RESET};
 use crate::store::{EventScope, StoredEvent};
@@ -147,6 +148,7 @@ struct Streaming {
     preamble: Option<Bytes>,
     /// It counts for as long as the body is there.
     _open: OpenStream,
+    metrics: Arc<Metrics>,
 }
 
 async fn stream(
@@ -175,6 +177,7 @@ async fn stream(
         heartbeat: api.registry.shared().config().control.heartbeat,
         preamble: Some(preamble),
         _open: open,
+        metrics: Arc::clone(&api.registry.shared().metrics),
     };
     let chunks = futures_util::stream::unfold(streaming, |mut streaming| async move {
         let chunk = streaming.next_chunk().await?;
@@ -205,10 +208,12 @@ impl Streaming {
             Ok(Some(page)) => {
                 let mut text = self.events.take_compacted().map(compacted_frame).unwrap_or_default();
                 frames(&mut text, &page, self.scope);
+                self.metrics.streamed(page.len(), text.len());
                 Some(Bytes::from(text))
             }
             Ok(None) => None,
             Err(error) => {
+                self.metrics.stream_failed();
                 // Ending is honest: the client comes again with its cursor and misses nothing.
                 tracing::error!(
                     error = &error as &dyn std::error::Error,

@@ -141,15 +141,18 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<Api>> for Query<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &Arc<Api>) -> Result<Self, ApiError> {
-        let query = parts.uri.query().unwrap_or("");
-        // What is no UTF-8 would be read as if it had been replacement characters.
-        if percent_decode_str(query).decode_utf8().is_err() {
-            let hint = "write it in UTF-8, and each byte beyond ASCII as % and two hexadecimal digits";
-            return Err(ApiError::misunderstood("", "the query is not UTF-8", hint));
-        }
-        let pairs = serde_urlencoded::Deserializer::new(form_urlencoded::parse(query.as_bytes()));
-        serde_path_to_error::deserialize(pairs).map(Self).map_err(|error| misreading::explained(&error))
+        from_query(parts.uri.query().unwrap_or("")).map(Self)
     }
+}
+
+pub(super) fn from_query<T: DeserializeOwned>(query: &str) -> Result<T, ApiError> {
+    // What is no UTF-8 would be read as if it had been replacement characters.
+    if percent_decode_str(query).decode_utf8().is_err() {
+        let hint = "write it in UTF-8, and each byte beyond ASCII as % and two hexadecimal digits";
+        return Err(ApiError::misunderstood("", "the query is not UTF-8", hint));
+    }
+    let pairs = serde_urlencoded::Deserializer::new(form_urlencoded::parse(query.as_bytes()));
+    serde_path_to_error::deserialize(pairs).map_err(|error| misreading::explained(&error))
 }
 
 /// Which page of a list.

@@ -28,7 +28,7 @@ use crate::store::{Claim, Remembered};
 
 pub const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
-const KEY_CHARS_MAX: usize = 255;
+pub const KEY_CHARS_MAX: usize = 255;
 
 /// A JSON body, and the key under which it came.
 pub struct Keyed<T> {

@@ -114,6 +114,11 @@ impl Identity {
     }
 }
 
+/// Whether the kernel tells who is at the other end by a descriptor.
+pub fn is_pinned(stream: &impl AsFd) -> bool {
+    getsockopt(stream, sockopt::PeerPidfd).is_ok()
+}
+
 fn program_of(pid: i32) -> Option<String> {
     let name = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
     Some(Peer::program_name(&name))

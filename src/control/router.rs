@@ -18,7 +18,8 @@ use super::caller::Caller;
 use super::error::ApiError;
 use super::extract::no_query;
 use super::{
-    Api, agents, backup, blobs, events, gc, messages, openapi, permissions, search, sessions, system, turns, workspaces,
+    Api, agents, backup, blobs, events, gc, health, messages, metrics, openapi, permissions, search, sessions, system,
+    turns, workspaces,
 };
 use crate::session::Refusal;
 
@@ -33,6 +34,7 @@ macro_rules! with_every_route {
         $does![
             system::health,
             system::info,
+            metrics::scrape,
             openapi::show,
             workspaces::list,
             workspaces::register,
@@ -93,6 +95,7 @@ pub fn router(api: Arc<Api>) -> Router {
         .fallback(no_route)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(Arc::clone(&api), admit))
+        .layer(middleware::from_fn_with_state(Arc::clone(&api), metrics::observe))
         .with_state(api)
 }
 
@@ -144,10 +147,10 @@ async fn admit(State(api): State<Arc<Api>>, request: Request, next: Next) -> Res
         if request.extensions().get::<RefusedPeer>().is_some() {
             return Err(ApiError::AgentsNotServed);
         }
-        if api.registry.is_stopping() {
+        if api.registry.is_stopping() && !health::is_asked(request.uri()) {
             return Err(ApiError::Registry(Refusal::ShuttingDown.into()));
         }
-        if let Some(uid) = uid {
+        if let Some(uid) = uid.filter(|_| !health::is_sign_of_life(request.uri())) {
             api.limits.request(uid)?;
         }
         let response = without_secrets(&api, next.run(request).await).await;

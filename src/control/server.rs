@@ -141,7 +141,7 @@ impl Server {
             .max_buf_size(BUFFER_BYTES_MAX)
             .max_header_size(HEAD_BYTES_MAX)
             .serve_connection(TokioIo::new(stream), service);
-        let stop = self.stop.clone();
+        let (stop, open) = (self.stop.clone(), self.api.registry.shared().metrics.connection());
         self.connections.spawn(async move {
             let mut connection = std::pin::pin!(connection);
             let outcome = tokio::select! {
@@ -155,6 +155,7 @@ impl Server {
             if let Err(error) = outcome {
                 tracing::debug!(error = &error as &dyn std::error::Error, "a connection ended early");
             }
+            drop(open);
         });
     }
 }

@@ -25,9 +25,9 @@ use crate::store::{Claim, EventScope, SessionChange, SessionFilter};
 
 /// Messages in the view of one session.
 const VIEW_MESSAGES: i64 = 200;
-const TITLE_CHARS_MAX: usize = 200;
-const TAGS_MAX: usize = 32;
-const TAG_CHARS_MAX: usize = 64;
+pub const TITLE_CHARS_MAX: usize = 200;
+pub const TAGS_MAX: usize = 32;
+pub const TAG_CHARS_MAX: usize = 64;
 const REASON_CHARS_MAX: usize = 1000;
 
 #[derive(Deserialize, IntoParams)]

@@ -11,11 +11,12 @@ use utoipa::IntoParams;
 
 use super::Api;
 use super::caller::Caller;
-use super::error::{Ailment, ApiError};
+use super::error::ApiError;
 use super::extract::{Json, Query};
-use super::wire::{Health, Info, ProcessCount, StoreReport};
+use super::health::{self, HealthQuery};
+use super::info;
+use super::wire::{Health, Info, ProcessCount};
 use crate::model::Timestamp;
-use crate::store::{Catalogue, Check, Store, StoreError, Unit};
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -26,45 +27,18 @@ pub struct InfoQuery {
     all: bool,
 }
 
-/// Tells whether the daemon is well.
-///
-/// Alive, and the store can be written: a trial write goes the whole way through the writer. While there is too little
-/// space, even that would be too much.
+/// Tells whether the daemon lives, whether it is ready for work, and what is wrong.
 #[utoipa::path(
     get,
     path = "/v1/health",
     operation_id = "getHealth",
     tag = "daemon",
+    params(HealthQuery),
     responses((status = 200, description = "The daemon is well.", body = Health)),
 )]
-pub async fn health(State(api): State<Arc<Api>>) -> (StatusCode, Json<Health>) {
-    let hub = api.registry.hub();
-    let trial = match hub.store().space().check() {
-        Ok(()) => hub.append(Unit::catalogue(Catalogue::Heartbeat)).await.map(drop),
-        Err(_) => Ok(()),
-    };
-    let (ailment, store) = examine(hub.store(), trial);
-    let (status, code, error) = match ailment {
-        None => ("ok", StatusCode::OK, None),
-        Some(ailment) => {
-            let (code, error) = ApiError::Unhealthy(ailment).told();
-            ("degraded", code, Some(error))
-        }
-    };
-    (code, Json(Health { status: status.to_owned(), store: Some(store), error }))
-}
-
-/// What is wrong with the store, what keeps new work out first; and its report.
-fn examine(store: &Store, trial: Result<(), StoreError>) -> (Option<Ailment>, StoreReport) {
-    let health = store.health();
-    let report = StoreReport::from(&health);
-    let ailment = match (health.shortage, trial, health.check) {
-        (Some(shortage), ..) => Some(Ailment::ShortOfSpace(shortage)),
-        (None, Err(error), _) => Some(Ailment::Unwritable(error)),
-        (None, Ok(()), Check::Damaged { problem }) => Some(Ailment::Damaged { problem }),
-        (None, Ok(()), Check::Clean | Check::Running | Check::Ok | Check::Failed { .. }) => None,
-    };
-    (ailment, report)
+pub async fn health(State(api): State<Arc<Api>>, Query(query): Query<HealthQuery>) -> (StatusCode, Json<Health>) {
+    let (code, health) = health::examined(&api, query.probe).await;
+    (code, Json(health))
 }
 
 /// Tells what runs: version, counts, limits, configuration.
@@ -110,7 +84,10 @@ pub async fn info(
         socket: api.socket.display().to_string(),
         sessions: counts.into_iter().map(|(status, count)| (status.to_owned(), count)).collect(),
         processes: ProcessCount { running: api.registry.process_count(sight), max: config.limits.processes },
-        limits: limits.map(|(name, value)| (name.to_owned(), value)).into(),
+        limits: limits.into_iter().chain(info::limits(&config)).map(|(name, value)| (name.to_owned(), value)).collect(),
+        kernel: Some(info::kernel(&api)),
+        versions: Some(info::versions()),
+        rlimits: Some(info::resource_limits(&api)),
         config: Some(origin.as_ref().into()),
         store: Some((&api.registry.hub().store().health()).into()),
         load_events: api.load.counts().map(|(name, count)| (name.to_owned(), count)).collect(),

@@ -22,7 +22,7 @@ use crate::session::NewPrompt;
 use crate::store::{Claim, EventScope};
 
 /// The longest that a request may wait for a turn's end.
-const WAIT_SECONDS_MAX: u64 = 600;
+pub const WAIT_SECONDS_MAX: u64 = 600;
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

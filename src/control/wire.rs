@@ -30,11 +30,15 @@ mod sandbox;
 /// A mode and rules, in the words of the record.
 pub use crate::model::Policy as PermissionPolicy;
 
+mod health;
+mod kernel;
 mod store;
 
 pub use garbage::{CollectGarbage, ExpiredSession, GarbageReport, UpkeepReport};
+pub use health::{Health, HealthProblem, Severity};
+pub use kernel::{BubblewrapReport, CgroupReport, Kernel, LandlockReport, ResourceLimit, ResourceLimits, Versions};
 pub use sandbox::SandboxDetails;
-pub use store::{BackUp, Backup, Health, StoreReport};
+pub use store::{BackUp, Backup, StoreReport};
 
 #[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -356,6 +360,13 @@ pub struct Info {
     pub config: Option<ConfigOrigin>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<StoreReport>,
+    /// A daemon of before there was more to say does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<Kernel>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub versions: Option<Versions>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rlimits: Option<ResourceLimits>,
     /// What was refused because somebody reached for what is not theirs, by kind.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub security_events: BTreeMap<String, u64>,

@@ -26,6 +26,7 @@ use crate::agent::{Host, Secrets, open_files};
 use crate::config::{self, Config, Overrides, Paths};
 use crate::control::{self, Api, ControlSocket, Door, Server};
 use crate::hub::Hub;
+use crate::metrics::Metrics;
 use crate::registry::{Registry, RegistryError};
 use crate::security::Security;
 use crate::session::{Halt, Shared, Slots};
@@ -123,10 +124,12 @@ async fn run(
     };
     let socket = ControlSocket::bind(&paths.socket, door)?;
     lock.tell(&paths.socket).context("cannot write to the lock of the state directory")?;
-    let hub = Hub::open(&store_options(&config, &paths), secrets).await?;
+    let metrics = Arc::new(Metrics::default());
+    let hub = Hub::open(&store_options(&config, &paths), secrets, Arc::clone(&metrics)).await?;
     let slots = Slots::new(config.limits.processes);
     let control = config.control.clone();
-    let host = Host::new(config.processes.cgroup, config.limits.long_lines.0, paths.state_dir.clone())
+    let (mode, long_lines) = (config.processes.cgroup, config.limits.long_lines.0);
+    let host = Host::new(mode, long_lines, paths.state_dir.clone(), Arc::clone(&metrics))
         .context("cannot prepare for processes")?;
     let places = Places {
         state_dir: paths.state_dir.clone(),
@@ -143,6 +146,7 @@ async fn run(
         slots,
         host,
         security: Security::default(),
+        metrics,
         places,
     });
     let registry = Registry::new(shared);

@@ -96,7 +96,7 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    pub(super) const ALL: [Self; 10] = [
+    pub const ALL: [Self; 10] = [
         Self::AgentExited,
         Self::Timeout,
         Self::TurnLimit,

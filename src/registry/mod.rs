@@ -115,6 +115,17 @@ impl Registry {
         self.lock().get(&session).map_or(Live::STOPPED, SessionHandle::live)
     }
 
+    /// How many processes are in each state but that of none.
+    pub fn process_states(&self) -> [(ProcessState, u64); 4] {
+        let mut states = [ProcessState::Starting, ProcessState::Ready, ProcessState::Busy, ProcessState::Stopping]
+            .map(|state| (state, 0));
+        for handle in self.lock().values() {
+            let now = handle.live().process_state;
+            states.iter_mut().filter(|(state, _)| *state == now).for_each(|(_, count)| *count += 1);
+        }
+        states
+    }
+
     /// How many processes there are, of the sessions in sight.
     pub fn process_count(&self, sight: Sight) -> usize {
         let has_process = |handle: &&SessionHandle| handle.live().process_state != ProcessState::Stopped;
@@ -222,7 +233,7 @@ impl Registry {
             return Err(Refusal::ShuttingDown.into());
         }
         if let Some(handle) = self.lock().get(&session) {
-            return Ok(handle.send(request)?);
+            return self.hand_over(handle, request);
         }
         let _gate = self.gate.lock().await;
         // The halt may have come meanwhile, and after it nobody is registered.
@@ -230,13 +241,21 @@ impl Registry {
             return Err(Refusal::ShuttingDown.into());
         }
         if let Some(handle) = self.lock().get(&session) {
-            return Ok(handle.send(request)?);
+            return self.hand_over(handle, request);
         }
         let actor = self.load(session).await?;
         let (actor, handle) = actor.ok_or(RegistryError::NotFound(session))?;
         handle.send(request)?;
         self.register(session, actor, handle);
         Ok(())
+    }
+
+    /// Queues a request, or refuses it when too many wait already.
+    fn hand_over(&self, handle: &SessionHandle, request: Request) -> Result<(), RegistryError> {
+        handle.send(request).map_err(|refusal| {
+            self.shared.metrics.mailbox_was_full();
+            refusal.into()
+        })
     }
 
     async fn load(&self, session: SessionId) -> Result<Option<(SessionActor, SessionHandle)>, RegistryError> {

@@ -33,6 +33,7 @@ pub struct Handshake {
     pub was_restoring: bool,
     /// Updates that repeated what is known.
     repeated: usize,
+    began: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +78,9 @@ impl Step {
 }
 
 impl Handshake {
-    pub const fn new() -> Self {
-        Self { step: Step::Initialize, initialized: None, was_restoring: false, repeated: 0 }
+    pub fn new() -> Self {
+        let began = Instant::now();
+        Self { step: Step::Initialize, initialized: None, was_restoring: false, repeated: 0, began }
     }
 
     pub fn abilities(&self) -> Abilities {
@@ -207,6 +209,7 @@ impl SessionActor {
         let Phase::Starting(handshake) = phase else { return };
         let (abilities, repeated) = (handshake.abilities(), handshake.repeated);
         let agent_info = handshake.initialized.take().and_then(|initialized| initialized.agent_info);
+        self.shared.metrics.handshake_took(handshake.began.elapsed());
         let (pid, sandbox) = (pid.unwrap_or(0), *sandbox);
         *phase = Phase::Ready { agent_session: agent_session.clone(), abilities };
 

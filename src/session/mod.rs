@@ -44,6 +44,7 @@ use crate::agent::confine::Places;
 use crate::agent::{Bounds, Grounds, Host, Persona, WorkspaceError};
 use crate::config::{self, Config};
 use crate::hub::Hub;
+use crate::metrics::Metrics;
 use crate::model::permission::question::PermissionOption;
 use crate::model::status::Denied;
 use crate::model::{
@@ -54,7 +55,7 @@ use crate::security::Security;
 use crate::store::{Claim, SessionChange, StoreError};
 
 pub use actor::{SessionActor, actor};
-pub use inbox::PermissionAnswer;
+pub use inbox::{OPEN_MAX, PermissionAnswer};
 pub use modes::check_modes;
 pub use slots::{Slot, Slots};
 
@@ -75,6 +76,7 @@ pub struct Shared {
     pub slots: Arc<Slots>,
     pub host: Host,
     pub security: Security,
+    pub metrics: Arc<Metrics>,
     /// What no agent is to write to.
     pub places: Places,
 }

@@ -16,6 +16,7 @@ use super::handshake::Handshake;
 use super::link::{Connected, Link, Phase};
 use crate::acp::{Requests, RpcError, incoming, outgoing, usage};
 use crate::agent::{Beneath, Cause, Command, Exit, OpenWorkspace, Process, SpawnError};
+use crate::metrics::StopStep;
 use crate::model::error::chain;
 use crate::model::event::ExitReason;
 use crate::model::session::ProcessIdentity;
@@ -67,6 +68,7 @@ impl SessionActor {
         let workspace = self.workspace.display().to_string();
         let agent = self.profile.slug.clone();
         tracing::info!(agent, workspace, "starting the agent");
+        self.shared.metrics.process_started(&agent);
         self.record(Op::Event { turn: None, body: EventBody::ProcessStarting { agent, workspace } });
         let beneath = Beneath::of(&opened);
         let (bounds, secrets) = (self.shared.bounds(), self.shared.hub.secrets());
@@ -195,6 +197,7 @@ impl SessionActor {
                 if is_busy {
                     // One that takes nothing in any more is told by the rungs that follow.
                     connected.process.send(outgoing::cancel(agent_session)).ok();
+                    self.shared.metrics.stop_step(StopStep::Cancel);
                 }
                 false
             }
@@ -258,6 +261,7 @@ impl SessionActor {
         let (code, signal, stderr) =
             exit.map_or((None, None, String::new()), |exit| (exit.code, exit.signal, exit.stderr));
         let error = error.map(|error| error.message.clone());
+        self.shared.metrics.process_exited(reason);
         let body = EventBody::ProcessExited { pid, reason, code, signal, stderr, error };
         self.record(Op::Event { turn: None, body });
     }

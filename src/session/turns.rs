@@ -8,6 +8,7 @@ use super::actor::{After, SessionActor};
 use super::context::{Due, Owed};
 use super::prompt::Parts;
 use crate::acp::outgoing;
+use crate::metrics::StopStep;
 use crate::model::event::ExitReason;
 use crate::model::{By, Content, ContextRestored, ErrorCode, MessageId, SessionContext, TurnError, TurnId, TurnStatus};
 use crate::store::Op;
@@ -30,6 +31,7 @@ pub struct Running {
     verdict: Option<Verdict>,
     /// When the agent last said anything.
     pub heard_at: Instant,
+    began: Instant,
     /// Tool calls that there were before this turn.
     tool_calls_before: u64,
 }
@@ -102,12 +104,14 @@ impl SessionActor {
         self.record(Op::StartTurn { turn });
         self.outbox.then(mark, After::Begin(turn));
         self.context.has_history = true;
+        let now = Instant::now();
         self.running = Some(Running {
             turn,
             parts: Parts { transcript, system: self.waiting.clone(), context, prompt },
             stage: Stage::Committing,
             verdict: None,
-            heard_at: Instant::now(),
+            heard_at: now,
+            began: now,
             tool_calls_before: self.transcript.tool_calls(),
         });
     }
@@ -149,9 +153,10 @@ impl SessionActor {
 
     /// Ends the running turn. What it said so far is kept; a failure says so in a message.
     pub(super) fn finish_running(&mut self, status: TurnStatus, stop_reason: Option<String>, error: Option<TurnError>) {
-        let Some(Running { turn, .. }) = self.running.take() else {
+        let Some(Running { turn, began, .. }) = self.running.take() else {
             return;
         };
+        self.shared.metrics.turn_took(began.elapsed());
         self.touch();
         self.withdraw_of_turn(turn, "the turn ended");
         self.close_transcript(status != TurnStatus::Completed);
@@ -235,6 +240,7 @@ impl SessionActor {
             self.running.as_ref().is_some_and(|running| running.turn == turn && running.stage == Stage::Prompted);
         if prompted && let Some(agent_session) = self.link.agent_session() {
             let line = outgoing::cancel(agent_session);
+            self.shared.metrics.stop_step(StopStep::Cancel);
             self.send(line);
         }
     }

@@ -80,6 +80,17 @@ async fn run(
     Ok(migrated)
 }
 
+/// What the store is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Versions {
+    pub schema: i64,
+    pub sqlite: &'static str,
+}
+
+pub fn versions() -> Versions {
+    Versions { schema: newest_known(), sqlite: rusqlite::version() }
+}
+
 fn newest_known() -> i64 {
     MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
 }

@@ -17,6 +17,7 @@ mod compaction;
 mod confinement;
 mod connection;
 mod context;
+mod count;
 mod fault;
 mod files;
 mod health;
@@ -33,6 +34,7 @@ mod row;
 mod search;
 mod search_query;
 mod sessions;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -51,13 +53,14 @@ use tokio::sync::Semaphore;
 
 use self::connection::{Connection, Durability};
 use crate::config;
+use crate::metrics::Metrics;
 
 pub use backup::{BackedUp, BackupError};
 pub use fault::{Fault, SqlError};
 pub use health::{Check, DAMAGED_HINT, StoreHealth};
 pub use idempotency::{Claim, Made, Remembered};
 pub use maintenance::{Goal, Upkeep};
-pub use migrate::{Direction, migrate};
+pub use migrate::{Direction, Versions, migrate, versions};
 pub use permissions::{PermissionFilter, Resolved};
 pub use prompts::WaitingMessage;
 pub use read::{EventScope, OpenTurn, SessionFilter, StoredEvent};
@@ -162,7 +165,11 @@ pub struct Store {
 impl Store {
     /// Opens the database, brings its schema up to date, and starts the writer, which tells `audience` of every
     /// commit.
-    pub async fn open(options: &StoreOptions, audience: impl Audience + 'static) -> Result<(Self, Writer), StoreError> {
+    pub async fn open(
+        options: &StoreOptions,
+        audience: impl Audience + 'static,
+        metrics: Arc<Metrics>,
+    ) -> Result<(Self, Writer), StoreError> {
         let guard = health::Guard::start(options)?;
         migrate(options, Direction::Up).await?;
         let path = &options.database;
@@ -180,8 +187,8 @@ impl Store {
             .map_err(StoreError::opening(path))?;
         let space = Arc::clone(&guard.space);
         let store = Self { pool, guard: Arc::new(guard), searching: Arc::new(Semaphore::new(1)) };
-        let cursor = store.head(EventScope::All).await?;
-        let writer = Writer::start(connections, cursor, &options.settings, space, audience)
+        let cursor = store.last_cursor().await?;
+        let writer = Writer::start(connections, cursor, &options.settings, space, audience, metrics)
             .map_err(|source| StoreError::Files { path: path.clone(), source })?;
         Ok((store, writer))
     }

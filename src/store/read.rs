@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Sqlite};
 
-use super::{Store, StoreError, context, owners, row};
+use super::{Fault, Store, StoreError, context, owners, row};
 use crate::model::message::Message;
 use crate::model::session::{ProcessIdentity, Session};
 use crate::model::turn::Turn;
@@ -395,6 +395,21 @@ impl Store {
             }
         };
         query.fetch_one(&self.pool).await.map_err(StoreError::database("reading the end of the log"))
+    }
+
+    /// The greatest cursor over all that was ever given. When the end of the log is damaged, its index tells, so that what can
+    /// be read is served.
+    pub async fn last_cursor(&self) -> Result<i64, StoreError> {
+        match self.head(EventScope::All).await {
+            Err(error) if error.fault() == Fault::Damaged => sqlx::query_scalar(
+                "SELECT max(purged_through, coalesce((SELECT max(id) FROM events INDEXED BY sqlite_autoindex_events_1), 0)) \
+                 FROM maintenance",
+            )
+            .fetch_one(&self.pool)
+            .await
+            .map_err(StoreError::database("reading the end of the log from its index")),
+            head => head,
+        }
     }
 }
 

@@ -41,7 +41,7 @@ impl Audience for Panicking {
 }
 
 async fn open(directory: &Path) -> (Store, Writer) {
-    Store::open(&options(directory), Nobody).await.expect("the store opens")
+    Store::open(&options(directory), Nobody, Arc::default()).await.expect("the store opens")
 }
 
 /// A session to write to.
@@ -147,7 +147,7 @@ async fn a_newer_schema_is_refused_and_left_alone() {
     .await
     .unwrap();
     sqlx::Connection::close(connection).await.unwrap();
-    let refused = Store::open(&options, Nobody).await.unwrap_err();
+    let refused = Store::open(&options, Nobody, Arc::default()).await.unwrap_err();
     assert!(matches!(refused, StoreError::NewerSchema { found: 9999, .. }), "{refused}");
     assert!(refused.to_string().contains("newer acpd"), "{refused}");
 }
@@ -358,7 +358,7 @@ async fn a_full_disk_is_survived() {
         connection
     };
     let connections = Connections { durable: small(Durability::Full), quick: small(Durability::Normal) };
-    let writer = Writer::start(connections, 0, &options.settings, Arc::clone(&space), Nobody).unwrap();
+    let writer = Writer::start(connections, 0, &options.settings, Arc::clone(&space), Nobody, Arc::default()).unwrap();
     let (filled, kept) = (session(&writer).await, session(&writer).await);
     let large = "x".repeat(50_000);
     let full = loop {
@@ -423,7 +423,7 @@ async fn a_copy_that_is_abandoned_leaves_nothing_behind() {
 #[tokio::test]
 async fn a_writer_that_panics_is_lost_and_says_so() {
     let directory = tempfile::tempdir().unwrap();
-    let (_store, writer) = Store::open(&options(directory.path()), Panicking).await.unwrap();
+    let (_store, writer) = Store::open(&options(directory.path()), Panicking, Arc::default()).await.unwrap();
     assert!(matches!(writer.append(Unit::catalogue(Catalogue::Heartbeat)).await, Err(StoreError::Closed)));
     writer.lost().await;
     assert!(matches!(writer.append(Unit::default()).await, Err(StoreError::Closed)));

@@ -13,17 +13,19 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::apply::{Applied, Apply, Sequences};
 use super::connection::Connection;
+use super::count;
 use super::maintenance::{Goal, Maintenance, Order, Upkeep};
 use super::reserve::Space;
 use super::{Committed, StoreError, StoredEvent, Unit, vacuum};
 use crate::config;
+use crate::metrics::{Commit, Metrics};
 use crate::model::SessionId;
 
 /// How far a session's log reaches after a commit.
@@ -80,6 +82,7 @@ enum Request {
 pub struct Writer {
     requests: mpsc::Sender<Request>,
     places: Arc<Semaphore>,
+    places_max: usize,
     /// Cancelled when the thread has ended, however that was.
     ended: CancellationToken,
     is_closing: AtomicBool,
@@ -92,6 +95,7 @@ impl Writer {
         settings: &config::Store,
         space: Arc<Space>,
         audience: impl Audience + 'static,
+        metrics: Arc<Metrics>,
     ) -> io::Result<Self> {
         let (sender, requests) = mpsc::channel();
         let ended = CancellationToken::new();
@@ -105,6 +109,7 @@ impl Writer {
             space,
             audience: Box::new(audience),
             maintenance: Maintenance::new(settings),
+            metrics,
         };
         let run = move || {
             // Dropped by a panic, too.
@@ -113,7 +118,7 @@ impl Writer {
         };
         std::thread::Builder::new().name("writer".to_owned()).spawn(run)?;
         let places = Arc::new(Semaphore::new(settings.queue));
-        Ok(Self { requests: sender, places, ended, is_closing: AtomicBool::new(false) })
+        Ok(Self { requests: sender, places, places_max: settings.queue, ended, is_closing: AtomicBool::new(false) })
     }
 
     /// Waits for a place in the queue, then for the commit.
@@ -123,6 +128,11 @@ impl Writer {
         let waiting = Waiting { unit, acknowledgement, place };
         self.requests.send(Request::Append(waiting)).map_err(|_| StoreError::Closed)?;
         committed.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// How many units wait.
+    pub fn queued(&self) -> usize {
+        self.places_max.saturating_sub(self.places.available_permits())
     }
 
     /// Has the store's upkeep done up to a goal, or until `patience` is over.
@@ -166,6 +176,7 @@ struct WriterThread {
     space: Arc<Space>,
     audience: Box<dyn Audience>,
     maintenance: Maintenance,
+    metrics: Arc<Metrics>,
 }
 
 impl WriterThread {
@@ -297,17 +308,23 @@ impl WriterThread {
     /// One transaction.
     fn commit(&mut self, units: &[Unit]) -> Result<(News, Vec<Committed>), StoreError> {
         // Deltas come again in their message, so a batch of nothing else may be lost to a power cut; all others may not.
-        let connection =
-            if units.iter().all(Unit::is_delta_only) { &self.connections.quick } else { &self.connections.durable };
+        let is_durable = !units.iter().all(Unit::is_delta_only);
+        let connection = if is_durable { &self.connections.durable } else { &self.connections.quick };
+        let began = Instant::now();
         match apply(&self.sequences, connection, units) {
             Ok((applied, committed)) => {
                 let Applied { heads, events, sequences } = applied;
+                let rows = units.iter().map(|unit| unit.ops.len()).sum();
+                let (units_committed, took) = (units.len(), began.elapsed());
+                self.metrics.committed(Commit { is_durable, units: units_committed, rows, events: events.len(), took });
+                count::count(&self.metrics, units);
                 // Only now: a transaction that was rolled back must not leave a gap in the sequences.
                 self.sequences.absorb(sequences);
                 Ok((News { heads, events }, committed))
             }
             Err(error) => {
                 connection.roll_back();
+                self.metrics.commit_failed();
                 Err(error)
             }
         }

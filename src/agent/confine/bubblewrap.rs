@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::Confinement;
 use crate::agent::command::find_program;
 
-const PROGRAM: &str = "bwrap";
+pub const PROGRAM: &str = "bwrap";
 /// Where it is looked for: not where the agent's user may put something in its place.
-const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// Agents that are confined share no temporary directory with anybody.
 const SHARED_TMP: &str = "/tmp";
 

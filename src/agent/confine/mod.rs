@@ -13,6 +13,7 @@
 mod bubblewrap;
 mod directories;
 mod limits;
+mod probe;
 mod rules;
 pub mod stage;
 
@@ -23,8 +24,10 @@ use serde::{Deserialize, Serialize};
 use crate::config::{self, BubblewrapMode, HomePaths, NetworkMode, SandboxMode};
 use crate::model::FsScope;
 
-pub use bubblewrap::Bubblewrap;
+pub use bubblewrap::{Bubblewrap, PATH as BUBBLEWRAP_PATH, PROGRAM as BUBBLEWRAP};
 pub use directories::{Directories, SessionDirectories};
+pub use probe::landlock_abi;
+pub use rules::LANDLOCK_WANTED;
 
 /// How one agent is confined. Directories are real paths: when one has become a link meanwhile, the agent does not start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

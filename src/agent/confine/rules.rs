@@ -15,6 +15,8 @@ use crate::model::{Sandbox, SandboxLevel};
 
 /// The version whose rights are all asked for (Linux 6.12): less of them than this is partial.
 const TARGET: ABI = ABI::V6;
+/// The same, as a number for people.
+pub const LANDLOCK_WANTED: i32 = TARGET as i32;
 
 /// What programs write to without keeping anything.
 const DEVICES: [&str; 7] =

@@ -7,7 +7,7 @@ use crate::cli::context::{Context, read};
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
 use crate::cli::text::{age, clean_json, duration, one_line};
-use crate::control::wire::{ConfigOrigin, Health, Info, StoreReport};
+use crate::control::wire::{ConfigOrigin, Health, Info, Kernel, StoreReport};
 use crate::model::Timestamp;
 
 /// Tell whether a daemon runs, and how it is
@@ -35,7 +35,7 @@ impl Status {
             Ok(health) => (health, None),
             // A daemon that is not well still tells how it is.
             Err(ClientError::Api { status, body }) => {
-                let health = Health { status: "degraded".to_owned(), store: None, error: Some(*body.clone()) };
+                let health = Health { error: Some(*body.clone()), ..Health::of("degraded") };
                 (health, Some(ClientError::Api { status, body }))
             }
             Err(error) => return Err(error),
@@ -68,6 +68,9 @@ fn facts(health: &Health, info: &Info, context: &Context) -> String {
     if let Some(directory) = &info.state_dir {
         facts.insert(5, ("state", directory.clone()));
     }
+    facts.extend(info.kernel.as_ref().map(|kernel| ("kernel", kernel_fact(kernel))));
+    let problems = health.problems.iter().flatten();
+    facts.extend(problems.map(|problem| ("warning", format!("{}; {}", problem.message, problem.hint))));
     // Only when there is something to say.
     if let Some(store) = info.store.as_ref().filter(|store| store.check != "clean" || store.problem.is_some()) {
         facts.push(("store", store_fact(store)));
@@ -77,6 +80,25 @@ fn facts(health: &Health, info: &Info, context: &Context) -> String {
     }
     let lines = facts.iter().map(|(name, value)| format!("{} {}", style.dim(&format!("{name:<13}")), one_line(value)));
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// What holds agents here, which differs from machine to machine.
+fn kernel_fact(kernel: &Kernel) -> String {
+    let landlock = match (kernel.landlock.mode.as_str(), kernel.landlock.abi) {
+        ("off", _) => "Landlock switched off".to_owned(),
+        (_, None) => "no Landlock".to_owned(),
+        (_, Some(abi)) if abi < kernel.landlock.abi_wanted => {
+            format!("Landlock {abi} (of {})", kernel.landlock.abi_wanted)
+        }
+        (_, Some(abi)) => format!("Landlock {abi}"),
+    };
+    let cgroup = match &kernel.cgroup.path {
+        Some(_) if kernel.cgroup.controllers.is_empty() => "a cgroup for each agent, without limits".to_owned(),
+        Some(_) => format!("a cgroup for each agent ({})", kernel.cgroup.controllers.join(", ")),
+        None => "no cgroups for agents".to_owned(),
+    };
+    let openat2 = if kernel.openat2 { "" } else { ", no openat2: agents get no files of acpd" };
+    format!("{}, {landlock}, {cgroup}{openat2}", kernel.release)
 }
 
 fn store_fact(store: &StoreReport) -> String {

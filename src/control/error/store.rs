@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use serde_json::json;
 
-use super::{Ailment, Answer, LOCKED_WAIT, OVERLOAD_WAIT};
+use super::{Answer, LOCKED_WAIT, OVERLOAD_WAIT};
 use crate::model::error::chain;
 use crate::store::{BackupError, DAMAGED_HINT, Fault, SearchError, StoreError};
 
@@ -29,25 +29,6 @@ pub fn store_answer(error: &StoreError) -> Answer {
         Fault::Forbidden | Fault::Disk | Fault::Other => {
             tracing::error!(error = error as &dyn std::error::Error, "a request failed");
             Answer::new(S::INTERNAL_SERVER_ERROR, "internal", message, hint)
-        }
-    }
-}
-
-pub fn ailment_answer(ailment: Ailment) -> Answer {
-    use StatusCode as S;
-    match ailment {
-        Ailment::Unwritable(error) => {
-            let message = format!("the store cannot be written: {}", chain(&error));
-            let hint = match error.fault() {
-                Fault::Other => "check the free space and the permissions of the state directory".to_owned(),
-                _ => error.hint(),
-            };
-            Answer::new(S::SERVICE_UNAVAILABLE, "store_unwritable", message, hint)
-        }
-        Ailment::ShortOfSpace(error) => Answer { status: S::SERVICE_UNAVAILABLE, ..store_answer(&error) },
-        Ailment::Damaged { problem } => {
-            let message = format!("the database is damaged: {problem}");
-            Answer::new(S::SERVICE_UNAVAILABLE, "store_damaged", message, DAMAGED_HINT)
         }
     }
 }

@@ -43,6 +43,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("stale_turn", "the named turn is over, or another one's"),
     ("store_damaged", "what was asked for cannot be read from the database any more"),
     ("store_locked", "another program has the database locked"),
+    ("store_stalled", "a trial write to the store did not end in time"),
     ("store_unwritable", "a trial write to the store failed"),
     ("too_many_streams", "as many event streams and waiting requests are open as one user may have"),
     ("turn_not_found", "the session has no such turn"),
@@ -117,10 +118,16 @@ const OF_ANSWERS: &[Failure] = &[(404, "permission_not_found"), (409, "permissio
 /// What an operation can be refused with beside what is always possible, in groups. Nothing for one that is not known.
 fn groups(operation: &str) -> Option<Vec<&'static [Failure]>> {
     let groups: &[&'static [Failure]] = match operation {
-        "getHealth" => &[&[(503, "insufficient_storage"), (503, "store_damaged"), (503, "store_unwritable")]],
+        "getHealth" => &[&[
+            (503, "insufficient_storage"),
+            (503, "store_damaged"),
+            (503, "store_stalled"),
+            (503, "store_unwritable"),
+        ]],
         "getInfo" | "getOpenapi" | "listWorkspaces" | "listAgents" | "listSessions" | "listPermissions"
         | "searchMessages" => &[],
         "followAll" => &[OF_STREAMS],
+        "getMetrics" => &[&[(403, "root_only")]],
         "registerWorkspace" => &[OF_BODIES, OF_WORK, OF_DIRECTORIES],
         "getWorkspace" => &[&[(404, "workspace_not_found")]],
         "removeWorkspace" => &[&[(404, "workspace_not_found"), (409, "workspace_in_use")]],

@@ -12,8 +12,8 @@ use super::blocks::LogNotice;
 use super::failures;
 use crate::control::wire::{ErrorBody, Event};
 use crate::control::{
-    agents, backup, blobs, events, gc, messages, openapi, permissions, router, search, sessions, system, turns,
-    workspaces,
+    agents, backup, blobs, events, gc, messages, metrics, openapi, permissions, router, search, sessions, system,
+    turns, workspaces,
 };
 
 macro_rules! described {

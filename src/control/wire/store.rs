@@ -2,22 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ErrorBody;
 use crate::model::error::chain;
 use crate::store::{BackedUp, Check, StoreHealth};
-
-#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct Health {
-    /// `ok` or `degraded`.
-    pub status: String,
-    /// A daemon of before there was more to say does not say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub store: Option<StoreReport>,
-    /// What is wrong, in the shape of every error.
-    #[serde(flatten)]
-    #[schema(ignore)]
-    pub error: Option<ErrorBody>,
-}
 
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]

@@ -1,0 +1,51 @@
+//! What can be wrong with the daemon as a whole.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+
+use super::{Answer, store_answer};
+use crate::model::error::chain;
+use crate::store::{DAMAGED_HINT, Fault, StoreError};
+
+#[derive(Debug)]
+pub enum Ailment {
+    /// It stops.
+    Stopping,
+    /// The store cannot be written.
+    Unwritable(StoreError),
+    /// A write did not end in time.
+    Stalled { waited: Duration },
+    /// There is too little space for new work.
+    ShortOfSpace(StoreError),
+    /// A check has found the database damaged.
+    Damaged { problem: String },
+}
+
+pub(super) fn answer(ailment: Ailment) -> Answer {
+    use StatusCode as S;
+    match ailment {
+        Ailment::Stopping => {
+            let (message, hint) = ("the daemon is stopping", "try again when it runs again");
+            Answer::new(S::SERVICE_UNAVAILABLE, "shutting_down", message, hint)
+        }
+        Ailment::Unwritable(error) => {
+            let message = format!("the store cannot be written: {}", chain(&error));
+            let hint = match error.fault() {
+                Fault::Other => "check the free space and the permissions of the state directory".to_owned(),
+                _ => error.hint(),
+            };
+            Answer::new(S::SERVICE_UNAVAILABLE, "store_unwritable", message, hint)
+        }
+        Ailment::Stalled { waited } => {
+            let message = format!("a trial write to the store did not end within {waited:?}");
+            let hint = "look whether the disk hangs, or another program holds a lock on acpd.db";
+            Answer::new(S::SERVICE_UNAVAILABLE, "store_stalled", message, hint)
+        }
+        Ailment::ShortOfSpace(error) => Answer { status: S::SERVICE_UNAVAILABLE, ..store_answer(&error) },
+        Ailment::Damaged { problem } => {
+            let message = format!("the database is damaged: {problem}");
+            Answer::new(S::SERVICE_UNAVAILABLE, "store_damaged", message, DAMAGED_HINT)
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! `GET /metrics`, and what is counted of every request.
+
+use std::sync::Arc;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tokio::time::Instant;
+
+use super::Api;
+use super::caller::Caller;
+use super::error::{ApiError, RefusedWith};
+use crate::metrics::{Format, Now};
+use crate::model::Sight;
+
+/// The route of what has none.
+const NO_ROUTE: &str = "none";
+
+/// Tells Prometheus how the daemon is.
+///
+/// It tells of everybody's sessions, so whoever sees only their own does not get it.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    operation_id = "getMetrics",
+    tag = "daemon",
+    params(("Accept" = Option<String>, Header, description = "`application/openmetrics-text` gives that format.")),
+    responses((
+        status = 200,
+        description = "Prometheus's text format, or OpenMetrics.",
+        content((String = "text/plain"), (String = "application/openmetrics-text"))
+    )),
+)]
+pub async fn scrape(State(api): State<Arc<Api>>, caller: Caller, headers: HeaderMap) -> Result<Response, ApiError> {
+    caller.host_only()?;
+    let format = Format::accepted(headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()));
+    let now = look(&api).await?;
+    let text = api.registry.shared().metrics.scraped(&now, format).unwrap_or_default();
+    Ok(([(header::CONTENT_TYPE, format.content_type())], text).into_response())
+}
+
+async fn look(api: &Api) -> Result<Now, ApiError> {
+    let (registry, hub) = (&api.registry, api.registry.hub());
+    let (store, config) = (hub.store(), registry.shared().config());
+    let sessions = store.count_by_status(Sight::All).await?.into_iter().collect();
+    let tally = store.tally().await?;
+    let (database_bytes, journal_bytes) = store.sizes();
+    Ok(Now {
+        version: env!("CARGO_PKG_VERSION"),
+        started_at: api.started_at,
+        processes: registry.process_states().map(|(state, count)| (state.as_str(), count)).into(),
+        process_slots: config.limits.processes,
+        sessions,
+        turns_queued: tally.turns_queued,
+        turns_running: tally.turns_running,
+        permissions_open: tally.permissions_open,
+        writer_queue: hub.queued_units(),
+        subscribers: hub.subscribers(),
+        database_bytes,
+        journal_bytes,
+        connections_max: config.control.connections,
+        security: registry.shared().security.counts().collect(),
+        load: api.load.counts().collect(),
+    })
+}
+
+/// Counts a request by the template of its route, and what it was refused with.
+pub async fn observe(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let method = method_name(request.method());
+    let response = next.run(request).await;
+    let metrics = &api.registry.shared().metrics;
+    let route = route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str);
+    metrics.answered(route, method, response.status().as_u16(), began.elapsed());
+    if let Some(RefusedWith(code)) = response.extensions().get() {
+        metrics.refused(code);
+    }
+    response
+}
+
+/// A method may be any word, and a label may not.
+fn method_name(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        _ => "other",
+    }
+}

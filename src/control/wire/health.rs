@@ -1,0 +1,56 @@
+//! The JSON of how the daemon is.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ErrorBody, StoreReport};
+
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Health {
+    /// `ok` or `degraded`.
+    pub status: String,
+    /// Whoever answers lives. A daemon of before there was more to say says nothing of this and what follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<bool>,
+    /// Whether new work is taken on, and kept. Not asked for: not told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<bool>,
+    /// What is wrong, what keeps work out first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problems: Option<Vec<HealthProblem>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<StoreReport>,
+    /// The first of what is wrong, in the shape of every error.
+    #[serde(flatten)]
+    #[schema(ignore)]
+    pub error: Option<ErrorBody>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct HealthProblem {
+    pub severity: Severity,
+    pub code: String,
+    pub message: String,
+    pub hint: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The daemon is not ready.
+    Problem,
+    /// It does its work all the same.
+    Warning,
+}
+
+impl Health {
+    pub fn of(status: &str) -> Self {
+        Self { status: status.to_owned(), live: None, ready: None, problems: None, store: None, error: None }
+    }
+}
+
+impl From<&ErrorBody> for HealthProblem {
+    fn from(error: &ErrorBody) -> Self {
+        let ErrorBody { error: code, message, hint, .. } = error.clone();
+        Self { severity: Severity::Problem, code, message, hint }
+    }
+}
