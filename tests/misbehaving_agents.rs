@@ -264,3 +264,32 @@ async fn large_payloads_are_cut_before_they_are_kept() {
     assert_eq!(text, large, "text is split, not cut");
     assert!(messages.iter().all(|message| message.to_string().len() < 70_000));
 }
+
+/// JSON that is nested deeper than parsers read it is not kept: a client that follows would stop at it for good.
+#[tokio::test]
+async fn what_is_nested_without_end_harms_no_client() {
+    let update = |update: String| {
+        let params = format!(r#"{{"sessionId":"test-session","update":{update}}}"#);
+        json!({"stdout": format!("{{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{params}}}\n")})
+    };
+    let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    let call = |id: &str, depth: usize| {
+        let input = nested(depth);
+        update(format!(r#"{{"sessionUpdate":"tool_call","toolCallId":"{id}","title":"t","rawInput":{{"a":{input}}}}}"#))
+    };
+    let script = json!([{"handshake": {}}, {"repeat": [{"prompt": [
+        update(format!(r#"{{"sessionUpdate":"brand_new","payload":{}}}"#, nested(10_000))),
+        call("a", 120), call("b", 10_000), {"text": "still here"},
+    ]}]}]);
+    let daemon = Daemon::builder().agent("deep", script).start().await;
+    let (turn, session) = run(&daemon, "deep").await;
+    assert_eq!(turn["status"], "completed");
+    let id = session["id"].as_str().unwrap();
+    let events = daemon.events_so_far(id, None).await;
+    assert!(events.iter().any(|event| event.kind == "agent.update" && event.payload()["update"]["truncated"] == true));
+    let told = daemon.cli(&["prompt", id, "again"]).await.success();
+    assert!(told.contains("still here"), "{told}");
+    let messages = daemon.messages(id).await;
+    let calls: Vec<&Value> = messages.iter().filter(|message| message["role"] == "tool_call").collect();
+    assert!(calls.iter().all(|message| message["content"]["arguments"]["truncated"] == true), "{calls:?}");
+}

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::is_shallow;
 use super::update::{self, ToolCall};
 use crate::model::PromptAbilities;
 use crate::model::permission::question::{OptionKind, PermissionOption};
@@ -40,7 +41,8 @@ struct InitializeAnswer {
 pub fn initialized(result: &RawValue) -> Result<Initialized, String> {
     let answer: InitializeAnswer = serde_json::from_str(result.get()).map_err(|error| error.to_string())?;
     let abilities = answer.agent_capabilities.as_ref().map(abilities).unwrap_or_default();
-    Ok(Initialized { protocol_version: answer.protocol_version, agent_info: answer.agent_info, abilities })
+    let agent_info = answer.agent_info.filter(|info| is_shallow(info.get()));
+    Ok(Initialized { protocol_version: answer.protocol_version, agent_info, abilities })
 }
 
 /// Read by what we look for: an agent that says something strange elsewhere is not refused for it. `{}` means that it can.

@@ -10,7 +10,10 @@ mod chunk;
 pub mod client;
 pub mod codec;
 pub mod content;
+mod depth;
 pub mod envelope;
+#[cfg(test)]
+pub mod fuzz;
 pub mod incoming;
 pub mod outgoing;
 pub mod requests;
@@ -19,6 +22,7 @@ pub mod usage;
 
 pub use chunk::{Chunk, Chunks};
 pub use codec::{BUFFER_BYTES, Line, LineCodec, LongLines};
+pub use depth::is_shallow;
 pub use envelope::{Envelope, RpcError};
 pub use requests::Requests;
 pub use update::Update;

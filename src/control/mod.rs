@@ -17,6 +17,8 @@ mod error;
 mod events;
 mod exchange;
 mod extract;
+#[cfg(test)]
+mod fuzz;
 mod gc;
 mod guarded;
 mod health;

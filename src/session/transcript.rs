@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use crate::acp::content;
 use crate::acp::update::{self, ToolCall};
 use crate::acp::usage::Told;
-use crate::acp::{Chunk, Update};
+use crate::acp::{Chunk, Update, is_shallow};
 use crate::agent::{RedactedStream, Secrets};
 use crate::config;
 use crate::model::event::DeltaKind;
@@ -341,9 +341,9 @@ impl Transcript {
         self.tools.insert(id, OpenTool { order: self.tools_begun, turn, call, blobs });
     }
 
-    /// The agent's own JSON, unless it is too large to keep; then a marker of its kind in its place.
+    /// The agent's own JSON, unless it is too large to keep, or nested too deep; then a marker of its kind in its place.
     pub fn capped(&self, raw: &RawValue) -> Box<RawValue> {
-        if raw.get().len() <= self.payload_bytes_max {
+        if raw.get().len() <= self.payload_bytes_max && is_shallow(raw.get()) {
             return raw.to_owned();
         }
         let kind = update::kind_of(raw).unwrap_or_default();
@@ -352,8 +352,9 @@ impl Transcript {
     }
 
     fn capped_value(&self, value: Value) -> Value {
-        let bytes = serde_json::to_string(&value).map_or(0, |text| text.len());
-        if bytes <= self.payload_bytes_max { value } else { serde_json::json!({ "truncated": true, "bytes": bytes }) }
+        let text = serde_json::to_string(&value).unwrap_or_default();
+        let is_kept = text.len() <= self.payload_bytes_max && is_shallow(&text);
+        if is_kept { value } else { serde_json::json!({ "truncated": true, "bytes": text.len() }) }
     }
 }
 
