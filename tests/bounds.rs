@@ -302,7 +302,7 @@ async fn the_daemon_takes_all_the_files_it_may_have_and_its_agents_do_not() {
 
 #[tokio::test]
 async fn connections_that_do_not_fit_are_lowered_or_refused_at_start() {
-    let daemon = Daemon::builder().open_files(640, 640).start().await;
+    let daemon = Daemon::builder().open_files(512, 512).start().await;
     let connections = daemon.get("/v1/info").await.expect_status(200)["limits"]["connections"].as_u64().unwrap();
     assert!((8..256).contains(&connections), "{connections}");
     assert!(daemon.log().contains("control.connections is"), "{}", daemon.log());

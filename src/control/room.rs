@@ -9,21 +9,21 @@ pub const REFUSALS_MAX: usize = 32;
 const BASE: usize = 192;
 /// Each connection that reads the database has it open, with its log and its index.
 const PER_READER: usize = 3;
-/// Pipes, the shim's socket, its cgroup, the workspace, and the process itself, with files that are being read.
-const PER_PROCESS: usize = 24;
-const PER_TERMINAL: usize = 4;
+/// Three pipes, the shim's socket, the process itself, its workspace and its cgroup; and a file or a terminal now and then.
+const PER_PROCESS: usize = 8;
+/// Of what is left for clients and processes, clients have at least this part: nobody needs a thousand agents that cannot be
+/// asked for anything.
+const SHARE_OF_CLIENTS: usize = 4;
 /// With fewer than these a daemon would serve nobody.
 const CONNECTIONS_MIN: usize = 8;
 
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "only {limit} files may be open, and acpd needs {needed} (limits.processes = {processes}); raise the limit \
-     (`ulimit -n`, systemd: LimitNOFILE=), or lower limits.processes"
+    "only {limit} files may be open, and acpd needs {needed} at the least; raise the limit (`ulimit -n`, systemd: LimitNOFILE=)"
 )]
 pub struct TooFewFiles {
     limit: usize,
     needed: usize,
-    processes: usize,
 }
 
 /// Lowers `control.connections` to what fits, and tells so. When not even a few fit, it is an error.
@@ -33,22 +33,23 @@ pub fn fit_connections(config: &mut Config) -> Result<Option<String>, TooFewFile
 }
 
 fn fit(config: &mut Config, limit: usize) -> Result<Option<String>, TooFewFiles> {
-    let processes = config.limits.processes;
-    let per_process = config.limits.terminals.saturating_mul(PER_TERMINAL).saturating_add(PER_PROCESS);
     let readers = PER_READER.saturating_mul(usize::try_from(config.store.read_connections).unwrap_or(usize::MAX));
-    let rest = per_process.saturating_mul(processes).saturating_add(readers).saturating_add(BASE + REFUSALS_MAX);
-    let room = limit.saturating_sub(rest);
+    let own = readers.saturating_add(BASE + REFUSALS_MAX);
+    let left = limit.saturating_sub(own);
+    let least = left / SHARE_OF_CLIENTS;
+    if least < CONNECTIONS_MIN {
+        return Err(TooFewFiles { limit, needed: own.saturating_add(CONNECTIONS_MIN * SHARE_OF_CLIENTS) });
+    }
+    let processes = config.limits.processes;
+    let room = left.saturating_sub(processes.saturating_mul(PER_PROCESS)).max(least);
     let wanted = config.control.connections;
     if wanted <= room {
         return Ok(None);
     }
-    if room < CONNECTIONS_MIN {
-        return Err(TooFewFiles { limit, needed: rest.saturating_add(CONNECTIONS_MIN), processes });
-    }
     config.control.connections = room;
     Ok(Some(format!(
-        "control.connections is {room} and not {wanted}, because only {limit} files may be open and processes need some of \
-         them; raise the limit (`ulimit -n`, systemd: LimitNOFILE=), or lower the setting"
+        "control.connections is {room} and not {wanted}, because only {limit} files may be open, and {processes} processes \
+         (limits.processes) need some of them; raise the limit (`ulimit -n`, systemd: LimitNOFILE=), or lower the setting"
     )))
 }
 
@@ -61,11 +62,14 @@ mod tests {
         let mut config = Config::default();
         assert_eq!(fit(&mut config, 1024).unwrap(), None);
         assert_eq!(config, Config::default());
-        let told = fit(&mut config, 640).unwrap().unwrap();
+        let told = fit(&mut config, 512).unwrap().unwrap();
         assert!(told.contains("not 256"), "{told}");
         let lowered = config.control.connections;
         assert!((CONNECTIONS_MIN..256).contains(&lowered), "{lowered}");
-        assert_eq!(fit(&mut config, 640).unwrap(), None, "once is enough");
+        assert_eq!(fit(&mut config, 512).unwrap(), None, "once is enough");
+        config.limits.processes = 100_000;
+        fit(&mut config, 1024).unwrap();
+        assert!(config.control.connections > 100, "clients have their share, however many processes there may be");
         let refused = fit(&mut config, 256).unwrap_err().to_string();
         assert!(refused.contains("LimitNOFILE"), "{refused}");
     }
