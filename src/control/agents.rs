@@ -6,7 +6,7 @@ use axum::extract::State;
 
 use super::Api;
 use super::error::ApiError;
-use super::extract::{Json, LIMIT_MAX, PageQuery, Query, Text, page};
+use super::extract::{Json, LIMIT_MAX, NoQuery, PageQuery, Query, Text, page};
 use super::wire::{Agent, AgentList};
 use crate::model::AgentProfile;
 
@@ -42,7 +42,7 @@ pub async fn list(State(api): State<Arc<Api>>, Query(query): Query<PageQuery>) -
     ),
     responses((status = 200, description = "The agent.", body = Agent)),
 )]
-pub async fn show(State(api): State<Arc<Api>>, Text(slug): Text) -> Result<Json<Agent>, ApiError> {
+pub async fn show(State(api): State<Arc<Api>>, _: NoQuery, Text(slug): Text) -> Result<Json<Agent>, ApiError> {
     let profiles = &api.registry.shared().config().agents;
     match profiles.get(&slug) {
         Some(profile) => Ok(Json(agent(&api, profile))),

@@ -10,7 +10,7 @@ use axum::response::Response;
 use super::Api;
 use super::caller::Caller;
 use super::error::ApiError;
-use super::extract::Text;
+use super::extract::{NoQuery, Text};
 use crate::model::BlobHash;
 
 /// What is named by its hash never changes.
@@ -47,6 +47,7 @@ const CACHING: &str = "private, max-age=31536000, immutable";
 )]
 pub async fn show(
     State(api): State<Arc<Api>>,
+    _: NoQuery,
     caller: Caller,
     Text(text): Text,
     headers: HeaderMap,

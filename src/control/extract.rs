@@ -123,7 +123,7 @@ pub(super) fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError>
 }
 
 /// A query where there is nothing to ask for.
-pub fn no_query(uri: &Uri) -> Result<(), ApiError> {
+pub(super) fn no_query(uri: &Uri) -> Result<(), ApiError> {
     let query = uri.query().unwrap_or("");
     match form_urlencoded::parse(query.as_bytes()).next() {
         None => Ok(()),
@@ -131,6 +131,17 @@ pub fn no_query(uri: &Uri) -> Result<(), ApiError> {
             let problem = format!("unknown field `{name}`, there are no fields in this query");
             Err(ApiError::misunderstood(name, problem, "leave the query out"))
         }
+    }
+}
+
+/// No query: for routes where there is nothing to ask for. One that is there all the same is refused, as an unknown field is.
+pub struct NoQuery;
+
+impl FromRequestParts<Arc<Api>> for NoQuery {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<Api>) -> Result<Self, ApiError> {
+        no_query(&parts.uri).map(|()| Self)
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::Api;
 use super::caller::Caller;
 use super::error::{ApiError, RefusedWith};
+use super::extract::NoQuery;
 use crate::metrics::{Format, Now};
 use crate::model::Sight;
 
@@ -32,7 +33,12 @@ const NO_ROUTE: &str = "none";
         content((String = "text/plain"), (String = "application/openmetrics-text"))
     )),
 )]
-pub async fn scrape(State(api): State<Arc<Api>>, caller: Caller, headers: HeaderMap) -> Result<Response, ApiError> {
+pub async fn scrape(
+    State(api): State<Arc<Api>>,
+    _: NoQuery,
+    caller: Caller,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
     caller.host_only()?;
     let format = Format::accepted(headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()));
     let now = look(&api).await?;

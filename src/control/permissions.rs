@@ -10,7 +10,7 @@ use utoipa::IntoParams;
 use super::Api;
 use super::caller::Caller;
 use super::error::ApiError;
-use super::extract::{Id, Json, LIMIT_MAX, Named, Query, page};
+use super::extract::{Id, Json, LIMIT_MAX, Named, NoQuery, Query, page};
 use super::wire::permissions::{
     AnswerPermission, ElicitationAction, Permission, PermissionList, PermissionRule, PermissionRuleList,
 };
@@ -144,6 +144,7 @@ async fn list(
 )]
 pub async fn show(
     State(api): State<Arc<Api>>,
+    _: NoQuery,
     caller: Caller,
     Id(id): Id<PermissionId>,
 ) -> Result<Json<Permission>, ApiError> {
@@ -250,6 +251,7 @@ fn understood(request: AnswerPermission) -> Result<PermissionAnswer, ApiError> {
 )]
 pub async fn rules(
     State(api): State<Arc<Api>>,
+    _: NoQuery,
     caller: Caller,
     Id(session): Id<SessionId>,
 ) -> Result<Json<PermissionRuleList>, ApiError> {
@@ -276,6 +278,7 @@ pub async fn rules(
 )]
 pub async fn revoke(
     State(api): State<Arc<Api>>,
+    _: NoQuery,
     caller: Caller,
     Within { session, id }: Within<RuleId>,
 ) -> Result<Json<PermissionRule>, ApiError> {

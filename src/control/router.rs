@@ -10,13 +10,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use serde_json::value::RawValue;
 use tracing::Instrument;
-use utoipa::openapi::RefOr;
-use utoipa::openapi::path::{HttpMethod, Parameter, ParameterIn};
+use utoipa::openapi::path::HttpMethod;
 use uuid::Uuid;
 
 use super::caller::Caller;
 use super::error::ApiError;
-use super::extract::no_query;
 use super::{
     Api, agents, backup, blobs, events, gc, health, messages, metrics, openapi, permissions, search, sessions, system,
     turns, workspaces,
@@ -104,18 +102,10 @@ pub fn paths() -> impl Iterator<Item = String> {
     with_every_route!(paths_of).into_iter()
 }
 
-/// A route as its handler describes it. A query where none is described is refused, as an unknown field is; where one is, or
-/// a body, whoever reads that refuses the rest.
+/// A route as its handler describes it. Its schemas are not asked for: they are many, and for tests alone.
 fn route<D: utoipa::Path>(serve: impl Fn(MethodFilter) -> MethodRouter<Arc<Api>>) -> (String, MethodRouter<Arc<Api>>) {
     let routes = D::methods().into_iter().map(|method| serve(filter(&method)));
-    let methods = routes.fold(MethodRouter::new(), MethodRouter::merge);
-    let operation = D::operation();
-    let is_query = |parameter: &RefOr<Parameter>| match parameter {
-        RefOr::T(parameter) => parameter.parameter_in == ParameterIn::Query,
-        RefOr::Ref(_) => false,
-    };
-    let is_read = operation.request_body.is_some() || operation.parameters.iter().flatten().any(is_query);
-    (D::path(), if is_read { methods } else { methods.layer(middleware::from_fn(without_query)) })
+    (D::path(), routes.fold(MethodRouter::new(), MethodRouter::merge))
 }
 
 const fn filter(method: &HttpMethod) -> MethodFilter {
@@ -129,11 +119,6 @@ const fn filter(method: &HttpMethod) -> MethodFilter {
         HttpMethod::Patch => MethodFilter::PATCH,
         HttpMethod::Trace => MethodFilter::TRACE,
     }
-}
-
-async fn without_query(request: Request, next: Next) -> Result<Response, ApiError> {
-    no_query(request.uri())?;
-    Ok(next.run(request).await)
 }
 
 /// Every request has a span that says who asks, and its user's share of the rate.

@@ -13,7 +13,7 @@ use super::Api;
 use super::caller::Caller;
 use super::choices;
 use super::error::ApiError;
-use super::extract::{Id, Json, OptionalJson, Query, page};
+use super::extract::{Id, Json, NoQuery, OptionalJson, Query, page};
 use super::idempotency::{self, Attempt, Keyed, again};
 use super::wire::{CreateSession, MessageList, PatchSession, Session, SessionList, SessionView, Start};
 use crate::model::context::Change;
@@ -203,6 +203,7 @@ pub async fn list(
 )]
 pub async fn show(
     State(api): State<Arc<Api>>,
+    _: NoQuery,
     caller: Caller,
     Id(id): Id<SessionId>,
 ) -> Result<Json<SessionView>, ApiError> {

@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 use super::Api;
 use super::caller::Caller;
 use super::error::ApiError;
-use super::extract::{Id, Json, Query, page};
+use super::extract::{Id, Json, NoQuery, Query, page};
 use super::wire::{RegisterWorkspace, Workspace, WorkspaceList};
 use crate::model::WorkspaceId;
 
@@ -80,6 +80,7 @@ pub async fn register(
 )]
 pub async fn show(
     State(api): State<Arc<Api>>,
+    _: NoQuery,
     caller: Caller,
     Id(id): Id<WorkspaceId>,
 ) -> Result<Json<Workspace>, ApiError> {
@@ -97,6 +98,7 @@ pub async fn show(
 )]
 pub async fn remove(
     State(api): State<Arc<Api>>,
+    _: NoQuery,
     caller: Caller,
     Id(id): Id<WorkspaceId>,
 ) -> Result<Json<Workspace>, ApiError> {

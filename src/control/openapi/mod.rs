@@ -12,6 +12,8 @@ mod tests;
 
 use axum::http::{HeaderName, header};
 
+use crate::control::extract::NoQuery;
+
 pub use blocks::{ContentBlock, EventFrame, OptionValue};
 
 const DOCUMENT: &str = include_str!("../../../docs/openapi.json");
@@ -24,6 +26,6 @@ const DOCUMENT: &str = include_str!("../../../docs/openapi.json");
     tag = "daemon",
     responses((status = 200, description = "An OpenAPI 3.1 document.", body = Object)),
 )]
-pub async fn show() -> ([(HeaderName, &'static str); 1], &'static str) {
+pub async fn show(_: NoQuery) -> ([(HeaderName, &'static str); 1], &'static str) {
     ([(header::CONTENT_TYPE, "application/json")], DOCUMENT)
 }
