@@ -6,81 +6,66 @@ mod harness;
 
 use std::os::unix::fs::PermissionsExt;
 
-use harness::{Daemon, Reply, echo};
+use harness::{Daemon, echo};
 use serde_json::{Value, json};
-
-/// Every refusal has the one shape.
-#[track_caller]
-fn refused(reply: Reply, status: u16, code: &str) -> Value {
-    let body = reply.expect_status(status);
-    let fields: Vec<&str> = body.as_object().expect("an object").keys().map(String::as_str).collect();
-    assert_eq!(fields, ["error", "message", "hint", "details"], "{body}");
-    assert_eq!(body["error"], code, "{body}");
-    assert!(!body["message"].as_str().unwrap().is_empty() && !body["hint"].as_str().unwrap().is_empty(), "{body}");
-    body
-}
 
 #[tokio::test]
 async fn bad_requests_get_the_documented_error_and_change_nothing() {
     let daemon = Daemon::builder().agent("echo", echo()).start().await;
     let workspace = daemon.workspace().display().to_string();
     let sessions = "/v1/sessions";
-    refused(daemon.raw_request("POST", sessions, "application/json", "{nonsense").await, 400, "invalid_request");
-    refused(daemon.raw_request("POST", sessions, "application/json", "{} {}").await, 400, "invalid_request");
+    daemon.raw_request("POST", sessions, "application/json", "{nonsense").await.refused(400, "invalid_request");
+    daemon.raw_request("POST", sessions, "application/json", "{} {}").await.refused(400, "invalid_request");
     let form = daemon.raw_request("POST", sessions, "application/x-www-form-urlencoded", "a=b").await;
-    refused(form, 415, "unsupported_media_type");
+    form.refused(415, "unsupported_media_type");
     let unknown = daemon.post(sessions, json!({"workspace": workspace, "colour": "red"})).await;
-    assert_eq!(refused(unknown, 400, "invalid_request")["details"]["field"], "colour");
+    assert_eq!(unknown.refused(400, "invalid_request")["details"]["field"], "colour");
     let wrong = daemon.post(sessions, json!({"workspace": 7})).await;
-    assert_eq!(refused(wrong, 400, "invalid_request")["details"]["field"], "workspace");
+    assert_eq!(wrong.refused(400, "invalid_request")["details"]["field"], "workspace");
     let nested = daemon.post(sessions, json!({"workspace": workspace, "permissions": {"mode": "maybe"}})).await;
-    assert_eq!(refused(nested, 400, "invalid_request")["details"]["field"], "permissions.mode");
-    refused(daemon.post(sessions, json!({})).await, 400, "invalid_request");
-    refused(daemon.post("/v1/workspaces", json!(["/tmp"])).await, 400, "invalid_request");
+    assert_eq!(nested.refused(400, "invalid_request")["details"]["field"], "permissions.mode");
+    daemon.post(sessions, json!({})).await.refused(400, "invalid_request");
+    daemon.post("/v1/workspaces", json!(["/tmp"])).await.refused(400, "invalid_request");
     let missing = daemon.post("/v1/workspaces", json!({})).await;
-    assert_eq!(refused(missing, 400, "invalid_request")["details"]["field"], "path");
+    assert_eq!(missing.refused(400, "invalid_request")["details"]["field"], "path");
     let nested =
         daemon.post(sessions, json!({"workspace": workspace, "permissions": {"mode": "ask", "rule": []}})).await;
-    assert_eq!(refused(nested, 400, "invalid_request")["details"]["field"], "permissions.rule");
+    assert_eq!(nested.refused(400, "invalid_request")["details"]["field"], "permissions.rule");
     for (field, list) in [("limits", json!([7])), ("permissions", json!(["deny"])), ("context", json!(["a.rs"]))] {
         let listed = daemon.post(sessions, json!({"workspace": workspace, "agent": "echo", field: list})).await;
-        assert_eq!(refused(listed, 400, "invalid_request")["details"]["field"], field);
+        assert_eq!(listed.refused(400, "invalid_request")["details"]["field"], field);
     }
     let tiny = json!({"workspace": workspace, "agent": "echo", "limits": {"costLimit": 1e-12}});
     assert_eq!(
-        refused(daemon.post(sessions, tiny).await, 400, "invalid_request")["details"]["field"],
+        daemon.post(sessions, tiny).await.refused(400, "invalid_request")["details"]["field"],
         "limits.costLimit"
     );
-    refused(daemon.get("/v1/agents/%ff").await, 400, "invalid_request");
-    refused(daemon.get("/v1/sessions?limit=1&limit=2").await, 400, "invalid_request");
-    refused(daemon.post(sessions, json!({"workspace": "relative"})).await, 400, "invalid_request");
-    refused(
-        daemon.post(sessions, json!({"workspace": format!("{workspace}/missing")})).await,
-        400,
-        "workspace_missing",
-    );
-    refused(daemon.post(sessions, json!({"workspace": "/"})).await, 403, "outside_roots");
+    daemon.get("/v1/agents/%ff").await.refused(400, "invalid_request");
+    daemon.get("/v1/sessions?limit=1&limit=2").await.refused(400, "invalid_request");
+    daemon.post(sessions, json!({"workspace": "relative"})).await.refused(400, "invalid_request");
+    daemon.post(sessions, json!({"workspace": format!("{workspace}/missing")})).await.refused(400, "workspace_missing");
+    daemon.post(sessions, json!({"workspace": "/"})).await.refused(403, "outside_roots");
     let agent = daemon.post(sessions, json!({"workspace": workspace, "agent": "nobody"})).await;
-    refused(agent, 404, "agent_not_found");
+    agent.refused(404, "agent_not_found");
     let wider = json!({"workspace": workspace, "agent": "echo", "permissions": {"mode": "allow"}});
-    refused(daemon.post(sessions, wider).await, 403, "wider_permissions");
+    daemon.post(sessions, wider).await.refused(403, "wider_permissions");
     let long = json!({"workspace": workspace, "agent": "echo", "title": "x".repeat(300)});
-    assert_eq!(refused(daemon.post(sessions, long).await, 400, "invalid_request")["details"]["field"], "title");
+    assert_eq!(daemon.post(sessions, long).await.refused(400, "invalid_request")["details"]["field"], "title");
 
     let missing = "/v1/sessions/01a1e272-8a8e-762f-a984-29c55e0e6330";
-    refused(daemon.get(missing).await, 404, "session_not_found");
-    refused(daemon.get("/v1/sessions/nonsense").await, 404, "session_not_found");
-    refused(daemon.post(&format!("{missing}/prompt"), json!({"text": "x"})).await, 404, "session_not_found");
-    refused(daemon.get(&format!("{missing}/events")).await, 404, "session_not_found");
-    refused(daemon.get("/v1/nowhere").await, 404, "route_not_found");
+    daemon.get(missing).await.refused(404, "session_not_found");
+    daemon.get("/v1/sessions/nonsense").await.refused(404, "session_not_found");
+    daemon.post(&format!("{missing}/prompt"), json!({"text": "x"})).await.refused(404, "session_not_found");
+    daemon.get(&format!("{missing}/events")).await.refused(404, "session_not_found");
+    daemon.get("/v1/nowhere").await.refused(404, "route_not_found");
     let method = daemon.delete("/v1/health").await;
     assert_eq!(method.header("allow"), Some("GET,HEAD"));
-    refused(method, 405, "method_not_allowed");
-    refused(daemon.get("/v1/sessions?limit=0").await, 400, "invalid_request");
-    refused(daemon.get("/v1/sessions?limit=1001").await, 400, "invalid_request");
+    method.refused(405, "method_not_allowed");
+    daemon.get("/v1/sessions?limit=0").await.refused(400, "invalid_request");
+    daemon.get("/v1/sessions?limit=1001").await.refused(400, "invalid_request");
     let query = daemon.get("/v1/sessions?statsu=active").await;
-    assert_eq!(refused(query, 400, "invalid_request")["details"]["field"], "statsu");
-    refused(daemon.get("/v1/sessions?status=active,asleep").await, 400, "invalid_request");
+    assert_eq!(query.refused(400, "invalid_request")["details"]["field"], "statsu");
+    daemon.get("/v1/sessions?status=active,asleep").await.refused(400, "invalid_request");
 
     let listed = daemon.get("/v1/sessions?includeArchived=true").await.expect_status(200);
     assert_eq!(listed, json!({"sessions": [], "total": 0, "limit": 20, "offset": 0}), "nothing was made");
@@ -105,14 +90,14 @@ async fn bad_prompts_are_refused_before_anything_happens() {
         json!({"text": "x".repeat(2000)}),
         json!({"txt": "a"}),
     ] {
-        refused(daemon.post(&path, body).await, 400, "invalid_request");
+        daemon.post(&path, body).await.refused(400, "invalid_request");
     }
-    refused(daemon.post(&path, json!({"text": "x".repeat(100_000)})).await, 413, "body_too_large");
+    daemon.post(&path, json!({"text": "x".repeat(100_000)})).await.refused(413, "body_too_large");
     let hollow =
         |count: usize| json!({"content": [{"type": "text", "text": "x", "_meta": {"a": vec![json!([]); count]}}]});
-    let weighed = refused(daemon.post(&path, hollow(1000)).await, 400, "invalid_request");
+    let weighed = daemon.post(&path, hollow(1000)).await.refused(400, "invalid_request");
     assert_eq!(weighed["details"]["field"], "content", "what is empty weighs something too");
-    let counted = refused(daemon.post(&path, hollow(20_000)).await, 400, "invalid_request");
+    let counted = daemon.post(&path, hollow(20_000)).await.refused(400, "invalid_request");
     assert!(counted["message"].as_str().unwrap().contains("brackets and commas"), "{counted}");
     assert_eq!(daemon.session(&session).await["turns"], 0);
     let blocks = json!({"content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]});
@@ -149,12 +134,12 @@ async fn sessions_are_listed_filtered_paged_and_changed() {
     let path = format!("/v1/sessions/{}", ids[0].as_str().unwrap());
     let changed = daemon.patch(&path, json!({"title": "new", "tags": ["a", "b"]})).await.expect_status(200);
     assert_eq!((&changed["title"], &changed["tags"]), (&json!("new"), &json!(["a", "b"])));
-    refused(daemon.patch(&path, json!({"status": "archived"})).await, 400, "invalid_request");
+    daemon.patch(&path, json!({"status": "archived"})).await.refused(400, "invalid_request");
     let events = daemon.events_so_far(ids[0].as_str().unwrap(), None).await;
     let told = events.last().unwrap().payload();
     assert_eq!(told, &json!({"title": "new", "tags": ["a", "b"], "by": told["by"]}));
     let in_use = daemon.delete(&format!("/v1/workspaces/{workspace_id}")).await;
-    assert_eq!(refused(in_use, 409, "workspace_in_use")["details"]["sessions"], 3);
+    assert_eq!(in_use.refused(409, "workspace_in_use")["details"]["sessions"], 3);
 }
 
 #[tokio::test]
@@ -169,17 +154,17 @@ async fn workspaces_are_real_paths_inside_the_roots() {
     let real = register("real").await.expect_status(201);
     assert_eq!(register("link").await.expect_status(201)["id"], real["id"], "one directory, one workspace");
     assert_eq!(register("real/../real").await.expect_status(201)["id"], real["id"]);
-    refused(register("out").await, 403, "outside_roots");
-    refused(register("real/../../..").await, 403, "outside_roots");
-    refused(register("file").await, 400, "invalid_request");
+    register("out").await.refused(403, "outside_roots");
+    register("real/../../..").await.refused(403, "outside_roots");
+    register("file").await.refused(400, "invalid_request");
     let sibling = format!("{}-sibling", root.display());
-    refused(daemon.post("/v1/workspaces", json!({"path": sibling})).await, 400, "workspace_missing");
+    daemon.post("/v1/workspaces", json!({"path": sibling})).await.refused(400, "workspace_missing");
     assert_eq!(daemon.get("/v1/workspaces").await.expect_status(200)["total"], 1);
     assert!(daemon.log().contains("security=true"), "an attempt is logged as a security event");
     let path = format!("/v1/workspaces/{}", real["id"].as_str().unwrap());
     assert_eq!(daemon.get(&path).await.expect_status(200), real);
     daemon.delete(&path).await.expect_status(200);
-    refused(daemon.get(&path).await, 404, "workspace_not_found");
+    daemon.get(&path).await.refused(404, "workspace_not_found");
 }
 
 #[tokio::test]
@@ -196,7 +181,7 @@ async fn agents_come_from_the_configuration_and_show_no_values() {
     assert_eq!(slugs, ["demo", "echo", "gemini"]);
     let echo = daemon.get("/v1/agents/echo").await.expect_status(200);
     assert_eq!((&echo["env"], &echo["installed"]), (&json!(["KEY"]), &json!(true)));
-    refused(daemon.get("/v1/agents/nobody").await, 404, "agent_not_found");
+    daemon.get("/v1/agents/nobody").await.refused(404, "agent_not_found");
     let database = std::fs::read(daemon.state_dir().join("acpd.db-wal")).unwrap();
     assert!(!database.windows(17).any(|window| window == b"very-secret-value"), "no row has it either");
 }
@@ -205,7 +190,7 @@ async fn agents_come_from_the_configuration_and_show_no_values() {
 async fn an_agent_that_is_not_installed_is_told_with_what_to_do() {
     let daemon = Daemon::builder().env("PATH", "/nonexistent").start().await;
     let workspace = daemon.workspace().display().to_string();
-    let body = refused(daemon.post("/v1/sessions", json!({"workspace": workspace})).await, 422, "agent_not_installed");
+    let body = daemon.post("/v1/sessions", json!({"workspace": workspace})).await.refused(422, "agent_not_installed");
     let hint = body["hint"].as_str().unwrap();
     assert!(hint.contains("npm install -g @google/gemini-cli") && hint.contains("--agent demo"), "{hint}");
 }
@@ -233,7 +218,7 @@ async fn the_rate_of_prompts_is_bounded() {
     let second = daemon.post(&format!("/v1/sessions/{session}/prompt"), json!({"text": "two"})).await;
     let wait: u64 = second.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=60).contains(&wait));
-    refused(second, 429, "rate_limited");
+    second.refused(429, "rate_limited");
 }
 
 #[tokio::test]

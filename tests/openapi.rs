@@ -6,21 +6,9 @@ mod harness;
 
 use std::collections::BTreeSet;
 
-use harness::{Daemon, Reply, echo};
+use harness::{Daemon, echo};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-/// Every refusal has the one shape, and says what to do.
-#[track_caller]
-fn refused(reply: Reply, status: u16, code: &str) -> Value {
-    assert_eq!(reply.header("content-type"), Some("application/json"), "{}", reply.text);
-    let body = reply.expect_status(status);
-    let fields: Vec<&str> = body.as_object().expect("an object").keys().map(String::as_str).collect();
-    assert_eq!(fields, ["error", "message", "hint", "details"], "{body}");
-    assert_eq!(body["error"], code, "{body}");
-    assert!(!body["message"].as_str().unwrap().is_empty() && !body["hint"].as_str().unwrap().is_empty(), "{body}");
-    body
-}
 
 #[tokio::test]
 async fn the_document_is_served_as_it_is_checked_in() {
@@ -59,7 +47,7 @@ async fn what_is_described_is_served_and_nothing_else() {
             // An answer to HEAD has no body.
             match method {
                 "HEAD" => assert_eq!(reply.status, 405, "{path}"),
-                _ => drop(refused(reply, 405, "method_not_allowed")),
+                _ => drop(reply.refused(405, "method_not_allowed")),
             }
         }
     }
@@ -79,30 +67,28 @@ async fn a_refusal_names_the_field_and_what_would_be_right() {
     let told = |body: &Value| {
         (body["details"]["field"].as_str().unwrap().to_owned(), body["hint"].as_str().unwrap().to_owned())
     };
-    let unknown = refused(daemon.patch(&path, json!({"titel": "x"})).await, 400, "invalid_request");
+    let unknown = daemon.patch(&path, json!({"titel": "x"})).await.refused(400, "invalid_request");
     let (field, hint) = told(&unknown);
     assert_eq!(field, "titel");
     assert!(hint.starts_with("is title meant? the fields are title, tags, limits"), "{hint}");
-    let typed = refused(daemon.patch(&path, json!({"limits": {"turnCap": "many"}})).await, 400, "invalid_request");
+    let typed = daemon.patch(&path, json!({"limits": {"turnCap": "many"}})).await.refused(400, "invalid_request");
     let (field, hint) = told(&typed);
     assert_eq!(field, "limits.turnCap");
     assert!(hint.starts_with("give a whole number"), "{hint}");
-    let (field, hint) = told(&refused(daemon.get("/v1/sessions?limt=2").await, 400, "invalid_request"));
+    let (field, hint) = told(&daemon.get("/v1/sessions?limt=2").await.refused(400, "invalid_request"));
     assert_eq!(field, "limt");
     assert!(hint.starts_with("is limit meant?"), "{hint}");
-    let (field, _) = told(&refused(daemon.get("/v1/sessions?limit=two").await, 400, "invalid_request"));
+    let (field, _) = told(&daemon.get("/v1/sessions?limit=two").await.refused(400, "invalid_request"));
     assert_eq!(field, "limit");
-    let near = refused(daemon.get("/v1/session").await, 404, "route_not_found");
+    let near = daemon.get("/v1/session").await.refused(404, "route_not_found");
     assert!(near["hint"].as_str().unwrap().starts_with("is /v1/sessions meant?"), "{near}");
     // Where nothing can be asked for, whatever is asked is too much.
     for path in ["/v1/health?deep=1", "/v1/info?x", &format!("{path}?messages=0"), "/v1/permissions/x?y=1"] {
-        refused(daemon.get(path).await, 400, "invalid_request");
+        daemon.get(path).await.refused(400, "invalid_request");
     }
-    let (field, _) = told(&refused(
-        daemon.post(&format!("{path}/prompt?wait=1"), json!({"text": "x"})).await,
-        400,
-        "invalid_request",
-    ));
+    let (field, _) = told(
+        &daemon.post(&format!("{path}/prompt?wait=1"), json!({"text": "x"})).await.refused(400, "invalid_request"),
+    );
     assert_eq!(field, "wait");
     assert_eq!(daemon.session(&session).await["turns"], 0);
 }
@@ -119,23 +105,23 @@ async fn what_cannot_be_decoded_is_refused_in_the_same_shape() {
         "/v1/search?q=%ff",
         "/v1/sessions?agent=%C3%28",
     ] {
-        refused(daemon.get(path).await, 400, "invalid_request");
+        daemon.get(path).await.refused(400, "invalid_request");
     }
     for path in ["/v1/sessions/%ff/rules/%ff", "/v1/workspaces/%ff"] {
-        refused(daemon.delete(path).await, 400, "invalid_request");
+        daemon.delete(path).await.refused(400, "invalid_request");
     }
     let sessions = "/v1/sessions";
-    refused(daemon.raw_request("POST", sessions, "application/json", vec![0xff, 0xfe]).await, 400, "invalid_request");
+    daemon.raw_request("POST", sessions, "application/json", vec![0xff, 0xfe]).await.refused(400, "invalid_request");
     let text = b"{\"workspace\":\"\xff\"}".to_vec();
-    refused(daemon.raw_request("POST", sessions, "application/json", text).await, 400, "invalid_request");
-    refused(daemon.raw_request("POST", sessions, "text/plain", "{}").await, 415, "unsupported_media_type");
-    refused(daemon.raw_request("POST", sessions, "", "{}").await, 415, "unsupported_media_type");
-    refused(daemon.raw_request("POST", sessions, "application/json", "null").await, 400, "invalid_request");
-    refused(daemon.raw_request("POST", sessions, "application/json", "[]").await, 400, "invalid_request");
+    daemon.raw_request("POST", sessions, "application/json", text).await.refused(400, "invalid_request");
+    daemon.raw_request("POST", sessions, "text/plain", "{}").await.refused(415, "unsupported_media_type");
+    daemon.raw_request("POST", sessions, "", "{}").await.refused(415, "unsupported_media_type");
+    daemon.raw_request("POST", sessions, "application/json", "null").await.refused(400, "invalid_request");
+    daemon.raw_request("POST", sessions, "application/json", "[]").await.refused(400, "invalid_request");
     let typed = "application/json; charset=utf-8";
-    refused(daemon.raw_request("POST", sessions, typed, "{}").await, 400, "invalid_request");
+    daemon.raw_request("POST", sessions, typed, "{}").await.refused(400, "invalid_request");
     let header = daemon.request_with("GET", "/v1/events?follow=false", &[("last-event-id", "x")], None).await;
-    assert_eq!(refused(header, 400, "invalid_request")["details"]["field"], "Last-Event-ID");
+    assert_eq!(header.refused(400, "invalid_request")["details"]["field"], "Last-Event-ID");
 }
 
 #[tokio::test]

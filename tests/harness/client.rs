@@ -38,6 +38,19 @@ impl Reply {
         self.body
     }
 
+    /// The body of a refusal, which has the one shape and says what to do.
+    #[track_caller]
+    pub fn refused(self, status: u16, code: &str) -> Value {
+        assert_eq!(self.header("content-type"), Some(JSON), "{}", self.text);
+        let body = self.expect_status(status);
+        let fields: Vec<&str> = body.as_object().expect("an object").keys().map(String::as_str).collect();
+        assert_eq!(fields, ["error", "message", "hint", "details"], "{body}");
+        assert_eq!(body["error"], code, "{body}");
+        let is_told = |field: &str| body[field].as_str().is_some_and(|text| !text.is_empty());
+        assert!(is_told("message") && is_told("hint"), "{body}");
+        body
+    }
+
     /// A header as text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
