@@ -114,6 +114,9 @@ impl Subscriber {
             } else if self.line.starts_with(b"data: ") {
                 std::mem::swap(&mut self.line, &mut self.data);
                 self.data.drain(..b"data: ".len());
+            } else if self.line.starts_with(b":") {
+                // A heartbeat: nothing has happened for so long that nothing will, as when the prompt was refused.
+                bail!("nothing follows event {}; the daemon's log tells why", self.cursor);
             } else if self.line.is_empty()
                 && let Some(id) = id
             {
