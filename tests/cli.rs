@@ -7,7 +7,7 @@ mod harness;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use harness::{Daemon, process_gone};
+use harness::{Daemon, process_gone, within};
 use serde_json::{Value, json};
 
 /// It has a memory of its own, so that after a restart it gets the prompt alone and not acpd's transcript.
@@ -81,6 +81,44 @@ async fn exit_codes_tell_how_a_turn_ended() {
     };
     let (cancelled, ()) = tokio::join!(daemon.cli(&["run", "--agent", "polite", "go"]), cancelling);
     assert_eq!(cancelled.code, 5, "{}", cancelled.stderr);
+}
+
+/// A turn that was accepted is not left behind without a word because there is no place for whoever wants to see it.
+#[tokio::test]
+async fn a_run_that_finds_no_room_for_its_stream_waits_and_then_says_where_its_session_is() {
+    let config = "[control]\nstreams_per_user = 1\n";
+    let daemon = Daemon::builder().config(config).agent("echo", echo()).start().await;
+    let other = daemon.create_lazy_session("echo").await;
+    let taken = daemon.events(&other, None).await;
+    let refused = daemon.cli(&["run", "--agent", "echo", "hello"]).await;
+    assert_eq!((refused.code, refused.stdout.as_str()), (7, ""), "{}", refused.stderr);
+    let id = daemon.cli(&["show", "--json", "-"]).await.json()["id"].as_str().unwrap().to_owned();
+    let attach = format!("the session goes on: `acpd attach {}`", &id[id.len() - 12..]);
+    for told in ["no room for the stream now", &attach, "control.streams_per_user", "try again in 1 second\n"] {
+        assert!(refused.stderr.contains(told), "{told:?} in {}", refused.stderr);
+    }
+
+    let giving_up = async {
+        let sessions = async || daemon.get("/v1/sessions").await.expect_status(200)["total"].as_i64().unwrap();
+        within("the next session is there", async { while sessions().await < 3 {} }).await;
+        drop(taken);
+    };
+    let (served, ()) = tokio::join!(daemon.cli(&["run", "--agent", "echo", "hello"]), giving_up);
+    assert_eq!(served.success(), "you said: hello\n");
+}
+
+#[tokio::test]
+async fn whoever_asks_too_often_is_told_when_to_come_again() {
+    let config = "[control]\nprompts_per_minute = 1\n";
+    let daemon = Daemon::builder().config(config).agent("echo", echo()).start().await;
+    daemon.cli(&["run", "--agent", "echo", "hello"]).await.success();
+    let refused = daemon.cli(&["prompt", "-", "more"]).await;
+    assert_eq!(refused.code, 7);
+    assert!(
+        refused.stderr.contains("hint: try again in ") && refused.stderr.contains(" seconds\n"),
+        "{}",
+        refused.stderr
+    );
 }
 
 #[tokio::test]

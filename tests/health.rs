@@ -1,10 +1,11 @@
 //! Health: alive apart from ready, and what is wrong; and what the daemon tells of what it runs on.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::print_stderr, reason = "a test that cannot run says so")]
 
 mod harness;
 
-use harness::{Daemon, echo, within};
+use harness::{Daemon, ORDINARY, echo, users, within};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use sqlx::sqlite::SqliteConnectOptions;
@@ -45,10 +46,39 @@ async fn a_write_that_hangs_does_not_hang_health() {
     assert_eq!((&ill["error"], &ill["ready"], &ill["live"]), (&json!("store_stalled"), &json!(false), &json!(true)));
     assert_eq!(problems(&ill), one("problem", "store_stalled"));
     assert!(ill["hint"].as_str().unwrap().contains("lock"), "{ill}");
+    assert_eq!(ill["store"]["writable"], false, "health does not contradict itself: {ill}");
     daemon.get("/v1/health?probe=live").await.expect_status(200);
     sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
     other.close().await.unwrap();
     within("the store is well again", async { while daemon.get("/v1/health").await.status != 200 {} }).await;
+}
+
+#[tokio::test]
+async fn a_member_is_told_that_something_is_wrong_and_nothing_of_the_inside() {
+    if users().len() == 1 {
+        return eprintln!("SKIPPED: only a daemon of root serves several users");
+    }
+    let config = "[limits]\nprocesses = 1\n[store]\nbusy_timeout = \"50s\"\n";
+    let daemon = Daemon::builder().owner(ORDINARY).config(config).agent("echo", echo()).start().await;
+    let member = daemon.as_user(ORDINARY, &[]);
+    let session = daemon.create_session("echo").await;
+    daemon.prompt_and_wait(&session, "x").await;
+    let well = member.get("/v1/health").await.expect_status(200);
+    let warning = json!([{"severity": "warning", "code": "process_limit"}]);
+    assert_eq!(well, json!({"status": "ok", "live": true, "ready": true, "problems": warning}));
+
+    let options = SqliteConnectOptions::new().filename(daemon.state_dir().join("acpd.db"));
+    let mut other = options.connect().await.unwrap();
+    sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+    // What the daemon's own user finds is good enough for everybody.
+    daemon.get("/v1/health").await.expect_status(503);
+    let ill = member.get("/v1/health").await.expect_status(503);
+    assert_eq!((&ill["error"], &ill["ready"], &ill["details"]), (&json!("store_stalled"), &json!(false), &json!({})));
+    assert_eq!(ill["problems"][0], json!({"severity": "problem", "code": "store_stalled"}));
+    assert!(ill.get("store").is_none() && !ill.to_string().contains("acpd.db"), "{ill}");
+    sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
+    other.close().await.unwrap();
+    within("the store is well again", async { while member.get("/v1/health").await.status != 200 {} }).await;
 }
 
 #[tokio::test]

@@ -206,14 +206,23 @@ async fn try_route(stranger: &Who<'_>, method: &str, route: &str, own: &Belongin
         reply
     };
     match (method, route) {
-        ("GET", "/v1/health" | "/v1/agents" | "/v1/agents/{slug}" | "/v1/openapi.json") => {
+        ("GET", "/v1/health") => {
+            let health = ask(own, "").await.expect_status(200);
+            let names: Vec<&str> = health.as_object().unwrap().keys().map(String::as_str).collect();
+            assert_eq!(names, ["status", "live", "ready", "problems"], "{health}");
+        }
+        ("GET", "/v1/agents" | "/v1/agents/{slug}" | "/v1/openapi.json") => {
             assert_eq!(ask(own, "").await.status, 200, "{what}");
         }
         ("GET", "/v1/info") => {
             let info = ask(own, "?all=true").await.expect_status(200);
             let counts: i64 = info["sessions"].as_object().unwrap().values().map(|count| count.as_i64().unwrap()).sum();
             assert_eq!((counts, &info["processes"]["running"]), (0, &json!(0)), "{info}");
-            assert!(["stateDir", "store", "config", "securityEvents"].iter().all(|name| info.get(name).is_none()));
+            for name in ["stateDir", "store", "config", "rlimits", "securityEvents", "loadEvents"] {
+                assert!(info.get(name).is_none(), "{name}: {info}");
+            }
+            let kernel = &info["kernel"];
+            assert!(kernel["cgroup"].get("path").is_none() && kernel["bubblewrap"].get("program").is_none(), "{info}");
         }
         ("GET", "/v1/sessions" | "/v1/workspaces" | "/v1/permissions" | "/v1/search") => {
             let queries = match route {

@@ -144,7 +144,7 @@ async fn questions_are_counted_by_decision_and_by_whom() {
         "options": [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}, {"optionId": "no", "name": "No", "kind": "reject_once"}],
     }}});
     let script = json!([{"handshake": {}}, {"repeat": [{"prompt": [ask]}]}]);
-    let daemon = Daemon::builder().agent("asks", script).start().await;
+    let mut daemon = Daemon::builder().agent("asks", script).start().await;
     let session = daemon.create_session("asks").await;
     let mut events = daemon.events(&session, None).await;
     daemon.prompt(&session, "go").await;
@@ -160,6 +160,19 @@ async fn questions_are_counted_by_decision_and_by_whom() {
     assert_eq!(after.value("acpd_permissions_asked_total"), 2.0);
     assert_eq!(after.value(r#"acpd_permissions_answered_total{decision="allow",by="person"}"#), 1.0);
     assert_eq!(after.value(r#"acpd_permissions_answered_total{decision="reject",by="policy"}"#), 1.0);
+    assert_eq!(after.value("acpd_permissions_open"), 0.0);
+
+    // Whose agent is gone with the daemon has ended too, though nobody has answered it.
+    daemon.patch(&format!("/v1/sessions/{session}"), json!({"permissions": {"mode": "ask"}})).await.expect_status(200);
+    let mut events = daemon.events(&session, None).await;
+    daemon.prompt(&session, "once more").await;
+    for _ in 0..3 {
+        events.until("permission.requested").await;
+    }
+    daemon.kill().await;
+    daemon.restart().await;
+    let after = scrape(&daemon).await;
+    assert_eq!(after.value(r#"acpd_permissions_answered_total{decision="cancelled",by="nobody"}"#), 1.0);
     assert_eq!(after.value("acpd_permissions_open"), 0.0);
 }
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HOST};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, RETRY_AFTER};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
@@ -32,6 +32,9 @@ const ANSWER_BYTES_MAX: usize = 256 << 20;
 /// A full listen queue is a moment's matter.
 const CONNECT_ATTEMPTS_MAX: u32 = 40;
 const CONNECT_PAUSE: Duration = Duration::from_millis(50);
+/// What only reads is asked for again when the daemon has no room for it, so often and no longer than this apart.
+const READ_ATTEMPTS_MAX: u32 = 3;
+const READ_PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// The daemon behind a socket.
 #[derive(Debug)]
@@ -59,7 +62,18 @@ impl Daemon {
     }
 
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
-        self.call(Method::GET, path, Bytes::new()).await
+        let mut attempts = 1;
+        loop {
+            let answer = self.call(Method::GET, path, Bytes::new()).await;
+            let wait = answer.as_ref().err().filter(|error| error.is_overload()).and_then(ClientError::retry_after);
+            match wait {
+                Some(wait) if wait <= READ_PAUSE_MAX && attempts < READ_ATTEMPTS_MAX => {
+                    attempts += 1;
+                    sleep_until(Instant::now() + wait).await;
+                }
+                _ => return answer,
+            }
+        }
     }
 
     pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
@@ -96,9 +110,9 @@ impl Daemon {
             if response.status().is_success() {
                 return Ok(StreamBody { body: response.into_body(), _driver: driver });
             }
-            let status = response.status();
+            let (status, retry_after) = (response.status(), retry_after(response.headers()));
             let body = read_body(response.into_body(), &operation).await?;
-            Err(api_error(status, &body))
+            Err(api_error(status, retry_after, &body))
         };
         timeout(ANSWER_TIMEOUT, opening).await.map_err(|_| too_slow(&operation, ANSWER_TIMEOUT))?
     }
@@ -127,12 +141,13 @@ impl Daemon {
         let exchange = async {
             // The driver must live until the body is read.
             let (response, _driver) = self.send(request, body, &operation).await?;
-            let status = response.status();
-            Ok((status, read_body(response.into_body(), &operation).await?))
+            let (status, retry_after) = (response.status(), retry_after(response.headers()));
+            Ok((status, retry_after, read_body(response.into_body(), &operation).await?))
         };
-        let (status, body) = timeout(patience, exchange).await.map_err(|_| too_slow(&operation, patience))??;
+        let (status, retry_after, body) =
+            timeout(patience, exchange).await.map_err(|_| too_slow(&operation, patience))??;
         if !status.is_success() {
-            return Err(api_error(status, &body));
+            return Err(api_error(status, retry_after, &body));
         }
         serde_json::from_slice(&body).map_err(|source| ClientError::Answer { operation, source })
     }
@@ -205,7 +220,7 @@ async fn read_body(body: Incoming, operation: &str) -> Result<Bytes, ClientError
 }
 
 /// The one shape of errors; and whatever can be said about an answer that does not have it.
-fn api_error(status: StatusCode, body: &[u8]) -> ClientError {
+fn api_error(status: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> ClientError {
     let body = serde_json::from_slice::<ErrorBody>(body).unwrap_or_else(|_| {
         let said = String::from_utf8_lossy(body).trim().to_owned();
         ErrorBody {
@@ -219,7 +234,12 @@ fn api_error(status: StatusCode, body: &[u8]) -> ClientError {
             details: Value::Null,
         }
     });
-    ClientError::Api { status, body: Box::new(body) }
+    ClientError::Api { status, body: Box::new(body), retry_after }
+}
+
+/// The daemon tells it in seconds.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
 }
 
 fn operation(method: &Method, path: &str) -> String {
@@ -250,10 +270,10 @@ mod tests {
     #[test]
     fn an_error_of_any_shape_says_something() {
         let json = br#"{"error":"agent_not_installed","message":"no gemini","hint":"install it","details":{}}"#;
-        let error = api_error(StatusCode::UNPROCESSABLE_ENTITY, json);
+        let error = api_error(StatusCode::UNPROCESSABLE_ENTITY, None, json);
         assert!(error.is_api("agent_not_installed"));
         assert_eq!((error.to_string().as_str(), error.hint()), ("no gemini", "install it"));
-        assert_eq!(api_error(StatusCode::BAD_GATEWAY, b"").to_string(), "the daemon answered 502 Bad Gateway");
-        assert_eq!(api_error(StatusCode::NOT_FOUND, b"nope\n").to_string(), "404 Not Found: nope");
+        assert_eq!(api_error(StatusCode::BAD_GATEWAY, None, b"").to_string(), "the daemon answered 502 Bad Gateway");
+        assert_eq!(api_error(StatusCode::NOT_FOUND, None, b"nope\n").to_string(), "404 Not Found: nope");
     }
 }

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use hyper::StatusCode;
 
@@ -12,7 +13,12 @@ use crate::control::wire::ErrorBody;
 pub enum ClientError {
     /// The daemon answered, and the answer is no.
     #[error("{}", body.message)]
-    Api { status: StatusCode, body: Box<ErrorBody> },
+    Api {
+        status: StatusCode,
+        body: Box<ErrorBody>,
+        /// When it is worth asking again, where the daemon tells.
+        retry_after: Option<Duration>,
+    },
     #[error("cannot reach the daemon at {}", socket.display())]
     Unreachable {
         socket: PathBuf,
@@ -65,6 +71,20 @@ impl ClientError {
     /// Whether it is the named error of the interface.
     pub fn is_api(&self, name: &str) -> bool {
         matches!(self, Self::Api { body, .. } if body.error == name)
+    }
+
+    /// Whether the daemon has no room now, and may have soon.
+    pub fn is_overload(&self) -> bool {
+        let statuses = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
+        matches!(self, Self::Api { status, .. } if statuses.contains(status))
+    }
+
+    /// After which time the daemon wants to be asked again.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Api { retry_after, .. } => *retry_after,
+            _ => None,
+        }
     }
 
     /// What a person can do about it; empty when there is nothing to say.

@@ -1,7 +1,5 @@
 //! The exit codes: one enum, one mapping from errors, one mapping from turns, one text for the help.
 
-use hyper::StatusCode;
-
 use crate::model::TurnStatus;
 
 use super::error::ClientError;
@@ -60,9 +58,7 @@ impl Exit {
 
     pub fn of(error: &ClientError) -> Self {
         match error {
-            ClientError::Api { status: StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE, .. } => {
-                Self::Limit
-            }
+            error if error.is_overload() => Self::Limit,
             error if error.is_api("permission_answered") => Self::AnsweredBefore,
             ClientError::Api { .. } => Self::Error,
             ClientError::Unreachable { .. } | ClientError::Broken { .. } | ClientError::TooSlow { .. } => {

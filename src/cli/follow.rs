@@ -59,9 +59,13 @@ pub async fn turn(
         let event = match event {
             Ok(Some(event)) => event,
             // A stream that follows has no end; one that ends all the same must not be asked for ever.
-            Ok(None) => return Err(ClientError::local("the stream ended before the turn did", "")),
+            Ok(None) => {
+                let hint = format!("`acpd attach {}` comes back to it", short_id(session));
+                return Err(ClientError::local("the stream ended before the turn did", hint));
+            }
             Err(error) => {
                 desk.close()?;
+                tell_how_to_come_back(context, session, &error);
                 return Err(error);
             }
         };
@@ -115,9 +119,24 @@ pub async fn session(
             }
             Err(error) => {
                 desk.close()?;
+                tell_how_to_come_back(context, session, &error);
                 return Err(error);
             }
         }
+    }
+}
+
+/// Whoever can only not be shown what goes on has left nothing behind that has ended.
+fn tell_how_to_come_back(context: &Context, session: SessionId, error: &ClientError) {
+    let attach = format!("`acpd attach {}`", short_id(session));
+    match error {
+        error if error.is_overload() => {
+            context.output.note(&format!("the session goes on: {attach} comes back to it"));
+        }
+        ClientError::Unreachable { .. } | ClientError::Broken { .. } | ClientError::TooSlow { .. } => {
+            context.output.note(&format!("{attach} tells what became of it when the daemon can be reached"));
+        }
+        _ => {}
     }
 }
 

@@ -82,6 +82,11 @@ impl Output {
         if !error.hint().is_empty() {
             self.tell(&format!("{} {}", self.note_style.yellow("hint:"), clean(error.hint())));
         }
+        if let Some(wait) = error.retry_after() {
+            let seconds = wait.as_secs();
+            let unit = if seconds == 1 { "second" } else { "seconds" };
+            self.tell(&format!("{} try again in {seconds} {unit}", self.note_style.yellow("hint:")));
+        }
     }
 
     /// A text on stderr as it is, without a line end of its own. The caller has cleaned what others wrote in it.

@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -25,6 +24,8 @@ const RECONNECTS_MAX: u32 = 10;
 const PATIENCE_ATTEMPTS: u32 = 3;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// What the daemon says of when to come again counts up to this.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(10);
 /// Many heartbeats long. A daemon that is silent longer is asked again.
 const SILENCE_MAX: Duration = Duration::from_mins(5);
 
@@ -151,16 +152,19 @@ impl<'a> EventStream<'a> {
     async fn pause(&mut self, error: ClientError) -> Result<(), ClientError> {
         let is_passing = match &error {
             ClientError::Unreachable { .. } | ClientError::Broken { .. } | ClientError::TooSlow { .. } => true,
-            ClientError::Api { status, .. } => *status == StatusCode::SERVICE_UNAVAILABLE,
-            _ => false,
+            error => error.is_overload(),
         };
         if !is_passing || self.failures >= RECONNECTS_MAX {
             return Err(error);
         }
         if self.failures == PATIENCE_ATTEMPTS {
-            self.output.note("lost the daemon; waiting for it to come back");
+            self.output.note(match &error {
+                ClientError::Api { .. } => "the daemon has no room for the stream now; trying again",
+                _ => "lost the daemon; waiting for it to come back",
+            });
         }
         let pause = PAUSE_MIN.saturating_mul(1 << self.failures).min(PAUSE_MAX);
+        let pause = pause.max(error.retry_after().unwrap_or_default().min(RETRY_AFTER_MAX));
         self.failures += 1;
         sleep_until(Instant::now() + pause).await;
         Ok(())
@@ -262,5 +266,23 @@ mod tests {
         let error =
             EventStream::new(&daemon, Output::new(false), SessionId::new(), None, true).next().await.unwrap_err();
         assert_eq!(error.to_string(), "404 Not Found: nope");
+    }
+
+    #[tokio::test]
+    async fn a_stream_for_which_there_is_no_room_is_asked_for_again_when_the_daemon_says_so() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("s");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let mut server = JoinSet::new();
+        server.spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let head = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close";
+            stream.write_all(format!("{head}\r\n\r\n").as_bytes()).await.unwrap();
+            serve(listener, vec![frame(1)]).await
+        });
+        let (daemon, began) = (Daemon::new(socket), Instant::now());
+        let mut stream = EventStream::new(&daemon, Output::new(false), SessionId::new(), None, true);
+        assert_eq!(stream.next().await.unwrap().unwrap().sequence, 1);
+        assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
     }
 }

@@ -18,8 +18,7 @@ const CACHING: &str = "private, max-age=31536000, immutable";
 
 /// Gives the data that a block of a message names.
 ///
-/// The bytes as they are. The type is what the newest message calls them, unless a browser would run that; and whatever it
-/// is, a browser is told to save it and not to guess.
+/// The type is the newest message's, unless a browser would run that; and a browser is told to save it and not to guess.
 #[utoipa::path(
     get,
     path = "/v1/blobs/{sha256}",

@@ -65,11 +65,21 @@ pub struct Seat {
     progress: Arc<Progress>,
 }
 
+/// What users may have together whom nothing is kept for, out of all.
+fn shared(max: usize) -> usize {
+    max - max / KEPT_DIVISOR
+}
+
+/// What one user may have out of all, when so many are configured.
+pub fn share_of_user(max: usize, configured: usize) -> usize {
+    configured.clamp(1, shared(max.max(1)))
+}
+
 impl Connections {
     pub fn new(max: usize, per_user: usize) -> Arc<Self> {
         let max = max.max(1);
-        let others = max - max / KEPT_DIVISOR;
-        Arc::new(Self { max, per_user: per_user.clamp(1, others), others, books: Mutex::default() })
+        let per_user = share_of_user(max, per_user);
+        Arc::new(Self { max, per_user, others: shared(max), books: Mutex::default() })
     }
 
     /// A seat for a connection of this user, if need be that of another one of the user's; or nothing.

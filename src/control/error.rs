@@ -52,7 +52,12 @@ pub enum ApiError {
         max: usize,
     },
     BodyTimeout,
-    /// There is no memory to spend on it now.
+    /// It never became a request: its head did not come in time, or has no end, or is none.
+    HeadTimeout,
+    HeadTooLarge,
+    UriTooLong,
+    NotHttp,
+    /// There is no memory to spend on it now, or no place for it.
     Overloaded {
         what: &'static str,
     },
@@ -173,9 +178,13 @@ impl ApiError {
             }
             Self::UnsupportedMediaType { found } => media_type_answer(&found),
             Self::BodyTooLarge { max } => bounds::body_too_large(max),
-            Self::Overloaded { what } => bounds::overloaded(what),
+            Self::Overloaded { what } => bounds::no_room(what),
             Self::TooManyStreams { max } => bounds::too_many_streams(max),
-            Self::BodyTimeout => body_timeout_answer(),
+            Self::BodyTimeout => bounds::body_timeout(),
+            Self::HeadTimeout => plain::head_timeout(),
+            Self::HeadTooLarge => plain::head_too_large(),
+            Self::UriTooLong => plain::uri_too_long(),
+            Self::NotHttp => plain::not_http(),
             Self::NoRoute { path } => {
                 let hint = misreading::nearest_route(&path);
                 Answer::new(S::NOT_FOUND, "route_not_found", format!("there is no {path}"), hint)
@@ -241,11 +250,6 @@ fn agents_answer() -> Answer {
     let message = "acpd does not serve agents: this connection comes from one, or from what one has started";
     let hint = "ask from outside the session; a program that hands its connection on must stay until it is answered";
     Answer::new(StatusCode::FORBIDDEN, "agents_not_served", message, hint)
-}
-
-fn body_timeout_answer() -> Answer {
-    let message = "the body did not come in time";
-    Answer::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message, "send it without pauses")
 }
 
 fn mismatch_answer(key: &str) -> Answer {
@@ -371,9 +375,7 @@ fn refusal_answer(refusal: Refusal) -> Answer {
             .details(json!({ "field": choice.field(), "known": [] })),
         Refusal::AgentGone { choice } => choice_answer(S::CONFLICT, "agent_refused", message, &choice, &[]),
         Refusal::Kept { refusal, kept } => kept_answer(*refusal, message, &kept),
-        Refusal::NeedsSlot | Refusal::Overloaded => {
-            Answer::new(S::SERVICE_UNAVAILABLE, "overloaded", message, "try again").retry_after(OVERLOAD_WAIT)
-        }
+        Refusal::NeedsSlot | Refusal::Overloaded => bounds::overloaded(message),
         Refusal::ShuttingDown => {
             let hint = "try again when it runs again";
             Answer::new(S::SERVICE_UNAVAILABLE, "shutting_down", message, hint).retry_after(OVERLOAD_WAIT)

@@ -26,8 +26,8 @@ use crate::model::event::{LOG_COMPACTED, LOG_RESET};
 use crate::store::{EventScope, StoredEvent};
 
 /// What a stream is, for the description.
-const STREAM: &str = "Server-sent events, each with these fields. With `follow` the stream ends when the session is deleted or \
-    the daemon stops.";
+const STREAM: &str = "Server-sent events, each with these fields. With `follow` the stream of one session ends when that is \
+    deleted, and every one when the daemon stops.";
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

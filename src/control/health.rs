@@ -3,20 +3,27 @@
 //! Alive is whoever answers. That is asked for apart (`?probe=live`), and touches nothing: a supervisor that restarts what
 //! does not live must not restart a daemon because its disk is full. Ready is a daemon that takes on new work and keeps it.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use serde::Deserialize;
+use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Api;
+use super::caller::Caller;
 use super::error::{Ailment, ApiError};
+use super::extract::{Json, Query};
 use super::wire::{Health, HealthProblem, Severity, StoreReport};
 use crate::model::Sight;
-use crate::store::{Catalogue, Check, StoreHealth, Unit};
+use crate::store::{Catalogue, Check, StoreError, StoreHealth, Unit};
 
 /// How long a trial write may take. A busy writer takes milliseconds, and a disk that takes longer than this serves nobody.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(3);
+/// For how long the outcome of a trial is good enough for guests, who are many and must not keep the writer busy.
+const TRIAL_AGE_MAX: Duration = Duration::from_secs(5);
 
 const PATH: &str = "/v1/health";
 
@@ -51,18 +58,86 @@ pub fn is_sign_of_life(uri: &Uri) -> bool {
     is_asked(uri) && uri.query() == Some("probe=live")
 }
 
-pub async fn examined(api: &Api, probe: Probe) -> (StatusCode, Health) {
-    match probe {
-        Probe::Live => (StatusCode::OK, Health { live: Some(true), ..Health::of("ok") }),
-        Probe::Ready => readiness(api).await,
+/// How the last trial write ended, for those who may not have one of their own.
+#[derive(Debug, Default)]
+pub struct Trials {
+    last: Mutex<Option<(Instant, Trial)>>,
+    /// Guests who find the last one too old wait for one new one together.
+    turn: tokio::sync::Mutex<()>,
+}
+
+type Trial = Result<(), Ailing>;
+
+#[derive(Clone, Debug)]
+enum Ailing {
+    Unwritable(Arc<StoreError>),
+    Stalled,
+}
+
+impl From<Ailing> for Ailment {
+    fn from(ailing: Ailing) -> Self {
+        match ailing {
+            Ailing::Unwritable(error) => Self::Unwritable(error),
+            Ailing::Stalled => Self::Stalled { waited: TRIAL_TIMEOUT },
+        }
     }
 }
 
-async fn readiness(api: &Api) -> (StatusCode, Health) {
+impl Trials {
+    fn known(&self) -> Option<Trial> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().filter(|(at, _)| at.elapsed() < TRIAL_AGE_MAX).map(|(_, trial)| trial.clone())
+    }
+
+    async fn own(&self, api: &Api) -> Trial {
+        let trial = trial_write(api).await;
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), trial.clone()));
+        trial
+    }
+
+    async fn shared(&self, api: &Api) -> Trial {
+        let _turn = self.turn.lock().await;
+        match self.known() {
+            Some(trial) => trial,
+            None => self.own(api).await,
+        }
+    }
+}
+
+/// Tells whether the daemon lives, whether it is ready for work, and what is wrong.
+///
+/// Members of the group are told the codes of what is wrong, and no more.
+#[utoipa::path(
+    get,
+    path = "/v1/health",
+    operation_id = "getHealth",
+    tag = "daemon",
+    params(HealthQuery),
+    responses((status = 200, description = "The daemon is well.", body = Health)),
+)]
+pub async fn health(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Query(query): Query<HealthQuery>,
+) -> (StatusCode, Json<Health>) {
+    let (code, health) = match query.probe {
+        Probe::Live => (StatusCode::OK, Health { live: Some(true), ..Health::of("ok") }),
+        Probe::Ready => readiness(&api, caller.is_guest()).await,
+    };
+    (code, Json(if caller.is_guest() { health.without_inside() } else { health }))
+}
+
+async fn readiness(api: &Api, is_guest: bool) -> (StatusCode, Health) {
     let is_stopping = api.registry.is_stopping();
-    let trial = if is_stopping { Ok(()) } else { trial_write(api).await };
+    let trial = match (is_stopping, is_guest) {
+        (true, _) => Ok(()),
+        (false, true) => api.trials.shared(api).await,
+        (false, false) => api.trials.own(api).await,
+    };
     let store = api.registry.hub().store().health();
-    let report = StoreReport::from(&store);
+    let mut report = StoreReport::from(&store);
+    // The last commit went well before whatever keeps the trial from it.
+    report.writable &= trial.is_ok();
     let mut problems = warnings(api, &store);
     // What keeps new work out comes first.
     let stopping = is_stopping.then_some(Ailment::Stopping);
@@ -72,7 +147,7 @@ async fn readiness(api: &Api) -> (StatusCode, Health) {
         Check::Clean | Check::Running | Check::Ok | Check::Failed { .. } => None,
     };
     // What follows from too little space is not told a second time.
-    let trial = trial.err().filter(|_| shortage.is_none());
+    let trial = trial.err().filter(|_| shortage.is_none()).map(Ailment::from);
     let ailments = [stopping, shortage, trial, damage];
     let errors: Vec<_> = ailments.into_iter().flatten().map(|ailment| ApiError::Unhealthy(ailment).told()).collect();
     problems.splice(0..0, errors.iter().map(|(_, error)| HealthProblem::from(error)));
@@ -88,15 +163,15 @@ async fn readiness(api: &Api) -> (StatusCode, Health) {
 
 /// A write that changes nothing goes the whole way through the writer. While there is too little space, even that would be
 /// too much.
-async fn trial_write(api: &Api) -> Result<(), Ailment> {
+async fn trial_write(api: &Api) -> Trial {
     let hub = api.registry.hub();
     if hub.store().space().check().is_err() {
         return Ok(());
     }
     match tokio::time::timeout(TRIAL_TIMEOUT, hub.append(Unit::catalogue(Catalogue::Heartbeat))).await {
         Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(Ailment::Unwritable(error)),
-        Err(_) => Err(Ailment::Stalled { waited: TRIAL_TIMEOUT }),
+        Ok(Err(error)) => Err(Ailing::Unwritable(Arc::new(error))),
+        Err(_) => Err(Ailing::Stalled),
     }
 }
 
@@ -120,7 +195,7 @@ fn warnings(api: &Api, store: &StoreHealth) -> Vec<HealthProblem> {
     }
     let max = config.control.connections;
     if usize::try_from(shared.metrics.connections()).unwrap_or(0) >= max {
-        let hint = "further ones wait; close some, or raise control.connections";
+        let hint = "a new one gets the place of one that is idle, or 503; close some, or raise control.connections";
         warn("connection_limit", format!("all {max} connections are taken"), hint);
     }
     if let Some(error) = &origin.error {

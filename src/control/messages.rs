@@ -22,8 +22,7 @@ const ROUTE: &str = "messages";
 
 /// Adds a message: a prompt, or context for the next one.
 ///
-/// Role `user` is exactly a prompt. Role `system` begins no turn and needs no process: the agent gets it before the next
-/// prompt.
+/// Role `user` is exactly a prompt. Role `system` begins no turn: the agent gets it before the next prompt.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{id}/messages",

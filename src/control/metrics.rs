@@ -1,9 +1,10 @@
 //! `GET /metrics`, and what is counted of every request.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::time::Instant;
@@ -12,7 +13,7 @@ use super::Api;
 use super::caller::Caller;
 use super::error::{ApiError, RefusedWith};
 use super::extract::NoQuery;
-use crate::metrics::{Format, Now};
+use crate::metrics::{Format, MethodLabel, Metrics, Now, RouteMetrics};
 use crate::model::Sight;
 
 /// The route of what has none.
@@ -71,31 +72,33 @@ async fn look(api: &Api) -> Result<Now, ApiError> {
     })
 }
 
-/// Counts a request by the template of its route, and what it was refused with.
-pub async fn observe(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
-    let began = Instant::now();
-    let route = request.extensions().get::<MatchedPath>().cloned();
-    let method = method_name(request.method());
-    let response = next.run(request).await;
-    let metrics = &api.registry.shared().metrics;
-    let route = route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str);
-    metrics.answered(route, method, response.status().as_u16(), began.elapsed());
-    if let Some(RefusedWith(code)) = response.extensions().get() {
-        metrics.refused(code);
-    }
-    response
+/// What is counted of each route, for the one layer that all requests go through.
+#[derive(Debug)]
+pub struct Routes {
+    api: Arc<Api>,
+    by_path: HashMap<String, RouteMetrics>,
+    none: RouteMetrics,
 }
 
-/// A method may be any word, and a label may not.
-fn method_name(method: &Method) -> &'static str {
-    match *method {
-        Method::GET => "GET",
-        Method::HEAD => "HEAD",
-        Method::POST => "POST",
-        Method::PUT => "PUT",
-        Method::PATCH => "PATCH",
-        Method::DELETE => "DELETE",
-        Method::OPTIONS => "OPTIONS",
-        _ => "other",
+impl Routes {
+    pub fn new(api: Arc<Api>, paths: impl Iterator<Item = String>) -> Arc<Self> {
+        let metrics: &Metrics = &api.registry.shared().metrics;
+        let none = metrics.route(NO_ROUTE);
+        let by_path = paths.map(|path| (path.clone(), metrics.route(&path))).collect();
+        Arc::new(Self { api, by_path, none })
     }
+}
+
+/// Counts a request by the template of its route, and what it was refused with.
+pub async fn observe(State(routes): State<Arc<Routes>>, request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    let route = path.and_then(|path| routes.by_path.get(path)).unwrap_or(&routes.none);
+    let method = MethodLabel::from(request.method().as_str());
+    let response = next.run(request).await;
+    route.answered(method, response.status().as_u16(), began.elapsed());
+    if let Some(RefusedWith(code)) = response.extensions().get() {
+        routes.api.registry.shared().metrics.refused(code);
+    }
+    response
 }

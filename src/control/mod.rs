@@ -42,7 +42,6 @@ mod server;
 mod sessions;
 mod socket;
 mod streams;
-mod system;
 mod turns;
 pub mod wire;
 mod workspaces;
@@ -69,6 +68,7 @@ pub struct Api {
     pub answers: memory::Budget,
     /// What was refused so that the rest could be served.
     pub load: Arc<load::Load>,
+    pub trials: health::Trials,
     /// The idempotency keys of requests that are being carried out.
     pub keys: idempotency::Keys,
     pub started_at: Timestamp,
@@ -86,6 +86,7 @@ impl Api {
             bodies: memory::Budget::new(settings.bodies_max.0),
             answers: memory::Budget::new(settings.answers_max.0),
             load: Arc::default(),
+            trials: health::Trials::default(),
             keys: idempotency::Keys::default(),
             started_at: Timestamp::now(),
             registry,

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::caller::Caller;
 use super::error::ApiError;
 use super::{
-    Api, agents, backup, blobs, events, gc, health, messages, metrics, openapi, permissions, search, sessions, system,
+    Api, agents, backup, blobs, events, gc, health, info, messages, metrics, openapi, permissions, search, sessions,
     turns, workspaces,
 };
 use crate::session::Refusal;
@@ -30,8 +30,8 @@ pub struct RefusedPeer;
 macro_rules! with_every_route {
     ($does:ident) => {
         $does![
-            system::health,
-            system::info,
+            health::health,
+            info::info,
             metrics::scrape,
             openapi::show,
             workspaces::list,
@@ -93,7 +93,7 @@ pub fn router(api: Arc<Api>) -> Router {
         .fallback(no_route)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(Arc::clone(&api), admit))
-        .layer(middleware::from_fn_with_state(Arc::clone(&api), metrics::observe))
+        .layer(middleware::from_fn_with_state(metrics::Routes::new(Arc::clone(&api), paths()), metrics::observe))
         .with_state(api)
 }
 
@@ -123,11 +123,18 @@ const fn filter(method: &HttpMethod) -> MethodFilter {
 
 /// Every request has a span that says who asks, and its user's share of the rate.
 async fn admit(State(api): State<Arc<Api>>, request: Request, next: Next) -> Result<Response, ApiError> {
-    let peer = request.extensions().get::<Caller>().map(|caller| Arc::clone(&caller.peer));
-    let (uid, pid) = (peer.as_ref().map(|peer| peer.uid), peer.as_ref().and_then(|peer| peer.pid));
-    let program = peer.as_ref().and_then(|peer| peer.program.as_deref());
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let span = tracing::info_span!("request", id = %Uuid::now_v7(), %method, path, uid, pid, program);
+    let peer = request.extensions().get::<Caller>().map(|caller| &caller.peer);
+    let uid = peer.map(|peer| peer.uid);
+    // What is in it is put together only when somebody logs it.
+    let span = tracing::info_span!(
+        "request",
+        id = %Uuid::now_v7(),
+        method = %request.method(),
+        path = request.uri().path(),
+        uid,
+        pid = peer.and_then(|peer| peer.pid),
+        program = peer.and_then(|peer| peer.program.as_deref()),
+    );
     async move {
         if request.extensions().get::<RefusedPeer>().is_some() {
             return Err(ApiError::AgentsNotServed);

@@ -371,7 +371,7 @@ pub struct Info {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub security_events: BTreeMap<String, u64>,
     /// What was refused or dropped under load. An older daemon does not say.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub load_events: BTreeMap<String, u64>,
 }
 

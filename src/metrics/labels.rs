@@ -5,6 +5,8 @@ use crate::model::permission::question::{Decider, Decision};
 
 /// The code of what did not fail.
 pub const NO_CODE: &str = "none";
+/// By whom a question was answered that was not.
+pub const NOBODY: &str = "nobody";
 
 pub const EXIT_REASONS: [ExitReason; 8] = [
     ExitReason::Idle,
@@ -72,6 +74,6 @@ pub const fn decider_name(by: &Decider) -> &'static str {
         Decider::Person(_) => "person",
         Decider::Policy { .. } => "policy",
         Decider::Timeout => "timeout",
-        Decider::Cancelled { .. } => "nobody",
+        Decider::Cancelled { .. } => NOBODY,
     }
 }

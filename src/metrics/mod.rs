@@ -9,6 +9,7 @@
 
 mod labels;
 mod own;
+mod requests;
 mod text;
 
 use std::sync::Arc;
@@ -25,25 +26,18 @@ use crate::model::permission::question::{Decider, Decision};
 use crate::model::{ErrorCode, TurnStatus};
 
 pub use labels::StopStep;
-use labels::{EXIT_REASONS, NO_CODE, decider_name, decision_name, exit_reason_name};
+use labels::{EXIT_REASONS, NO_CODE, NOBODY, decider_name, decision_name, exit_reason_name};
+use requests::Requests;
+pub use requests::{MethodLabel, RouteMetrics};
 pub use text::{Format, Now};
 
 /// One label, of a closed set.
 type Label = [(&'static str, &'static str); 1];
 type TwoLabels = [(&'static str, &'static str); 2];
-type RequestLabels = (Vec<(&'static str, String)>, TwoLabels);
-type RouteLabels = Vec<(&'static str, String)>;
-type HistogramOf<L> = Family<L, Histogram, fn() -> Histogram>;
 
 /// From a millisecond to an hour: a small agent answers at once, and a large one works for long.
 const AGENT_SECONDS: [f64; 16] =
     [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0];
-/// From a hundred microseconds to half a minute, which is what a request may wait for.
-const REQUEST_SECONDS: [f64; 11] = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
-
-fn request_seconds() -> Histogram {
-    Histogram::new(REQUEST_SECONDS)
-}
 
 /// The counts since the daemon started.
 #[derive(Debug)]
@@ -69,8 +63,7 @@ pub struct Metrics {
     stream_failures: Counter,
     agent_read: Counter,
     agent_written: Counter,
-    requests: Family<RequestLabels, Counter>,
-    request_durations: HistogramOf<RouteLabels>,
+    requests: Requests,
     refusals: Family<Label, Counter>,
     connections: Arc<AtomicI64>,
 }
@@ -119,8 +112,7 @@ impl Default for Metrics {
             stream_failures: Counter::default(),
             agent_read: Counter::default(),
             agent_written: Counter::default(),
-            requests: Family::default(),
-            request_durations: Family::new_with_constructor(request_seconds),
+            requests: Requests::default(),
             refusals: Family::default(),
             connections: Arc::default(),
         };
@@ -184,9 +176,9 @@ impl Metrics {
         let help = "Bytes that were written to agents";
         registry.register_with_unit("agent_written", help, Unit::Bytes, self.agent_written.clone());
         let help = "Requests that were answered, by route, method and class of status";
-        registry.register("http_requests", help, self.requests.clone());
+        registry.register("http_requests", help, self.requests.answered.clone());
         let help = "How long requests took to the head of their answer, by route";
-        registry.register_with_unit("http_request_duration", help, Unit::Seconds, self.request_durations.clone());
+        registry.register_with_unit("http_request_duration", help, Unit::Seconds, self.requests.durations.clone());
         registry.register("refusals", "Requests that were refused, by the code of the error", self.refusals.clone());
         self
     }
@@ -227,6 +219,13 @@ impl Metrics {
         self.permissions_answered.get_or_create(&labels).inc();
     }
 
+    /// Questions that nobody waits for any more, because whoever asked is gone.
+    pub fn permissions_withdrawn(&self, count: u64) {
+        if count > 0 {
+            self.permissions_answered.get_or_create(&[("decision", decision_name(None)), ("by", NOBODY)]).inc_by(count);
+        }
+    }
+
     pub fn mailbox_was_full(&self) {
         self.mailbox_refusals.inc();
     }
@@ -263,13 +262,9 @@ impl Metrics {
         self.agent_written.inc_by(bytes as u64);
     }
 
-    /// `route` is a template of the router's, or none that there is.
-    pub fn answered(&self, route: &str, method: &'static str, status: u16, took: Duration) {
-        let route = vec![("route", route.to_owned())];
-        self.request_durations.get_or_create(&route).observe(took.as_secs_f64());
-        let class = ["1xx", "2xx", "3xx", "4xx", "5xx"].get(usize::from(status / 100).wrapping_sub(1));
-        let class = class.copied().unwrap_or("other");
-        self.requests.get_or_create(&(route, [("method", method), ("status", class)])).inc();
+    /// What is counted of one route: a template of the router's, or what stands for none.
+    pub fn route(&self, route: &str) -> RouteMetrics {
+        self.requests.of(route)
     }
 
     /// `code` is one of the total match of errors.

@@ -65,6 +65,8 @@ pub struct Applied {
     pub heads: Vec<Head>,
     pub events: Vec<Appended>,
     pub sequences: SequencesAfter,
+    /// Questions that nobody waits for any more.
+    pub withdrawn: u64,
 }
 
 /// One transaction's work.
@@ -74,6 +76,7 @@ pub struct Apply<'a> {
     pub(super) now: Timestamp,
     sequences: SequencesAfter,
     events: Vec<Appended>,
+    pub(super) withdrawn: u64,
     /// The sessions that were prompted, or said something.
     active: Vec<SessionId>,
 }
@@ -88,6 +91,7 @@ impl<'a> Apply<'a> {
             now: Timestamp::now(),
             sequences: SequencesAfter { sessions: HashMap::new(), cursor: known.cursor },
             events: Vec::new(),
+            withdrawn: 0,
             active: Vec::new(),
         })
     }
@@ -121,7 +125,7 @@ impl<'a> Apply<'a> {
             purged: counters.is_none(),
         };
         let heads = self.sequences.sessions.iter().map(head).collect();
-        Ok(Applied { heads, events: self.events, sequences: self.sequences })
+        Ok(Applied { heads, events: self.events, sequences: self.sequences, withdrawn: self.withdrawn })
     }
 
     fn op(&mut self, session: SessionId, op: &Op) -> Result<(), StoreError> {

@@ -218,6 +218,7 @@ impl Apply<'_> {
             self.counters(session)?;
             let resolved = Resolved { id, turn, tool_call_id, resolution: resolution.clone() };
             self.resolve_permission(session, &resolved)?;
+            self.withdrawn += 1;
         }
         Ok(())
     }

@@ -313,11 +313,12 @@ impl WriterThread {
         let began = Instant::now();
         match apply(&self.sequences, connection, units) {
             Ok((applied, committed)) => {
-                let Applied { heads, events, sequences } = applied;
+                let Applied { heads, events, sequences, withdrawn } = applied;
                 let rows = units.iter().map(|unit| unit.ops.len()).sum();
                 let (units_committed, took) = (units.len(), began.elapsed());
                 self.metrics.committed(Commit { is_durable, units: units_committed, rows, events: events.len(), took });
                 count::count(&self.metrics, units);
+                self.metrics.permissions_withdrawn(withdrawn);
                 // Only now: a transaction that was rolled back must not leave a gap in the sequences.
                 self.sequences.absorb(sequences);
                 Ok((News { heads, events }, committed))

@@ -119,7 +119,7 @@ fn told(permission: &Permission) -> String {
 
 /// The daemon's refusal, with the winner in words.
 fn late(permission: &Permission, error: ClientError) -> ClientError {
-    let ClientError::Api { status, mut body } = error else { return error };
+    let ClientError::Api { status, mut body, retry_after } = error else { return error };
     if body.error == "permission_answered"
         && let Ok(resolution) = serde_json::from_value::<Resolution>(body.details["resolution"].clone())
     {
@@ -136,7 +136,7 @@ fn late(permission: &Permission, error: ClientError) -> ClientError {
         );
         "the first answer counts".clone_into(&mut body.hint);
     }
-    ClientError::Api { status, body }
+    ClientError::Api { status, body, retry_after }
 }
 
 fn object(text: &str) -> Result<Map<String, Value>, String> {

@@ -7,7 +7,7 @@ use crate::cli::context::{Context, read};
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
 use crate::cli::text::{age, clean_json, duration, one_line};
-use crate::control::wire::{ConfigOrigin, Health, Info, Kernel, StoreReport};
+use crate::control::wire::{ConfigOrigin, Health, HealthProblem, Info, Kernel, StoreReport};
 use crate::model::Timestamp;
 
 /// Tell whether a daemon runs, and how it is
@@ -34,9 +34,9 @@ impl Status {
         let (health, ailment) = match daemon.get::<Health>("/v1/health").await {
             Ok(health) => (health, None),
             // A daemon that is not well still tells how it is.
-            Err(ClientError::Api { status, body }) => {
+            Err(ClientError::Api { status, body, retry_after }) => {
                 let health = Health { error: Some(*body.clone()), ..Health::of("degraded") };
-                (health, Some(ClientError::Api { status, body }))
+                (health, Some(ClientError::Api { status, body, retry_after }))
             }
             Err(error) => return Err(error),
         };
@@ -70,7 +70,7 @@ fn facts(health: &Health, info: &Info, context: &Context) -> String {
     }
     facts.extend(info.kernel.as_ref().map(|kernel| ("kernel", kernel_fact(kernel))));
     let problems = health.problems.iter().flatten();
-    facts.extend(problems.map(|problem| ("warning", format!("{}; {}", problem.message, problem.hint))));
+    facts.extend(problems.map(|problem| ("warning", problem_fact(problem))));
     // Only when there is something to say.
     if let Some(store) = info.store.as_ref().filter(|store| store.check != "clean" || store.problem.is_some()) {
         facts.push(("store", store_fact(store)));
@@ -80,6 +80,12 @@ fn facts(health: &Health, info: &Info, context: &Context) -> String {
     }
     let lines = facts.iter().map(|(name, value)| format!("{} {}", style.dim(&format!("{name:<13}")), one_line(value)));
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A guest is told the code alone.
+fn problem_fact(problem: &HealthProblem) -> String {
+    let HealthProblem { code, message, hint, .. } = problem;
+    if message.is_empty() { code.clone() } else { format!("{message}; {hint}") }
 }
 
 /// What holds agents here, which differs from machine to machine.
@@ -92,10 +98,10 @@ fn kernel_fact(kernel: &Kernel) -> String {
         }
         (_, Some(abi)) => format!("Landlock {abi}"),
     };
-    let cgroup = match &kernel.cgroup.path {
-        Some(_) if kernel.cgroup.controllers.is_empty() => "a cgroup for each agent, without limits".to_owned(),
-        Some(_) => format!("a cgroup for each agent ({})", kernel.cgroup.controllers.join(", ")),
-        None => "no cgroups for agents".to_owned(),
+    let cgroup = match (kernel.cgroup.in_use, kernel.cgroup.controllers.as_slice()) {
+        (true, []) => "a cgroup for each agent, without limits".to_owned(),
+        (true, controllers) => format!("a cgroup for each agent ({})", controllers.join(", ")),
+        (false, _) => "no cgroups for agents".to_owned(),
     };
     let openat2 = if kernel.openat2 { "" } else { ", no openat2: agents get no files of acpd" };
     format!("{}, {landlock}, {cgroup}{openat2}", kernel.release)

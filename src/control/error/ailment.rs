@@ -1,5 +1,6 @@
 //! What can be wrong with the daemon as a whole.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -13,7 +14,7 @@ pub enum Ailment {
     /// It stops.
     Stopping,
     /// The store cannot be written.
-    Unwritable(StoreError),
+    Unwritable(Arc<StoreError>),
     /// A write did not end in time.
     Stalled { waited: Duration },
     /// There is too little space for new work.
@@ -30,7 +31,7 @@ pub(super) fn answer(ailment: Ailment) -> Answer {
             Answer::new(S::SERVICE_UNAVAILABLE, "shutting_down", message, hint)
         }
         Ailment::Unwritable(error) => {
-            let message = format!("the store cannot be written: {}", chain(&error));
+            let message = format!("the store cannot be written: {}", chain(error.as_ref()));
             let hint = match error.fault() {
                 Fault::Other => "check the free space and the permissions of the state directory".to_owned(),
                 _ => error.hint(),

@@ -5,8 +5,12 @@ use serde_json::json;
 
 use super::{Answer, OVERLOAD_WAIT};
 
-pub fn overloaded(what: &str) -> Answer {
-    let message = format!("acpd has no room for {what} now");
+pub fn no_room(what: &str) -> Answer {
+    overloaded(format!("acpd has no room for {what} now"))
+}
+
+/// Whatever there is too much of, it passes.
+pub fn overloaded(message: String) -> Answer {
     let hint = "try again in a moment; docs/operations.md tells what to raise when this happens often";
     Answer::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", message, hint).retry_after(OVERLOAD_WAIT)
 }
@@ -23,4 +27,9 @@ pub fn body_too_large(max: usize) -> Answer {
     let message = format!("the body is larger than {max} bytes");
     let hint = "send less, or raise control.body_max";
     Answer::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message, hint).details(json!({ "max": max }))
+}
+
+pub fn body_timeout() -> Answer {
+    let message = "the body did not come in time";
+    Answer::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message, "send it without pauses")
 }

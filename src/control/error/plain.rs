@@ -2,12 +2,18 @@
 
 use axum::http::StatusCode;
 
-use super::bounds;
-use super::{Answer, ErrorBody};
+use super::{Answer, ApiError, ErrorBody};
 
 /// A whole answer, with the error that this status stands for when there is no request.
 pub fn refusal(status: StatusCode) -> Vec<u8> {
-    let Answer { code, message, hint, details, retry_after, .. } = answer(status);
+    let error = match status {
+        StatusCode::SERVICE_UNAVAILABLE => ApiError::Overloaded { what: "another connection" },
+        StatusCode::REQUEST_TIMEOUT => ApiError::HeadTimeout,
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => ApiError::HeadTooLarge,
+        StatusCode::URI_TOO_LONG => ApiError::UriTooLong,
+        _ => ApiError::NotHttp,
+    };
+    let Answer { status, code, message, hint, details, retry_after } = error.answer();
     let body = ErrorBody { error: code.to_owned(), message, hint, details };
     let body = serde_json::to_vec(&body).unwrap_or_default();
     let reason = status.canonical_reason().unwrap_or_default();
@@ -20,27 +26,25 @@ pub fn refusal(status: StatusCode) -> Vec<u8> {
     [head.into_bytes(), body].concat()
 }
 
-fn answer(status: StatusCode) -> Answer {
-    let new = |code, message: &str, hint: &str| Answer::new(status, code, message, hint);
-    match status {
-        StatusCode::SERVICE_UNAVAILABLE => bounds::overloaded("another connection"),
-        StatusCode::REQUEST_TIMEOUT => new(
-            "head_timeout",
-            "the request's head did not come in time",
-            "send the request at once when you connect; how long it may take is control.header_timeout",
-        ),
-        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => new(
-            "head_too_large",
-            "the request's head is too large",
-            "it may have 32 KiB and 100 header fields; what is larger belongs into the body",
-        ),
-        StatusCode::URI_TOO_LONG => {
-            new("uri_too_long", "the request's target is too long", "what is longer belongs into the body")
-        }
-        _ => new(
-            "bad_request",
-            "this is not a request of HTTP/1.1",
-            "send one, such as curl --unix-socket SOCKET http://acpd/v1/health",
-        ),
-    }
+pub(super) fn head_timeout() -> Answer {
+    let message = "the request's head did not come in time";
+    let hint = "send the request at once when you connect; how long it may take is control.header_timeout";
+    Answer::new(StatusCode::REQUEST_TIMEOUT, "head_timeout", message, hint)
+}
+
+pub(super) fn head_too_large() -> Answer {
+    let message = "the request's head is too large";
+    let hint = "it may have 32 KiB and 100 header fields; what is larger belongs into the body";
+    Answer::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large", message, hint)
+}
+
+pub(super) fn uri_too_long() -> Answer {
+    let message = "the request's target is too long";
+    Answer::new(StatusCode::URI_TOO_LONG, "uri_too_long", message, "what is longer belongs into the body")
+}
+
+pub(super) fn not_http() -> Answer {
+    let message = "this is not a request of HTTP/1.1";
+    let hint = "send one, such as curl --unix-socket SOCKET http://acpd/v1/health";
+    Answer::new(StatusCode::BAD_REQUEST, "bad_request", message, hint)
 }

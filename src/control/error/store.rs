@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use serde_json::json;
 
-use super::{Answer, LOCKED_WAIT, OVERLOAD_WAIT};
+use super::{Answer, LOCKED_WAIT, OVERLOAD_WAIT, bounds};
 use crate::model::error::chain;
 use crate::store::{BackupError, DAMAGED_HINT, Fault, SearchError, StoreError};
 
@@ -40,9 +40,7 @@ pub fn search_answer(error: &SearchError) -> Answer {
             let hint = "narrow it: longer or fewer prefixes, fewer alternatives, or rarer words";
             Answer::new(S::BAD_REQUEST, "invalid_request", format!("q: {error}"), hint).details(json!({ "field": "q" }))
         }
-        SearchError::Busy => {
-            Answer::new(S::SERVICE_UNAVAILABLE, "overloaded", error.to_string(), "try again").retry_after(OVERLOAD_WAIT)
-        }
+        SearchError::Busy => bounds::overloaded(error.to_string()),
         SearchError::Store(error) => store_answer(error),
     }
 }

@@ -12,10 +12,13 @@ pub const CODES: &[(&str, &str)] = &[
     ("agent_timeout", "the agent did not answer in time, and may still take the choice"),
     ("agents_not_served", "the request comes from an agent, or from what one has started"),
     ("backup_running", "another copy is being made"),
+    ("bad_request", "what came is no request of HTTP/1.1"),
     ("blob_not_found", "there is no such blob"),
     ("body_timeout", "the body did not come in time"),
     ("body_too_large", "the body is larger than control.body_max"),
     ("file_exists", "there is a file of that name"),
+    ("head_timeout", "the head of a request did not come in time"),
+    ("head_too_large", "the head of a request is larger than 32 KiB, or has more than 100 fields"),
     ("idempotency_mismatch", "the key was used for a request with another body"),
     ("insufficient_storage", "there is too little disk space for new work"),
     ("internal", "a fault of acpd's own; its log has more"),
@@ -51,6 +54,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("unknown_user", "the user is not in the user database, or has no home there"),
     ("unsupported_content", "the agent does not take such a block"),
     ("unsupported_media_type", "the body is not application/json"),
+    ("uri_too_long", "the target of a request is too long"),
     ("wider_mode", "the mode grants the agent more than the session's policy does"),
     ("wider_permissions", "the policy is wider than the profile's"),
     ("workspace_in_use", "sessions are in the workspace"),
@@ -77,7 +81,7 @@ const OF_BODIES: &[Failure] = &[(408, "body_timeout"), (413, "body_too_large"), 
 /// Where the path names a session.
 const OF_SESSIONS: &[Failure] = &[(404, "session_not_found")];
 
-/// Where something is begun that needs room on the disk.
+/// Where something is begun that needs room on the disk, or anything at all is recorded: that fails when nothing is left.
 const OF_WORK: &[Failure] = &[(507, "insufficient_storage")];
 
 /// Where a session must be one that can go on.
@@ -130,7 +134,7 @@ fn groups(operation: &str) -> Option<Vec<&'static [Failure]>> {
         "getMetrics" => &[&[(403, "root_only")]],
         "registerWorkspace" => &[OF_BODIES, OF_WORK, OF_DIRECTORIES],
         "getWorkspace" => &[&[(404, "workspace_not_found")]],
-        "removeWorkspace" => &[&[(404, "workspace_not_found"), (409, "workspace_in_use")]],
+        "removeWorkspace" => &[OF_WORK, &[(404, "workspace_not_found"), (409, "workspace_in_use")]],
         "getAgent" => &[&[(404, "agent_not_found")]],
         "createSession" => &[
             OF_BODIES,
@@ -159,17 +163,17 @@ fn groups(operation: &str) -> Option<Vec<&'static [Failure]>> {
             &[(409, "agent_refused"), (504, "agent_timeout")],
         ],
         "resumeSession" => &[OF_BODIES, OF_SESSIONS, OF_WORK, OF_FINAL],
-        "archiveSession" => &[OF_BODIES, OF_SESSIONS, &[(409, "session_error")]],
-        "removeSession" => &[OF_SESSIONS, &[(409, "session_error")]],
+        "archiveSession" => &[OF_BODIES, OF_SESSIONS, OF_WORK, &[(409, "session_error")]],
+        "removeSession" => &[OF_SESSIONS, OF_WORK, &[(409, "session_error")]],
         "addMessage" | "promptSession" => &[OF_BODIES, OF_SESSIONS, OF_WORK, OF_INACTIVE, OF_PROMPTS],
-        "cancelTurn" => &[OF_BODIES, OF_SESSIONS, OF_INACTIVE, &[(409, "no_turn"), (409, "stale_turn")]],
+        "cancelTurn" => &[OF_BODIES, OF_SESSIONS, OF_WORK, &[(409, "no_turn"), (409, "stale_turn")]],
         "getTurn" => &[OF_SESSIONS, OF_STREAMS, &[(404, "turn_not_found")]],
         "getPermission" => &[&[(404, "permission_not_found")]],
-        "answerPermission" => &[OF_BODIES, OF_ANSWERS],
-        "answerSessionPermission" => &[OF_BODIES, OF_SESSIONS, OF_ANSWERS],
-        "revokeRule" => &[OF_SESSIONS, &[(404, "rule_not_found")]],
+        // The session can be deleted between the look for the question and its answer.
+        "answerPermission" | "answerSessionPermission" => &[OF_BODIES, OF_SESSIONS, OF_WORK, OF_ANSWERS],
+        "revokeRule" => &[OF_SESSIONS, OF_WORK, &[(404, "rule_not_found")]],
         "getBlob" => &[&[(404, "blob_not_found")]],
-        "collectGarbage" => &[OF_BODIES, &[(403, "root_only")]],
+        "collectGarbage" => &[OF_BODIES, OF_WORK, &[(403, "root_only")]],
         "createBackup" => &[OF_BODIES, OF_WORK, &[(403, "root_only"), (409, "backup_running"), (409, "file_exists")]],
         _ => return None,
     };

@@ -12,7 +12,7 @@ use super::blocks::LogNotice;
 use super::failures;
 use crate::control::wire::{ErrorBody, Event};
 use crate::control::{
-    agents, backup, blobs, events, gc, messages, metrics, openapi, permissions, router, search, sessions, system,
+    agents, backup, blobs, events, gc, health, info, messages, metrics, openapi, permissions, router, search, sessions,
     turns, workspaces,
 };
 

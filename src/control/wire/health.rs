@@ -1,6 +1,7 @@
 //! The JSON of how the daemon is.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::{ErrorBody, StoreReport};
 
@@ -17,6 +18,7 @@ pub struct Health {
     /// What is wrong, what keeps work out first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problems: Option<Vec<HealthProblem>>,
+    /// Told to those whose daemon it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<StoreReport>,
     /// The first of what is wrong, in the shape of every error.
@@ -29,7 +31,10 @@ pub struct Health {
 pub struct HealthProblem {
     pub severity: Severity,
     pub code: String,
+    /// Told to those whose daemon it is, and so is the hint.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hint: String,
 }
 
@@ -45,6 +50,19 @@ pub enum Severity {
 impl Health {
     pub fn of(status: &str) -> Self {
         Self { status: status.to_owned(), live: None, ready: None, problems: None, store: None, error: None }
+    }
+
+    /// As it is told to a guest: that something is wrong and what it is called, but nothing of directories, disks and files.
+    pub fn without_inside(self) -> Self {
+        let codes_only = |problem| HealthProblem { message: String::new(), hint: String::new(), ..problem };
+        let problems = self.problems.map(|problems| problems.into_iter().map(codes_only).collect());
+        let error = self.error.map(|error| ErrorBody {
+            error: error.error,
+            message: "the daemon is not ready for work".to_owned(),
+            hint: "ask whoever runs the daemon".to_owned(),
+            details: Value::Object(Map::new()),
+        });
+        Self { problems, error, store: None, ..self }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::store::{BackedUp, Check, StoreHealth};
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StoreReport {
-    /// The last commit went well.
+    /// The last commit went well, and where health is asked for, its trial write.
     pub writable: bool,
     pub short_of_space: bool,
     /// `clean`, `running`, `ok`, `damaged` or `failed`.
