@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use crate::agent::Secrets;
 use crate::metrics::Metrics;
-use crate::model::SessionId;
+use crate::model::{SessionId, Sight};
 use crate::store::{
     Appended, Audience, Committed, EventScope, Goal, Head, Store, StoreError, StoreOptions, StoredEvent, Unit, Upkeep,
     Writer,
@@ -129,14 +129,14 @@ impl Hub {
         self.writer.upkeep(Goal::Everything, patience).await
     }
 
-    /// Has every message indexed that is committed now, and tells how many are not when that takes too long.
-    pub async fn index_messages(&self) -> Result<i64, StoreError> {
+    /// Has every message indexed that is committed now, and tells how many of those in sight are not when that takes too long.
+    pub async fn index_messages(&self, sight: Sight) -> Result<i64, StoreError> {
         let Some(through) = self.store.unindexed_through().await? else { return Ok(0) };
         match self.writer.upkeep(Goal::Index { through }, INDEX_PATIENCE).await {
             Ok(upkeep) if upkeep.is_complete => Ok(0),
             Err(StoreError::Closed) => Err(StoreError::Closed),
             // A store that cannot be written can be searched all the same.
-            Ok(_) | Err(_) => self.store.unindexed_messages().await,
+            Ok(_) | Err(_) => self.store.unindexed_messages(sight).await,
         }
     }
 
@@ -167,9 +167,7 @@ impl Hub {
 
     /// How many follow a log.
     pub fn subscribers(&self) -> usize {
-        let books = self.watchers.lock();
-        let of_sessions: usize = books.sessions.values().map(|watched| watched.reach.receiver_count()).sum();
-        of_sessions + self.watchers.all.receiver_count()
+        self.watchers.each(&self.watchers.lock()).map(watch::Sender::receiver_count).sum()
     }
 
     /// Resolves when nothing can be recorded any more although nobody has closed the store. There is no way on from there.
@@ -228,11 +226,15 @@ impl Watchers {
         tail.after(cursor, PAGE_EVENTS, PAGE_BYTES)
     }
 
+    /// Wherever somebody may wait: all is told to, and counted by, this alone, so that no kind of log is left out.
+    fn each<'a>(&'a self, books: &'a Books) -> impl Iterator<Item = &'a watch::Sender<Reach>> {
+        let Books { sessions, owners, all: _, budget: _ } = books;
+        let of_owners = owners.values().map(|of_owner| &of_owner.watched.reach);
+        sessions.values().map(|watched| &watched.reach).chain(of_owners).chain([&self.all])
+    }
+
     fn end(&self) {
-        let books = self.lock();
-        self.all.send_modify(|reach| reach.ended = true);
-        let of_owners = books.owners.values().map(|of_owner| &of_owner.watched);
-        for Watched { reach, .. } in books.sessions.values().chain(of_owners) {
+        for reach in self.each(&self.lock()) {
             reach.send_modify(|reach| reach.ended = true);
         }
     }

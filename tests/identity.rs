@@ -6,7 +6,11 @@
 mod harness;
 
 use std::collections::BTreeSet;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use harness::{AsUser, Daemon, DaemonBuilder, Event, ORDINARY, Reply, User, echo, users};
 use serde_json::{Value, json};
 
@@ -24,34 +28,14 @@ fn builder() -> Option<DaemonBuilder> {
     is_root.then(|| Daemon::builder().owner(ORDINARY))
 }
 
-/// Every method of every route, from the program itself: its `OpenAPI` document where it has one, else the router's source.
+/// Every method of every route, from the program itself.
 async fn routes(daemon: &Daemon) -> BTreeSet<(String, String)> {
-    let document = daemon.get("/v1/openapi.json").await;
-    let routes: BTreeSet<(String, String)> = match document.body["paths"].as_object() {
-        Some(paths) => {
-            let methods = |path: &Value| path.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-            let each = paths.iter().flat_map(|(path, item)| methods(item).into_iter().map(move |m| (m, path.clone())));
-            each.map(|(method, path)| (method.to_uppercase(), path)).collect()
-        }
-        None => routes_in_source(),
-    };
+    let document = daemon.get("/v1/openapi.json").await.expect_status(200);
+    let methods = |path: &Value| path.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let paths = document["paths"].as_object().unwrap().iter();
+    let each = paths.flat_map(|(path, item)| methods(item).into_iter().map(move |method| (method, path.clone())));
+    let routes: BTreeSet<_> = each.map(|(method, path)| (method.to_uppercase(), path)).collect();
     assert!(routes.len() >= 34, "not all routes were found: {routes:?}");
-    routes
-}
-
-fn routes_in_source() -> BTreeSet<(String, String)> {
-    let source = include_str!("../src/control/router.rs");
-    let mut routes = BTreeSet::new();
-    for line in source.split(".route(").skip(1) {
-        let mut quoted = line.split('"');
-        let (path, handlers) = (quoted.nth(1).unwrap(), quoted.next().unwrap());
-        let handlers = handlers.split('\n').next().unwrap();
-        for method in ["get", "post", "patch", "put", "delete"] {
-            if handlers.contains(&format!("{method}(")) {
-                routes.insert((method.to_uppercase(), path.to_owned()));
-            }
-        }
-    }
     routes
 }
 
@@ -402,4 +386,152 @@ async fn every_change_tells_who_made_it() {
     assert_eq!(find("turn.completed", "status", "completed").get("by"), None, "nobody ended it");
     daemon.delete(&format!("{path}?purge=true")).await.expect_status(200);
     daemon.logged("a session was deleted for good").await;
+}
+
+#[tokio::test]
+async fn a_search_tells_a_member_nothing_of_what_others_have_said() {
+    let Some(builder) = builder() else { return };
+    let daemon = builder.agent("echo", echo()).start().await;
+    let (member, victim) = (daemon.as_user(OTHER, &[ORDINARY.gid]), daemon.as_user(ORDINARY, &[]));
+    let (own, theirs) = (member.create_lazy_session("echo").await, victim.create_lazy_session("echo").await);
+    let say = async |who: &AsUser<'_>, session: &str, text: &str| {
+        let body = json!({"role": "system", "text": text});
+        who.post(&format!("/v1/sessions/{session}/messages"), body).await.expect_status(201);
+    };
+    for text in ["merger merger merger", "the merger again, and much more that is said of it", "quokka"] {
+        say(&member, &own, text).await;
+    }
+    let search = async || member.get("/v1/search?q=merger%20OR%20quokka").await;
+    let before = search().await;
+    let told = before.body["results"].as_array().unwrap();
+    let texts: Vec<_> = told.iter().map(|result| result["snippet"]["text"].as_str().unwrap()).collect();
+    assert!(texts[0] == "quokka" && texts[1].starts_with("the merger") && texts[2].starts_with("merger"), "{texts:?}");
+    assert!(told.iter().all(|result| result.get("rank").is_none()), "{}", before.text);
+    say(&victim, &theirs, "the merger is on friday").await;
+    assert_eq!(search().await.text, before.text);
+    let root = daemon.get("/v1/search?q=merger&all=true").await.expect_status(200);
+    assert_eq!((&root["total"], root["results"][0]["rank"].is_f64()), (&json!(3), true), "{root}");
+    assert!(root["results"][0]["snippet"]["text"].as_str().unwrap().starts_with("merger"), "the best first: {root}");
+}
+
+#[tokio::test]
+async fn another_users_search_is_next_however_many_somebody_has() {
+    let Some(builder) = builder() else { return };
+    let daemon = builder.agent("echo", echo()).start().await;
+    let (member, other) = (daemon.as_user(OTHER, &[ORDINARY.gid]), daemon.as_user(ORDINARY, &[]));
+    let session = member.create_lazy_session("echo").await;
+    let body = json!({"role": "system", "text": WORD});
+    member.post(&format!("/v1/sessions/{session}/messages"), body).await.expect_status(201);
+    let path = format!("/v1/search?q={WORD}");
+    assert_eq!(member.get(&path).await.expect_status(200)["total"], 1);
+    // The text of what is found never comes.
+    let endless = "DROP VIEW message_texts; CREATE VIEW message_texts (row, text) AS
+        WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i), 'x' FROM n";
+    daemon.sql(endless.to_owned()).await;
+    let mut searches: FuturesUnordered<_> = (0..9).map(|_| member.get(&path)).collect();
+    let refused = searches.next().await.unwrap().expect_status(429);
+    assert_eq!((&refused["error"], &refused["details"]["max"]), (&json!("too_many_searches"), &json!(8)), "{refused}");
+    let mut others = std::pin::pin!(other.get("/v1/search?q=nothing"));
+    let mut ended = 0;
+    let found = loop {
+        tokio::select! {
+            biased;
+            found = &mut others => break found,
+            _ = searches.next() => ended += 1,
+        }
+    };
+    assert_eq!(found.expect_status(200)["total"], 0);
+    assert!(ended <= 1, "{ended} of the other user's came before");
+}
+
+#[tokio::test]
+async fn everybody_has_the_workspaces_of_their_sessions_after_the_migration() {
+    let Some(builder) = builder() else { return };
+    let mut daemon = builder.agent("echo", echo()).start().await;
+    let alone = daemon.root().join("alone");
+    std::fs::create_dir(&alone).unwrap();
+    std::fs::set_permissions(&alone, Permissions::from_mode(0o755)).unwrap();
+    let shared = daemon.create_lazy_session("echo").await;
+    let mut sessions = vec![(None, shared)];
+    for (user, groups) in [(ORDINARY, &[][..]), (OTHER, &[ORDINARY.gid])] {
+        sessions.push((Some((user, groups)), daemon.as_user(user, groups).create_lazy_session("echo").await));
+    }
+    let body = json!({"workspace": alone, "agent": "echo", "start": "lazy"});
+    let member = daemon.as_user(OTHER, &[ORDINARY.gid]);
+    let created = member.post("/v1/sessions", body).await.expect_status(201);
+    sessions.push((Some((OTHER, &[ORDINARY.gid])), created["id"].as_str().unwrap().to_owned()));
+    let listed = daemon.get("/v1/workspaces?all=true").await.expect_status(200)["total"].clone();
+    for _ in 0..2 {
+        daemon.terminate().await;
+        daemon.cli(&["migrate", "--down", "12"]).await.success();
+        daemon.restart().await;
+        let mut workspaces = BTreeSet::new();
+        for (user, session) in &sessions {
+            let view = daemon.session(session).await;
+            let id = view["workspaceId"].as_str().unwrap();
+            let path = format!("/v1/workspaces/{id}");
+            let shown = match user {
+                Some((user, groups)) => daemon.as_user(*user, groups).get(&path).await.expect_status(200),
+                None => daemon.get(&path).await.expect_status(200),
+            };
+            assert_eq!((shown.get("owner"), &shown["path"]), (view.get("owner"), &view["workspace"]));
+            workspaces.insert(id.to_owned());
+        }
+        assert_eq!(workspaces.len(), sessions.len(), "nobody shares one: {workspaces:?}");
+        assert_eq!(daemon.get("/v1/workspaces?all=true").await.expect_status(200)["total"], listed);
+    }
+}
+
+#[tokio::test]
+async fn root_makes_no_session_in_a_members_workspace_but_one_of_its_own_in_the_directory() {
+    let Some(builder) = builder() else { return };
+    let daemon = builder.agent("echo", echo()).start().await;
+    let member = daemon.as_user(ORDINARY, &[]);
+    let workspace = member.post("/v1/workspaces", json!({"path": daemon.workspace()})).await.expect_status(201);
+    let id = workspace["id"].as_str().unwrap();
+    let create = async |body: Value| daemon.post("/v1/sessions", body).await;
+    let refused = create(json!({"workspaceId": id, "agent": "echo", "start": "lazy"})).await.expect_status(409);
+    assert_eq!(refused["error"], "workspace_of_another", "{refused}");
+    assert_eq!(refused["details"]["path"], json!(daemon.workspace()));
+    let body = json!({"workspace": daemon.workspace(), "agent": "echo", "start": "lazy"});
+    let created = create(body).await.expect_status(201);
+    assert_ne!(created["workspaceId"], id);
+    member.delete(&format!("/v1/workspaces/{id}")).await.expect_status(200);
+    for what in ["a workspace was registered", "a workspace was removed"] {
+        daemon.logged(what).await;
+        let log = daemon.log();
+        let line = log.lines().find(|line| line.contains(what) && line.contains(id)).expect(what);
+        assert!(line.contains(&format!("uid={}", ORDINARY.uid)) && line.contains("pid="), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn root_sees_with_the_commands_what_is_whose() {
+    let Some(builder) = builder() else { return };
+    let daemon = builder.agent("echo", echo()).start().await;
+    let member = daemon.as_user(ORDINARY, &[]);
+    let session = member.create_lazy_session("echo").await;
+    let body = json!({"role": "system", "text": WORD});
+    member.post(&format!("/v1/sessions/{session}/messages"), body).await.expect_status(201);
+    let (owner, short) = (format!("user {}", ORDINARY.uid), &session[24..]);
+    assert!(!daemon.cli(&["ls"]).await.success().contains(short));
+    let all = daemon.cli(&["ls", "--all"]).await.success();
+    assert!(all.contains(short) && all.contains("OWNER") && all.contains(&owner), "{all}");
+    assert!(daemon.cli(&["workspaces", "--all"]).await.success().contains(&owner));
+    assert!(daemon.cli(&["show", short]).await.success().contains(&owner), "a part of the id is enough");
+    assert_eq!(daemon.cli(&["search", WORD]).await.code, 1);
+    assert!(daemon.cli(&["search", "--all", WORD]).await.success().contains(short));
+    let own = daemon.create_lazy_session("echo").await;
+    let shown = daemon.cli(&["show", &own]).await.success() + &daemon.cli(&["ls"]).await.success();
+    assert!(!shown.contains("user ") && !shown.contains("OWNER"), "{shown}");
+}
+
+#[tokio::test]
+async fn whoever_follows_their_own_sessions_is_counted() {
+    let Some(builder) = builder() else { return };
+    let daemon = builder.agent("echo", echo()).start().await;
+    let member = daemon.as_user(ORDINARY, &[]);
+    let _streams = (member.event_stream("/v1/events", &[]).await, daemon.event_stream("/v1/events", &[]).await);
+    let metrics = daemon.get("/metrics").await;
+    assert!(metrics.text.lines().any(|line| line == "acpd_subscribers 2"), "{}", metrics.text);
 }

@@ -26,15 +26,30 @@ pub async fn session(daemon: &Daemon, name: &str) -> Result<SessionId, ClientErr
     if let Ok(id) = name.to_lowercase().parse() {
         return Ok(id);
     }
-    choose(&sessions(daemon).await?, name)
+    let mut known = sessions(daemon, false).await?;
+    if !known.iter().any(|session| is_meant(session, name)) {
+        // Root may mean another user's.
+        known = sessions(daemon, true).await?;
+    }
+    choose(&known, name)
 }
 
-/// All sessions, of whatever status.
-pub async fn sessions(daemon: &Daemon) -> Result<Vec<Session>, ClientError> {
+/// Whose something is, when that is another user than who asks.
+pub fn other_owner(owner: Option<u32>) -> Option<String> {
+    let uid = owner.filter(|owner| *owner != rustix::process::geteuid().as_raw())?;
+    Some(format!("user {uid}"))
+}
+
+/// All sessions, of whatever status; with `all` and for root, of whichever user.
+pub async fn sessions(daemon: &Daemon, all: bool) -> Result<Vec<Session>, ClientError> {
     let mut sessions = Vec::new();
     for page in 0..PAGES_MAX {
-        let parameters =
-            [("status", EVERY_STATUS.to_owned()), ("limit", PAGE.to_string()), ("offset", (page * PAGE).to_string())];
+        let parameters = [
+            ("status", EVERY_STATUS.to_owned()),
+            ("all", all.to_string()),
+            ("limit", PAGE.to_string()),
+            ("offset", (page * PAGE).to_string()),
+        ];
         let list: SessionList = daemon.get(&with_query("/v1/sessions", &parameters)).await?;
         let is_last = list.sessions.len() < PAGE;
         sessions.extend(list.sessions);
@@ -83,8 +98,7 @@ async fn newest_here(daemon: &Daemon) -> Result<SessionId, ClientError> {
 }
 
 fn choose(sessions: &[Session], name: &str) -> Result<SessionId, ClientError> {
-    let candidates: Vec<&Session> =
-        sessions.iter().filter(|session| session.title == name || is_part(&session.id, name)).collect();
+    let candidates: Vec<&Session> = sessions.iter().filter(|session| is_meant(session, name)).collect();
     match candidates.as_slice() {
         [session] => Ok(session.id),
         [] => Err(ClientError::local(
@@ -96,6 +110,10 @@ fn choose(sessions: &[Session], name: &str) -> Result<SessionId, ClientError> {
         )),
         several => Err(ambiguous(name, several)),
     }
+}
+
+fn is_meant(session: &Session, name: &str) -> bool {
+    session.title == name || is_part(&session.id, name)
 }
 
 /// Whether `name` is the beginning or the end of the id, with or without the hyphens, or the beginning of what is shown

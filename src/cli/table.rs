@@ -15,6 +15,8 @@ pub enum Fit {
     Number,
     CutEnd,
     CutStart,
+    /// Whole, and not there at all when every cell is empty.
+    IfAny,
 }
 
 pub struct Table {
@@ -34,15 +36,25 @@ impl Table {
     }
 
     /// The lines, within `width` columns when there is a terminal. Without rows there is nothing, not even the head.
-    pub fn render(&self, width: Option<usize>, style: Style) -> String {
+    pub fn render(mut self, width: Option<usize>, style: Style) -> String {
         if self.rows.is_empty() {
             return String::new();
         }
+        self.leave_out_empty();
         let widths = self.fitted(width);
         let heads: Vec<String> = self.heads.iter().map(|(head, _)| (*head).to_owned()).collect();
         let mut lines = vec![style.bold(&self.line(&heads, &widths, width))];
         lines.extend(self.rows.iter().map(|row| self.line(row, &widths, width)));
         lines.join("\n")
+    }
+
+    fn leave_out_empty(&mut self) {
+        for index in (0..self.heads.len()).rev() {
+            if self.heads[index].1 == Fit::IfAny && self.rows.iter().all(|row| row[index].is_empty()) {
+                self.heads.remove(index);
+                self.rows.iter_mut().for_each(|row| drop(row.remove(index)));
+            }
+        }
     }
 
     fn fitted(&self, width: Option<usize>) -> Vec<usize> {
@@ -79,7 +91,7 @@ impl Table {
                 line.push_str(&" ".repeat(GAP));
             }
             let cell = match fit {
-                Fit::Whole | Fit::Number => cell.clone(),
+                Fit::Whole | Fit::Number | Fit::IfAny => cell.clone(),
                 Fit::CutEnd => cut_end(cell, cell_width),
                 Fit::CutStart => cut_start(cell, cell_width),
             };

@@ -307,6 +307,7 @@ fn registry_answer(error: RegistryError) -> Answer {
         RegistryError::UnknownWorkspace(_) => {
             Answer::new(S::NOT_FOUND, "workspace_not_found", message, WORKSPACES_HINT)
         }
+        RegistryError::OthersWorkspace { path, .. } => standing::others_workspace_answer(message, &path),
         RegistryError::WorkspaceInUse { sessions, .. } => {
             let hint = "delete its sessions first (`acpd rm --purge`, ?purge=true)";
             Answer::new(S::CONFLICT, "workspace_in_use", message, hint).details(json!({ "sessions": sessions }))

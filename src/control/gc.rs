@@ -10,6 +10,7 @@ use super::caller::Caller;
 use super::error::ApiError;
 use super::extract::{Json, OptionalJson};
 use super::wire::{CollectGarbage, GarbageReport, UpkeepReport};
+use crate::model::Sight;
 
 /// How long a request waits for the store's upkeep; what is left is done later.
 const UPKEEP_PATIENCE: Duration = Duration::from_secs(20);
@@ -55,7 +56,7 @@ async fn forecast(api: &Api, bytes_before: u64) -> Result<UpkeepReport, ApiError
     let replay_turns = api.registry.shared().config().store.replay_turns;
     let count = |number: i64| u64::try_from(number).unwrap_or(0);
     let deltas_removed = count(store.removable_deltas(replay_turns).await?);
-    let messages_indexed = count(store.unindexed_messages().await?);
+    let messages_indexed = count(store.unindexed_messages(Sight::All).await?);
     let complete = deltas_removed == 0 && messages_indexed == 0;
     Ok(UpkeepReport { bytes_before, bytes_after: None, deltas_removed, messages_indexed, complete })
 }

@@ -12,7 +12,7 @@ use super::error::ApiError;
 use super::extract::{Json, Query, page};
 use super::wire::search::SearchResults;
 use crate::model::message::Role;
-use crate::model::{SessionId, Timestamp, WorkspaceId};
+use crate::model::{SessionId, Sight, Timestamp, WorkspaceId};
 use crate::store::{SearchFilter, SearchQuery};
 
 #[derive(Deserialize, IntoParams)]
@@ -56,7 +56,7 @@ pub struct SearchRequest {
     operation_id = "searchMessages",
     tag = "messages",
     params(SearchRequest),
-    responses((status = 200, description = "A page of what was found, the best first.", body = SearchResults)),
+    responses((status = 200, description = "A page of what was found, the best first; to a member of a group, the newest.", body = SearchResults)),
 )]
 pub async fn search(
     State(api): State<Arc<Api>>,
@@ -67,6 +67,7 @@ pub async fn search(
     let query = SearchQuery::parse(&request.q).map_err(ApiError::SearchQuery)?;
     let filter = SearchFilter {
         sight: caller.listing(request.all),
+        is_ranked: caller.sight() == Sight::All,
         workspace: request.workspace_id,
         agent: request.agent,
         session: request.session,
@@ -75,10 +76,10 @@ pub async fn search(
         until: request.until,
     };
     let hub = api.registry.hub();
-    let pending = hub.index_messages().await?;
+    let pending = hub.index_messages(filter.sight).await?;
     let bound = |number| usize::try_from(number).unwrap_or(usize::MAX);
-    let (hits, total) =
-        hub.store().search(&query, &filter, bound(limit), bound(offset)).await.map_err(ApiError::Search)?;
+    let searching = hub.store().search(caller.peer.uid, &query, &filter, bound(limit), bound(offset));
+    let (hits, total) = searching.await.map_err(ApiError::Search)?;
     let results = hits.into_iter().map(Into::into).collect();
     Ok(Json(SearchResults { results, total, limit, offset, pending }))
 }

@@ -148,6 +148,7 @@ async fn make(
         choices,
         context: request.context.unwrap_or_default(),
         owner: caller.owner(),
+        sight: caller.sight(),
         peer: Some(caller.peer),
         claim,
         start: request.start == Start::Eager,

@@ -102,5 +102,5 @@ pub async fn remove(
     caller: Caller,
     Id(id): Id<WorkspaceId>,
 ) -> Result<Json<Workspace>, ApiError> {
-    Ok(Json(api.registry.remove_workspace(id, caller.sight()).await?.into()))
+    Ok(Json(api.registry.remove_workspace(id, caller.sight(), Some(&caller.peer)).await?.into()))
 }

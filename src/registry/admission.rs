@@ -30,6 +30,8 @@ pub struct CreateSession {
     pub peer: Option<Arc<Peer>>,
     /// Whose it is to be. Nothing: the daemon's own user's.
     pub owner: Option<u32>,
+    /// What whoever asks for it may reach.
+    pub sight: Sight,
     /// The request's key, committed with the session.
     pub claim: Option<Claim>,
     /// Start the process now, in the background.
@@ -49,7 +51,7 @@ impl Registry {
         let peer = create.peer.as_deref();
         let real = match &create.workspace {
             WorkspaceChoice::Path(path) => self.resolve_workspace(path, create.owner, peer).await?,
-            WorkspaceChoice::Registered(id) => self.known_workspace(*id, create.owner, peer).await?.path,
+            WorkspaceChoice::Registered(id) => self.known_workspace(*id, create.sight, create.owner, peer).await?.path,
         };
         let context = self.context_of_new(real, create.owner, create.context).await?;
         let profile = self.profile(create.agent.as_deref())?;
@@ -63,7 +65,7 @@ impl Registry {
         self.check_installed(&profile)?;
         let workspace = match create.workspace {
             WorkspaceChoice::Path(path) => self.register_workspace(&path, create.owner, peer).await?,
-            WorkspaceChoice::Registered(id) => self.known_workspace(id, create.owner, peer).await?,
+            WorkspaceChoice::Registered(id) => self.known_workspace(id, create.sight, create.owner, peer).await?,
         };
         let admission = if create.start { self.admit(create.owner).await? } else { Admission::None };
 
@@ -148,18 +150,27 @@ impl Registry {
         let id = WorkspaceId::new();
         let path = real.clone();
         self.hub().append(Unit::catalogue(Catalogue::AddWorkspace { id, path, owner, identity })).await?;
-        let known = store.workspace_by_path(&real, owner).await?;
-        known.ok_or(RegistryError::UnknownWorkspace(id))
+        let known = store.workspace_by_path(&real, owner).await?.ok_or(RegistryError::UnknownWorkspace(id))?;
+        // Somebody else may have been first.
+        if known.id == id {
+            log_catalogue("a workspace was registered", id, &real, peer);
+        }
+        Ok(known)
     }
 
-    /// A workspace that its owner has registered, checked again: it may have been moved or replaced since.
+    /// A workspace that is registered for whoever the session is to be of, checked again: it may have been moved or replaced
+    /// since.
     async fn known_workspace(
         &self,
         id: WorkspaceId,
+        sight: Sight,
         owner: Option<u32>,
         peer: Option<&Peer>,
     ) -> Result<Workspace, RegistryError> {
-        let known = self.workspace(id, Sight::Own(owner)).await?;
+        let known = self.workspace(id, sight).await?;
+        if known.owner_uid != owner {
+            return Err(RegistryError::OthersWorkspace { id, path: known.path });
+        }
         self.open_workspace(&known.path, owner, peer).await?;
         Ok(known)
     }
@@ -171,7 +182,12 @@ impl Registry {
     }
 
     /// Forgets a workspace that no session is in.
-    pub async fn remove_workspace(&self, id: WorkspaceId, sight: Sight) -> Result<Workspace, RegistryError> {
+    pub async fn remove_workspace(
+        &self,
+        id: WorkspaceId,
+        sight: Sight,
+        peer: Option<&Peer>,
+    ) -> Result<Workspace, RegistryError> {
         let store = self.hub().store();
         let known = self.workspace(id, sight).await?;
         let filter = crate::store::SessionFilter { workspace: Some(id), ..Default::default() };
@@ -180,6 +196,7 @@ impl Registry {
             return Err(RegistryError::WorkspaceInUse { id, sessions });
         }
         self.hub().append(Unit::catalogue(Catalogue::RemoveWorkspace { id })).await?;
+        log_catalogue("a workspace was removed", id, &known.path, peer);
         Ok(known)
     }
 
@@ -234,6 +251,13 @@ impl Registry {
             Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "cannot count sessions"),
         }
     }
+}
+
+/// No event tells of workspaces, so the log has to say who it was. A directory may have any name, so it is quoted.
+fn log_catalogue(what: &str, workspace: WorkspaceId, path: &str, peer: Option<&Peer>) {
+    let (uid, pid) = (peer.map(|peer| peer.uid), peer.and_then(|peer| peer.pid));
+    let program = peer.and_then(|peer| peer.program.as_deref());
+    tracing::info!(%workspace, ?path, uid, pid, program, "{what}");
 }
 
 /// The policy that somebody asks for in place of a session's own, when it is none wider than its profile's was.

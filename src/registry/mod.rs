@@ -65,6 +65,8 @@ pub enum RegistryError {
     Workspace(#[from] WorkspaceError),
     #[error("there is no workspace {0}")]
     UnknownWorkspace(WorkspaceId),
+    #[error("the workspace {id} is another user's")]
+    OthersWorkspace { id: WorkspaceId, path: String },
     #[error("the workspace {id} still has {sessions} sessions")]
     WorkspaceInUse { id: WorkspaceId, sessions: i64 },
     #[error(transparent)]

@@ -33,6 +33,7 @@ mod retention;
 mod row;
 mod search;
 mod search_query;
+mod search_turns;
 mod sessions;
 mod tally;
 #[cfg(test)]
@@ -49,7 +50,6 @@ use std::sync::Arc;
 
 use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
-use tokio::sync::Semaphore;
 
 use self::connection::{Connection, Durability};
 use crate::config;
@@ -68,6 +68,8 @@ pub use reserve::preflight;
 pub use retention::Candidate;
 pub use search::{Hit, SearchError, SearchFilter};
 pub use search_query::{SearchQuery, SearchQueryError};
+pub use search_turns::SEARCHES_PER_USER_MAX;
+use search_turns::SearchTurns;
 pub use unit::{Catalogue, ChoicesChange, Committed, NewMessage, NewSession, Op, SessionChange, Unit, UsageChange};
 pub use writer::{Appended, Audience, Connections, Head, Writer};
 
@@ -158,8 +160,7 @@ impl StoreError {
 pub struct Store {
     pool: SqlitePool,
     guard: Arc<health::Guard>,
-    /// Held by the connection of the one search that is under way.
-    searching: Arc<Semaphore>,
+    searching: Arc<SearchTurns>,
 }
 
 impl Store {
@@ -186,7 +187,7 @@ impl Store {
             .await
             .map_err(StoreError::opening(path))?;
         let space = Arc::clone(&guard.space);
-        let store = Self { pool, guard: Arc::new(guard), searching: Arc::new(Semaphore::new(1)) };
+        let store = Self { pool, guard: Arc::new(guard), searching: SearchTurns::new() };
         let cursor = store.last_cursor().await?;
         let writer = Writer::start(connections, cursor, &options.settings, space, audience, metrics)
             .map_err(|source| StoreError::Files { path: path.clone(), source })?;

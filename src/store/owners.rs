@@ -1,10 +1,9 @@
 //! What somebody may see: conditions by the owner of a session or a workspace, and the log of one user's sessions.
 
-use futures_util::TryStreamExt;
 use sqlx::{QueryBuilder, Sqlite};
 
 use super::read::EVENT_COLUMNS;
-use super::{EventScope, Store, StoreError, StoredEvent, row};
+use super::{EventScope, Store, StoreError, StoredEvent};
 use crate::model::Sight;
 
 /// Events of everybody that one read of a user's log passes over at the most.
@@ -41,18 +40,8 @@ impl Store {
         query.push(" WHERE events.id > ").push_bind(after).push(" AND events.id <= ").push_bind(through);
         // The plus keeps the plan with the ids, which are what bounds it.
         push_session_sight(&mut query, "+events.session_id", Sight::Own(owner));
-        query.push(" ORDER BY events.id LIMIT +").push_bind(i64::try_from(limit).unwrap_or(i64::MAX));
-        let mut rows = query.build().fetch(&self.pool);
-        let mut events: Vec<StoredEvent> = Vec::new();
-        let mut bytes = 0;
-        while let Some(row) = rows.try_next().await.map_err(StoreError::database("reading a user's events"))? {
-            let event = row::event(&row)?;
-            bytes += event.data.get().len();
-            if bytes > bytes_max && !events.is_empty() {
-                break;
-            }
-            events.push(event);
-        }
+        query.push(" ORDER BY events.id");
+        let events = self.bounded_events(query, limit, bytes_max).await?;
         // What follows the last one may have been left out.
         let through = events.last().map_or(through.max(after), |event| event.id);
         Ok((events, through))

@@ -340,6 +340,16 @@ impl Store {
                 query.push(" WHERE events.id > ").push_bind(after).push(" ORDER BY events.id");
             }
         }
+        self.bounded_events(query, limit, bytes_max).await
+    }
+
+    /// What a query over events finds, up to the bounds but never none when there are any.
+    pub(super) async fn bounded_events(
+        &self,
+        mut query: QueryBuilder<Sqlite>,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
         query.push(" LIMIT +").push_bind(i64::try_from(limit).unwrap_or(i64::MAX));
         let mut rows = query.build().fetch(&self.pool);
         let mut events = Vec::new();

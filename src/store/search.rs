@@ -3,22 +3,23 @@
 //! The index follows behind the messages, so that it costs the writing of messages nothing: it reaches up to
 //! `maintenance.indexed_through`, in steps that the writer makes while it is idle. A search has the rest indexed first.
 //!
-//! A search never takes a connection from the other readers: it has one of its own, one search at a time. It ends when
-//! its client goes, or its time is over, and only when it has really ended does the next one begin.
+//! A search never takes a connection from the other readers: it has one of its own, one search at a time, in turn
+//! ([`super::search_turns`]). It ends when its client goes, or its time is over, and only when it has really ended does the
+//! next one begin.
 
 use std::cmp::Reverse;
-use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use sqlx::{ConnectOptions, Connection as _, QueryBuilder, Sqlite, SqliteConnection};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::connection::Connection;
-use super::owners::push_sight;
+use super::owners::{push_session_sight, push_sight};
 use super::search_query::SearchQuery;
+use super::search_turns::{SEARCHES_PER_USER_MAX, SearchTurn};
 use super::{Store, StoreError, connect_options, health, row};
 use crate::model::message::Role;
 use crate::model::{MessageId, SessionId, Sight, Timestamp, TurnId, WorkspaceId};
@@ -51,6 +52,8 @@ pub enum SearchError {
     TooBroad,
     #[error("other searches are under way")]
     Busy,
+    #[error("{SEARCHES_PER_USER_MAX} of your searches are under way or wait already")]
+    TooMany,
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -59,6 +62,9 @@ pub enum SearchError {
 #[derive(Clone, Debug, Default)]
 pub struct SearchFilter {
     pub sight: Sight,
+    /// The best first. A rank is reckoned from everybody's messages, and so tells of them: whoever may not see all of them
+    /// gets the newest first.
+    pub is_ranked: bool,
     pub workspace: Option<WorkspaceId>,
     pub agent: Option<String>,
     pub session: Option<SessionId>,
@@ -83,7 +89,15 @@ pub struct Hit {
     pub created_at: Timestamp,
     pub snippet: Snippet,
     /// Smaller is better.
-    pub rank: f64,
+    pub rank: Option<f64>,
+}
+
+/// What matches.
+struct Match {
+    row: i64,
+    /// The row alone may be another message's by the time that it is shown: that of one deleted is given again.
+    message: MessageId,
+    rank: Option<f64>,
 }
 
 /// A piece of a message around what was looked for.
@@ -114,24 +128,29 @@ impl Store {
         Ok((indexed < last).then_some(last))
     }
 
-    /// How many messages are not in the index.
-    pub async fn unindexed_messages(&self) -> Result<i64, StoreError> {
-        sqlx::query_scalar("SELECT count(*) FROM messages WHERE row > (SELECT indexed_through FROM maintenance)")
-            .fetch_one(&self.pool)
-            .await
-            .map_err(StoreError::database("counting messages that are not indexed"))
+    /// How many messages in sight are not in the index.
+    pub async fn unindexed_messages(&self, sight: Sight) -> Result<i64, StoreError> {
+        let mut count = QueryBuilder::<Sqlite>::new(
+            "SELECT count(*) FROM messages WHERE row > (SELECT indexed_through FROM maintenance)",
+        );
+        // The plus keeps the plan with the rows: few are not indexed, and one user may have many.
+        push_session_sight(&mut count, "+messages.session_id", sight);
+        let counted = count.build_query_scalar().fetch_one(&self.pool).await;
+        counted.map_err(StoreError::database("counting messages that are not indexed"))
     }
 
-    /// Messages that match, best first and then newest first, with how many there are, up to [`MATCHES_MAX`].
+    /// Messages that match, best first and then newest first, with how many there are, up to [`MATCHES_MAX`]. `user` is
+    /// whoever looks for them.
     pub async fn search(
         &self,
+        user: u32,
         query: &SearchQuery,
         filter: &SearchFilter,
         limit: usize,
         offset: usize,
     ) -> Result<(Vec<Hit>, usize), SearchError> {
-        let turn = timeout(WAIT_MAX, Arc::clone(&self.searching).acquire_owned()).await;
-        let turn = turn.map_err(|_| SearchError::Busy)?.map_err(|_| StoreError::Closed)?;
+        let place = self.searching.line_up(user).ok_or(SearchError::TooMany)?;
+        let turn = timeout(WAIT_MAX, place.turn()).await.map_err(|_| SearchError::Busy)?;
         // Dropping this, when the client goes or the time is over, ends the statement that runs.
         let end = self.guard.abandoned.child_token();
         let _end = end.clone().drop_guard();
@@ -151,11 +170,7 @@ impl Store {
 
     /// A connection of its own, which keeps the turn until it is closed. When it is dropped in the middle of a statement,
     /// that is after the statement has ended.
-    async fn searcher(
-        &self,
-        end: CancellationToken,
-        turn: OwnedSemaphorePermit,
-    ) -> Result<SqliteConnection, StoreError> {
+    async fn searcher(&self, end: CancellationToken, turn: SearchTurn) -> Result<SqliteConnection, StoreError> {
         let failed = StoreError::opening(&self.guard.database);
         let options = connect_options(&self.guard.database, &self.guard.settings).read_only(true);
         let mut connection = options.pragma("temp_store", "MEMORY").connect().await.map_err(failed)?;
@@ -172,34 +187,54 @@ async fn find(
     offset: usize,
 ) -> Result<(Vec<Hit>, usize), StoreError> {
     let mut matches = matches(connection, query, filter).await?;
-    matches.sort_by(|(row, rank), (other_row, other_rank)| {
-        rank.total_cmp(other_rank).then(Reverse(row).cmp(&Reverse(other_row)))
+    // Without ranks all are equal but for their age.
+    matches.sort_by(|one, other| {
+        let [rank, other_rank] = [one, other].map(|found| found.rank.unwrap_or(0.0));
+        rank.total_cmp(&other_rank).then(Reverse(one.row).cmp(&Reverse(other.row)))
     });
     let total = matches.len();
     let creating = StoreError::database("preparing for what is found");
     sqlx::query(CREATE_FOUND).execute(&mut *connection).await.map_err(creating)?;
     let mut hits = Vec::new();
     // Each in a read of its own, so that none holds the write-ahead log for long. What was deleted meanwhile is left out.
-    for (row, rank) in matches.into_iter().skip(offset).take(limit) {
-        hits.extend(hit(connection, query, row, rank).await?);
+    for found in matches.into_iter().skip(offset).take(limit) {
+        hits.extend(hit(connection, query, filter, &found).await?);
     }
     Ok((hits, total))
 }
 
-/// The rows and ranks of the newest matches.
+/// The newest matches.
 async fn matches(
     connection: &mut SqliteConnection,
     query: &SearchQuery,
     filter: &SearchFilter,
-) -> Result<Vec<(i64, f64)>, StoreError> {
+) -> Result<Vec<Match>, StoreError> {
+    let rank = if filter.is_ranked { "bm25(message_index)" } else { "NULL" };
     // CROSS JOIN keeps the order: the index is asked first, and the rest is looked up by row.
-    let mut select = QueryBuilder::<Sqlite>::new(
-        "SELECT message_index.rowid, bm25(message_index) FROM message_index \
+    let mut select = QueryBuilder::<Sqlite>::new(format!(
+        "SELECT messages.row, messages.id, {rank} AS rank FROM message_index \
          CROSS JOIN messages ON messages.row = message_index.rowid \
          CROSS JOIN sessions ON sessions.id = messages.session_id WHERE message_index MATCH ",
-    );
+    ));
     select.push_bind(query.expression());
-    push_sight(&mut select, "sessions.owner_uid", filter.sight);
+    push_filter(&mut select, filter);
+    select.push(" ORDER BY message_index.rowid DESC LIMIT ");
+    select.push_bind(i64::try_from(MATCHES_MAX).unwrap_or(i64::MAX));
+    let mut rows = select.build().fetch(connection);
+    let mut matches = Vec::new();
+    while let Some(row) = rows.try_next().await.map_err(StoreError::database("searching"))? {
+        matches.push(Match {
+            row: row::column(&row, "row")?,
+            message: row::parsed(&row, "id")?,
+            rank: row::column(&row, "rank")?,
+        });
+    }
+    Ok(matches)
+}
+
+/// Adds which messages of which sessions are wanted.
+fn push_filter(select: &mut QueryBuilder<Sqlite>, filter: &SearchFilter) {
+    push_sight(select, "sessions.owner_uid", filter.sight);
     if let Some(workspace) = filter.workspace {
         select.push(" AND sessions.workspace_id = ").push_bind(workspace.to_string());
     }
@@ -218,44 +253,39 @@ async fn matches(
     if let Some(until) = filter.until {
         select.push(" AND messages.created_at < ").push_bind(until.as_millis());
     }
-    select.push(" ORDER BY message_index.rowid DESC LIMIT ");
-    select.push_bind(i64::try_from(MATCHES_MAX).unwrap_or(i64::MAX));
-    select.build_query_as().fetch_all(connection).await.map_err(StoreError::database("searching"))
 }
 
 async fn hit(
     connection: &mut SqliteConnection,
     query: &SearchQuery,
-    row: i64,
-    rank: f64,
+    filter: &SearchFilter,
+    found: &Match,
 ) -> Result<Option<Hit>, StoreError> {
-    let found = sqlx::query(
-        "SELECT messages.id, messages.session_id, messages.sequence, messages.turn_id, messages.role, \
+    let mut select = QueryBuilder::<Sqlite>::new(
+        "SELECT messages.session_id, messages.sequence, messages.turn_id, messages.role, \
          messages.created_at, sessions.title, sessions.agent, sessions.workspace_id, workspaces.path AS workspace, \
          (SELECT text FROM message_texts WHERE message_texts.row = messages.row) AS text FROM messages \
          CROSS JOIN sessions ON sessions.id = messages.session_id \
-         CROSS JOIN workspaces ON workspaces.id = sessions.workspace_id WHERE messages.row = ?",
-    )
-    .bind(row)
-    .fetch_optional(&mut *connection)
-    .await
-    .map_err(StoreError::database("reading what was found"))?;
-    let Some(found) = found else { return Ok(None) };
-    // A row may have been given to another message meanwhile, which does not match.
-    let Some(snippet) = snippet(connection, query, row::column(&found, "text")?).await? else { return Ok(None) };
+         CROSS JOIN workspaces ON workspaces.id = sessions.workspace_id WHERE messages.row = ",
+    );
+    select.push_bind(found.row).push(" AND messages.id = ").push_bind(found.message.to_string());
+    push_filter(&mut select, filter);
+    let row = select.build().fetch_optional(&mut *connection).await;
+    let Some(row) = row.map_err(StoreError::database("reading what was found"))? else { return Ok(None) };
+    let Some(snippet) = snippet(connection, query, row::column(&row, "text")?).await? else { return Ok(None) };
     Ok(Some(Hit {
-        session: row::parsed(&found, "session_id")?,
-        title: row::column(&found, "title")?,
-        workspace: row::column(&found, "workspace")?,
-        workspace_id: row::parsed(&found, "workspace_id")?,
-        agent: row::column(&found, "agent")?,
-        message: row::parsed(&found, "id")?,
-        sequence: row::column(&found, "sequence")?,
-        turn: row::parsed_option(&found, "turn_id")?,
-        role: row::parsed(&found, "role")?,
-        created_at: row::time(&found, "created_at")?,
+        session: row::parsed(&row, "session_id")?,
+        title: row::column(&row, "title")?,
+        workspace: row::column(&row, "workspace")?,
+        workspace_id: row::parsed(&row, "workspace_id")?,
+        agent: row::column(&row, "agent")?,
+        message: found.message,
+        sequence: row::column(&row, "sequence")?,
+        turn: row::parsed_option(&row, "turn_id")?,
+        role: row::parsed(&row, "role")?,
+        created_at: row::time(&row, "created_at")?,
         snippet,
-        rank,
+        rank: found.rank,
     }))
 }
 
@@ -360,7 +390,36 @@ pub(super) fn index(connection: &Connection, batch: &Batch) -> Result<(), StoreE
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{open, session, text};
+    use super::super::{Goal, Op, Unit};
     use super::*;
+
+    #[tokio::test]
+    async fn a_row_that_is_given_again_shows_nobody_elses_message() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, writer) = open(directory.path()).await;
+        let (bait, victim) = (session(&writer).await, session(&writer).await);
+        writer.append(Unit::one(bait, text(None, Role::System, "the bait"))).await.unwrap();
+        writer.upkeep(Goal::Everything, TIME_MAX).await.unwrap();
+        let turn = store.searching.line_up(1).unwrap().turn().await;
+        let mut connection = store.searcher(CancellationToken::new(), turn).await.unwrap();
+        sqlx::query(CREATE_FOUND).execute(&mut connection).await.unwrap();
+        let (query, filter) = (SearchQuery::parse("the").unwrap(), SearchFilter::default());
+        let found = matches(&mut connection, &query, &filter).await.unwrap();
+        let shown = hit(&mut connection, &query, &filter, &found[0]).await.unwrap();
+        assert_eq!(shown.map(|hit| hit.snippet.text).as_deref(), Some("the bait"));
+        // It is deleted before it is read, and its row is another's.
+        writer.append(Unit::one(bait, Op::Purge)).await.unwrap();
+        writer.append(Unit::one(victim, text(None, Role::System, "the secret"))).await.unwrap();
+        writer.upkeep(Goal::Everything, TIME_MAX).await.unwrap();
+        let row = matches(&mut connection, &query, &filter).await.unwrap()[0].row;
+        assert_eq!(row, found[0].row, "the row is given again");
+        assert!(hit(&mut connection, &query, &filter, &found[0]).await.unwrap().is_none());
+        // Nor is anything shown that is not, or not any more, what was asked for.
+        let found = matches(&mut connection, &query, &filter).await.unwrap();
+        let strangers = SearchFilter { sight: Sight::Own(Some(1)), ..SearchFilter::default() };
+        assert!(hit(&mut connection, &query, &strangers, &found[0]).await.unwrap().is_none());
+    }
 
     #[test]
     fn a_snippet_tells_where_its_matches_are() {

@@ -40,12 +40,12 @@ impl Audience for Panicking {
     fn tell(&self, _: &[Head]) {}
 }
 
-async fn open(directory: &Path) -> (Store, Writer) {
+pub(super) async fn open(directory: &Path) -> (Store, Writer) {
     Store::open(&options(directory), Nobody, Arc::default()).await.expect("the store opens")
 }
 
 /// A session to write to.
-async fn session(writer: &Writer) -> SessionId {
+pub(super) async fn session(writer: &Writer) -> SessionId {
     let (session, workspace_id) = (SessionId::new(), WorkspaceId::new());
     let profile = Config::default().agents["demo"].clone();
     let new = NewSession {
@@ -73,7 +73,7 @@ async fn session(writer: &Writer) -> SessionId {
     session
 }
 
-fn text(turn: Option<TurnId>, role: Role, text: &str) -> Op {
+pub(super) fn text(turn: Option<TurnId>, role: Role, text: &str) -> Op {
     Op::Message(NewMessage::new(MessageId::new(), turn, role, &Content::text(text)))
 }
 

@@ -20,7 +20,7 @@ use super::new::real_directory;
 /// List sessions, newest first
 #[derive(Args, Debug)]
 pub struct Ls {
-    /// Also those that are archived or in error
+    /// Also those that are archived or in error, and for root those of all users
     #[arg(long, conflicts_with = "status")]
     pub all: bool,
     /// Only these: active, suspended, archived, error
@@ -68,6 +68,9 @@ impl Ls {
             let names: Vec<&str> = statuses.iter().map(|status| status.as_str()).collect();
             parameters.push(("status", names.join(",")));
         }
+        if self.all {
+            parameters.push(("all", "true".to_owned()));
+        }
         if let Some(agent) = &self.agent {
             parameters.push(("agent", agent.clone()));
         }
@@ -90,6 +93,7 @@ fn table(sessions: Vec<Session>) -> Table {
     let home = std::env::var("HOME").unwrap_or_default();
     let mut table = Table::new([
         ("ID", Fit::Whole),
+        ("OWNER", Fit::IfAny),
         ("STATUS", Fit::Whole),
         ("PROCESS", Fit::Whole),
         ("AGENT", Fit::Whole),
@@ -101,6 +105,7 @@ fn table(sessions: Vec<Session>) -> Table {
     for session in sessions {
         table.row(&[
             short_id(session.id),
+            lookup::other_owner(session.owner).unwrap_or_default(),
             session.status.to_string(),
             session.process_state.as_str().to_owned(),
             session.agent,

@@ -26,7 +26,7 @@ use super::ls::below_home;
 pub struct Permissions {
     /// Only those of this session: an id or a part of it, a title, or - for the newest session here
     pub session: Option<String>,
-    /// Also those that are answered, with who or which rule answered them
+    /// Also those that are answered, with who or which rule answered them, and for root those of all users
     #[arg(long)]
     pub all: bool,
     /// At most this many
@@ -42,6 +42,9 @@ impl Permissions {
             None => "/v1/permissions".to_owned(),
         };
         let mut parameters = vec![("status", if self.all { "all" } else { "open" }.to_owned())];
+        if self.all {
+            parameters.push(("all", "true".to_owned()));
+        }
         parameters.extend(self.limit.map(|limit| ("limit", limit.to_string())));
         let answer: Box<RawValue> = daemon.get(&with_query(&path, &parameters)).await?;
         let output = context.output;
@@ -58,7 +61,7 @@ impl Permissions {
         let table = if self.all {
             all(&list.permissions)
         } else {
-            let sessions = lookup::sessions(&daemon).await?.into_iter();
+            let sessions = lookup::sessions(&daemon, false).await?.into_iter();
             open(&list.permissions, &sessions.map(|session| (session.id, session)).collect())
         };
         output.print(&table.render(output.width(), output.style))?;

@@ -47,6 +47,9 @@ pub struct Search {
     /// Only since this time, such as 2026-01-31T12:00:00Z, or for so long, such as 7d or 12h
     #[arg(long, value_name = "TIME", value_parser = since)]
     pub since: Option<Timestamp>,
+    /// In the sessions of all users, for root
+    #[arg(long)]
+    pub all: bool,
     /// At most this many
     #[arg(long, short = 'n', value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub limit: Option<u32>,
@@ -89,6 +92,7 @@ impl Search {
             ("agent", self.agent.clone()),
             ("role", self.role.map(|role| role.to_string())),
             ("since", self.since.map(|since| since.to_string())),
+            ("all", self.all.then(|| "true".to_owned())),
             ("limit", self.limit.map(|limit| limit.to_string())),
         ];
         parameters.extend(others.into_iter().filter_map(|(name, value)| Some((name, value?))));

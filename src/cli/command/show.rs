@@ -58,6 +58,9 @@ fn facts(session: &Session, style: Style) -> String {
         ("created", session.created_at.to_string()),
         ("last active", session.last_active_at.to_string()),
     ];
+    if let Some(owner) = lookup::other_owner(session.owner) {
+        facts.insert(2, ("owner", owner));
+    }
     if !session.tags.is_empty() {
         facts.insert(2, ("tags", session.tags.join(", ")));
     }

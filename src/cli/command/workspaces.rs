@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use crate::cli::context::Context;
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
+use crate::cli::lookup;
 use crate::cli::table::{Fit, Table};
 use crate::cli::text::age;
 use crate::control::wire::{Workspace, WorkspaceList};
@@ -13,12 +14,16 @@ use crate::model::Timestamp;
 
 /// List the directories that have had a session
 #[derive(Args, Debug)]
-pub struct Workspaces {}
+pub struct Workspaces {
+    /// Those of all users, for root
+    #[arg(long)]
+    pub all: bool,
+}
 
 impl Workspaces {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
         let daemon = context.daemon().await?;
-        let answer: Box<RawValue> = daemon.get("/v1/workspaces?limit=1000").await?;
+        let answer: Box<RawValue> = daemon.get(&format!("/v1/workspaces?limit=1000&all={}", self.all)).await?;
         let output = context.output;
         context.show(&answer, |list: WorkspaceList| table(list.workspaces).render(output.width(), output.style))
     }
@@ -26,9 +31,11 @@ impl Workspaces {
 
 fn table(workspaces: Vec<Workspace>) -> Table {
     let now = Timestamp::now();
-    let mut table = Table::new([("ID", Fit::Whole), ("AGE", Fit::Number), ("PATH", Fit::CutStart)]);
+    let mut table =
+        Table::new([("ID", Fit::Whole), ("OWNER", Fit::IfAny), ("AGE", Fit::Number), ("PATH", Fit::CutStart)]);
     for workspace in workspaces {
-        table.row(&[workspace.id.to_string(), age(workspace.created_at, now), workspace.path]);
+        let owner = lookup::other_owner(workspace.owner).unwrap_or_default();
+        table.row(&[workspace.id.to_string(), owner, age(workspace.created_at, now), workspace.path]);
     }
     table
 }

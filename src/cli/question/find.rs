@@ -96,9 +96,9 @@ async fn open(daemon: &Daemon) -> Result<Vec<Permission>, ClientError> {
     Ok(permissions)
 }
 
-/// The newest, whether they are answered or not.
+/// The newest, whether they are answered or not; for root, of whichever user.
 async fn newest(daemon: &Daemon) -> Result<Vec<Permission>, ClientError> {
-    let parameters = [("status", "all".to_owned()), ("limit", PAGE.to_string())];
+    let parameters = [("status", "all".to_owned()), ("all", "true".to_owned()), ("limit", PAGE.to_string())];
     let list: PermissionList = daemon.get(&with_query("/v1/permissions", &parameters)).await?;
     Ok(list.permissions)
 }

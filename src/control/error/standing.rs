@@ -1,6 +1,7 @@
 //! Refusals that come of who asks, and of what they may see.
 
 use axum::http::StatusCode;
+use serde_json::json;
 
 use super::{Answer, LOG_HINT, WORKSPACES_HINT};
 
@@ -12,6 +13,12 @@ pub(super) fn no_caller_answer() -> Answer {
 pub(super) fn no_workspace_answer(id: &str) -> Answer {
     let message = format!("there is no workspace {id}");
     Answer::new(StatusCode::NOT_FOUND, "workspace_not_found", message, WORKSPACES_HINT)
+}
+
+/// Only root is told so: to all others it does not exist.
+pub(super) fn others_workspace_answer(message: String, path: &str) -> Answer {
+    let hint = "give its path as workspace: the directory is then registered for you as well";
+    Answer::new(StatusCode::CONFLICT, "workspace_of_another", message, hint).details(json!({ "path": path }))
 }
 
 pub(super) fn root_only_answer() -> Answer {

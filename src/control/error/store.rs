@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{Answer, LOCKED_WAIT, OVERLOAD_WAIT, bounds};
 use crate::model::error::chain;
-use crate::store::{BackupError, DAMAGED_HINT, Fault, SearchError, StoreError};
+use crate::store::{BackupError, DAMAGED_HINT, Fault, SEARCHES_PER_USER_MAX, SearchError, StoreError};
 
 /// What the store could not do: for want of space, because another program has it, or for what nobody asked for.
 pub fn store_answer(error: &StoreError) -> Answer {
@@ -41,6 +41,12 @@ pub fn search_answer(error: &SearchError) -> Answer {
             Answer::new(S::BAD_REQUEST, "invalid_request", format!("q: {error}"), hint).details(json!({ "field": "q" }))
         }
         SearchError::Busy => bounds::overloaded(error.to_string()),
+        SearchError::TooMany => {
+            let hint = "wait for one of them to end, and ask again";
+            Answer::new(S::TOO_MANY_REQUESTS, "too_many_searches", error.to_string(), hint)
+                .details(json!({ "max": SEARCHES_PER_USER_MAX }))
+                .retry_after(OVERLOAD_WAIT)
+        }
         SearchError::Store(error) => store_answer(error),
     }
 }

@@ -48,6 +48,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("store_locked", "another program has the database locked"),
     ("store_stalled", "a trial write to the store did not end in time"),
     ("store_unwritable", "a trial write to the store failed"),
+    ("too_many_searches", "as many searches run or wait as one user may have"),
     ("too_many_streams", "as many event streams and waiting requests are open as one user may have"),
     ("turn_not_found", "the session has no such turn"),
     ("unknown_choice", "the agent has not announced such a mode, model or option"),
@@ -60,6 +61,10 @@ pub const CODES: &[(&str, &str)] = &[
     ("workspace_in_use", "sessions are in the workspace"),
     ("workspace_missing", "the directory is not there, or cannot be entered"),
     ("workspace_not_found", "there is no such workspace"),
+    (
+        "workspace_of_another",
+        "the workspace is another user's, and its directory has to be registered for the session's",
+    ),
     ("workspace_reserved", "the directory is acpd's own"),
 ];
 
@@ -128,8 +133,8 @@ fn groups(operation: &str) -> Option<Vec<&'static [Failure]>> {
             (503, "store_stalled"),
             (503, "store_unwritable"),
         ]],
-        "getInfo" | "getOpenapi" | "listWorkspaces" | "listAgents" | "listSessions" | "listPermissions"
-        | "searchMessages" => &[],
+        "getInfo" | "getOpenapi" | "listWorkspaces" | "listAgents" | "listSessions" | "listPermissions" => &[],
+        "searchMessages" => &[&[(429, "too_many_searches")]],
         "followAll" => &[OF_STREAMS],
         "getMetrics" => &[&[(403, "root_only")]],
         "registerWorkspace" => &[OF_BODIES, OF_WORK, OF_DIRECTORIES],
@@ -146,6 +151,7 @@ fn groups(operation: &str) -> Option<Vec<&'static [Failure]>> {
                 (404, "agent_not_found"),
                 (404, "session_not_found"),
                 (404, "workspace_not_found"),
+                (409, "workspace_of_another"),
                 (422, "agent_not_installed"),
                 (422, "idempotency_mismatch"),
                 (429, "process_limit"),

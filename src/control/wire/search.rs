@@ -13,7 +13,7 @@ pub struct SearchResults {
     pub total: usize,
     pub limit: i64,
     pub offset: i64,
-    /// Messages that could not be searched yet, because the index is still being made.
+    /// Messages that could not be searched yet, because the index is still being made: of those that the search is for.
     pub pending: i64,
 }
 
@@ -31,8 +31,9 @@ pub struct SearchResult {
     pub role: Role,
     pub created_at: Timestamp,
     pub snippet: Snippet,
-    /// Smaller is better.
-    pub rank: f64,
+    /// Smaller is better. Only to those who may see everybody's messages, of which it is reckoned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<f64>,
 }
 
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
