@@ -1,12 +1,13 @@
 //! What one client can cost: connections, deadlines, bodies, streams, and answers that nobody reads.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::print_stderr, reason = "a test that cannot run says so")]
 
 mod harness;
 
 use std::time::Duration;
 
-use harness::{Daemon, HEALTH, RawAnswer, answers, ask, echo, next_answer, pid_of, within};
+use harness::{Daemon, HEALTH, ORDINARY, RawAnswer, User, answers, ask, echo, next_answer, pid_of, users, within};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -250,6 +251,8 @@ async fn large_answers_that_nobody_takes_are_bounded_together() {
     assert_eq!(refused.expect_status(503)["error"], "overloaded");
     daemon.get("/v1/sessions").await.expect_status(200);
     assert_eq!(daemon.load_events("memory").await, 1);
+    let metrics = daemon.get("/metrics").await.text;
+    assert!(metrics.lines().any(|line| line == r#"acpd_refusals_total{code="overloaded"} 1"#), "{metrics}");
     drop(stalled);
     within("the memory's return", async { while daemon.get(&path).await.status != 200 {} }).await;
 }
@@ -323,4 +326,178 @@ async fn without_descriptors_clients_wait_and_are_served_when_there_are_some_aga
     prlimit(Some(process), Resource::Nofile, before).unwrap();
     assert_eq!(next_answer(&mut waiting).await.unwrap().status, 200);
     assert_eq!(daemon.log().matches("cannot accept connections").count(), 1, "it is said once in a while");
+}
+
+/// A client that has said all it has to say (`printf … | nc -N -U`) still waits for its answer.
+#[tokio::test]
+async fn whoever_closes_their_half_is_answered() {
+    let daemon = Daemon::builder().agent("echo", echo()).start().await;
+    let session = daemon.create_session("echo").await;
+    let body = json!({"text": "hello"}).to_string();
+    let prompt = format!("{}{body}", post(&format!("/v1/sessions/{session}/prompt"), "", body.len()));
+    let info = "GET /v1/info HTTP/1.1\r\nhost: acpd\r\n\r\n".to_owned();
+    for (request, status) in [(info.repeat(2), vec![200, 200]), (prompt, vec![202])] {
+        let mut stream = daemon.connect().await;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let statuses: Vec<_> = answers(&mut stream).await.iter().map(|answer| answer.status).collect();
+        assert_eq!(statuses, status, "{request}");
+    }
+}
+
+/// Long before the next heartbeat, which would not find its reader.
+#[tokio::test]
+async fn a_stream_whose_client_closes_one_half_and_then_the_other_counts_no_more() {
+    let config = "[control]\nstreams_per_user = 1\nheartbeat = \"1h\"";
+    let daemon = Daemon::builder().config(config).start().await;
+    let mut stream = daemon.connect().await;
+    stream.write_all(b"GET /v1/events HTTP/1.1\r\nhost: acpd\r\n\r\n").await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut first = [0; 15];
+    stream.read_exact(&mut first).await.unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200 OK");
+    let path = "/v1/events?follow=false";
+    daemon.get(path).await.expect_status(429);
+    drop(stream);
+    within("a stream that counts no more", async { while daemon.get(path).await.status == 429 {} }).await;
+}
+
+/// A stream whose request had a body that nobody read is being served like any other: it is not taken for a newcomer.
+#[tokio::test]
+async fn streams_with_an_unread_body_do_not_use_up_the_places_of_those_that_leave() {
+    let config =
+        "[control]\nconnections = 160\nconnections_per_user = 100\nstreams_per_user = 80\nidle_timeout = \"1h\"";
+    let daemon = Daemon::builder().config(config).agent("echo", echo()).start().await;
+    let session = daemon.create_session("echo").await;
+    let request = format!("GET /v1/sessions/{session}/events HTTP/1.1\r\nhost: acpd\r\ncontent-length: 2\r\n\r\n");
+    let mut streams: Vec<UnixStream> = Vec::new();
+    for _ in 0..64 {
+        let mut stream = daemon.connect().await;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream.read_exact(&mut [0; 15]).await.unwrap();
+        streams.push(stream);
+    }
+    let mut idle = Vec::new();
+    for _ in 0..200 {
+        idle.push(settled(&daemon).await);
+    }
+}
+
+/// What had to make room is no want of memory.
+#[tokio::test]
+async fn a_body_that_makes_room_is_counted_once() {
+    let config = "[control]\nconnections = 16\nconnections_per_user = 4";
+    let daemon = Daemon::builder().config(config).start().await;
+    let mut halves = Vec::new();
+    for _ in 0..12 {
+        let mut stream = daemon.connect().await;
+        // Who is told to go on is in the middle of a body.
+        let head = post("/v1/workspaces", "expect: 100-continue\r\n", 100);
+        assert_eq!(ask(&mut stream, &head).await.unwrap().status, 100);
+        halves.push(stream);
+    }
+    assert!(daemon.load_events("made_room").await > 0);
+    assert_eq!(daemon.load_events("memory").await, 0);
+}
+
+/// It takes what it can, and never stops reading; but others wait for the memory.
+#[tokio::test]
+async fn a_large_answer_that_is_taken_in_a_trickle_is_given_up() {
+    let config = "[control]\nwrite_timeout = \"500ms\"";
+    let daemon = Daemon::builder().config(config).agent("echo", echo()).start().await;
+    let session = daemon.create_session("echo").await;
+    let path = format!("/v1/sessions/{session}/messages");
+    let text = "x".repeat(900 << 10);
+    daemon.post(&path, json!({"role": "system", "text": text})).await.expect_status(201);
+    let mut stream = daemon.connect().await;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: acpd\r\n\r\n").as_bytes()).await.unwrap();
+    let (mut taken, mut piece) = (0, vec![0; 16 << 10]);
+    let mut ticks = tokio::time::interval(Duration::from_millis(50));
+    within("the end", async {
+        loop {
+            ticks.tick().await;
+            match stream.read(&mut piece).await {
+                Ok(count) if count > 0 => taken += count,
+                _ => return,
+            }
+        }
+    })
+    .await;
+    assert!(taken < text.len(), "{taken} bytes were taken");
+    assert_eq!(daemon.load_events("stalled").await, 1);
+}
+
+const OTHER: User = User { uid: 1, gid: 1 };
+
+/// A daemon that serves a group, if this is root.
+fn of_group() -> Option<harness::DaemonBuilder> {
+    let is_root = users().len() > 1;
+    if !is_root {
+        eprintln!("SKIPPED: only a daemon of root serves several users");
+    }
+    is_root.then(|| Daemon::builder().owner(ORDINARY))
+}
+
+#[tokio::test]
+async fn one_member_does_not_shut_out_another() {
+    let Some(builder) = of_group() else { return };
+    // As much as the whole group has.
+    let daemon =
+        builder.env("ACPD_CONTROL_CONNECTIONS", "64").env("ACPD_CONTROL_CONNECTIONS_PER_USER", "56").start().await;
+    let (greedy, modest) = (daemon.as_user(OTHER, &[ORDINARY.gid]), daemon.as_user(ORDINARY, &[]));
+    let mut idle = Vec::new();
+    for _ in 0..56 {
+        let mut stream = greedy.try_connect().unwrap();
+        assert_eq!(ask(&mut stream, HEALTH).await.unwrap().status, 200);
+        idle.push(stream);
+    }
+    let mut own = Vec::new();
+    for _ in 0..8 {
+        let mut stream = modest.try_connect().unwrap();
+        assert_eq!(ask(&mut stream, HEALTH).await.unwrap().status, 200);
+        own.push(stream);
+    }
+    for stream in &mut own {
+        assert_eq!(ask(stream, HEALTH).await.unwrap().status, 200, "they have these at the same time");
+    }
+    let daemon = of_group().unwrap().start().await;
+    let limits = &daemon.get("/v1/info").await.expect_status(200)["limits"];
+    assert!(limits["connectionsPerUser"].as_u64() < limits["connections"].as_u64().map(|all| all / 2), "{limits}");
+}
+
+#[tokio::test]
+async fn one_member_does_not_take_all_the_memory_for_answers() {
+    let Some(builder) = of_group() else { return };
+    let builder = builder.env("ACPD_CONTROL_ANSWERS_MAX", "2MiB").env("ACPD_CONTROL_WRITE_TIMEOUT", "1m");
+    let daemon = builder.agent("echo", echo()).start().await;
+    let (greedy, modest) = (daemon.as_user(OTHER, &[ORDINARY.gid]), daemon.as_user(ORDINARY, &[]));
+    let mut paths = Vec::new();
+    for member in [&greedy, &modest] {
+        let path = format!("/v1/sessions/{}/messages", member.create_lazy_session("echo").await);
+        let text = "x".repeat(700 << 10);
+        member.post(&path, json!({"role": "system", "text": text})).await.expect_status(201);
+        paths.push(path);
+    }
+    let mut stalled = greedy.try_connect().unwrap();
+    stalled.write_all(format!("GET {} HTTP/1.1\r\nhost: acpd\r\n\r\n", paths[0]).as_bytes()).await.unwrap();
+    stalled.read_exact(&mut [0; 15]).await.unwrap();
+    assert_eq!(greedy.get(&paths[0]).await.expect_status(503)["error"], "overloaded");
+    modest.get(&paths[1]).await.expect_status(200);
+}
+
+/// Nobody is waited for who has not asked, and nobody finds a socket that is not served any more.
+#[tokio::test]
+async fn at_the_end_half_requests_are_not_waited_for() {
+    let mut daemon = Daemon::start().await;
+    let mut head = daemon.connect().await;
+    head.write_all(b"GET /v1/health HTTP").await.unwrap();
+    let mut body = daemon.connect().await;
+    let request = post("/v1/workspaces", "expect: 100-continue\r\n", 100);
+    assert_eq!(ask(&mut body, &request).await.unwrap().status, 100);
+    assert!(daemon.terminate().await.success());
+    assert!(!daemon.log().contains("did not wait any longer"), "{}", daemon.log());
+    assert!(!daemon.socket().exists());
+    for stream in [&mut head, &mut body] {
+        assert!(answers(stream).await.is_empty());
+    }
 }

@@ -4,6 +4,8 @@
 
 mod harness;
 
+use std::time::{Duration, Instant};
+
 use harness::{Daemon, RawAnswer};
 use tokio::io::AsyncReadExt;
 
@@ -151,4 +153,62 @@ async fn a_request_to_look_at_the_head_has_no_body() {
     let mut said = String::new();
     harness::within("the head", stream.read_to_string(&mut said)).await.unwrap();
     assert!(said.starts_with("HTTP/1.1 200") && said.ends_with("\r\n\r\n"), "{said}");
+}
+
+/// A field whose name is very long is compared with no other, and not told back as a whole.
+#[tokio::test]
+async fn a_long_unknown_name_costs_nothing_and_is_not_echoed() {
+    let daemon = Daemon::start().await;
+    let long = "x`".repeat(150_000);
+    for body in [
+        format!("{{\"{long}\":1}}"),
+        format!("{{\"context\":{{\"{long}\":1}}}}"),
+        format!("{{\"start\":\"{long}\"}}"),
+        format!("{{\"title\":{{\"{long}\":1}}}}"),
+        format!("{{\"workspace\":\"/\",\"agent\":\"{long}\"}}"),
+    ] {
+        let beginning = body[..20].to_owned();
+        let began = Instant::now();
+        let reply = daemon.raw_request("POST", "/v1/sessions", "application/json", body).await;
+        let took = began.elapsed();
+        assert!((400..500).contains(&reply.status), "{beginning}: {}", reply.status);
+        assert!(reply.text.len() < 16 << 10, "{beginning}: {} bytes are told of a name of 300,000", reply.text.len());
+        assert!(took < Duration::from_secs(2), "{beginning}: {took:?}");
+    }
+    let path = "x".repeat(30_000);
+    for path in [format!("/{path}"), format!("/v1/{}", "x/".repeat(15_000)), format!("/v1/sessions?{path}=1")] {
+        let reply = daemon.get(&path).await;
+        assert!(matches!(reply.status, 400 | 404) && reply.text.len() < 4096, "{} {}", reply.status, reply.text.len());
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_number_is_told_in_words() {
+    let daemon = Daemon::start().await;
+    for (query, told) in [
+        ("limit=abc", "limit: must be a whole number"),
+        ("limit=", "limit: must be a whole number"),
+        ("offset=99999999999999999999", "offset: is too large a number"),
+    ] {
+        let reply = daemon.get(&format!("/v1/sessions?{query}")).await.expect_status(400);
+        assert_eq!(reply["message"], told, "{query}");
+    }
+    let options = "OPTIONS * HTTP/1.1\r\nhost: acpd\r\nconnection: close\r\n\r\n";
+    let answers = daemon.send_raw(options.as_bytes()).await;
+    let refused = only("options", &answers).refused(404, "route_not_found");
+    assert!(refused["hint"].as_str().unwrap().contains("one route"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_body_in_an_encoding_is_refused_by_its_name() {
+    let daemon = Daemon::start().await;
+    let headers =
+        |encoding: &str| format!("content-encoding: {encoding}\r\nconnection: close\r\ncontent-length: 2\r\n");
+    for encoding in ["gzip", "br", "identity, gzip"] {
+        let answers = daemon.send_raw(post(&headers(encoding), "{}").as_bytes()).await;
+        let refused = only(encoding, &answers).refused(415, "unsupported_media_type");
+        assert_eq!(refused["details"]["encoding"], encoding);
+    }
+    let answers = daemon.send_raw(post(&headers("Identity"), "{}").as_bytes()).await;
+    only("identity", &answers).refused(400, "invalid_request");
 }

@@ -30,6 +30,9 @@ pub use value::{ByteSize, duration};
 /// `{acpd}` as an agent's command stands for this program itself.
 pub const SELF_COMMAND: &str = "{acpd}";
 
+/// The part of all connections that is kept for root and the daemon's own user: one in so many.
+pub const KEPT_DIVISOR: usize = 8;
+
 /// How many turns a session has in its life, when nobody says otherwise.
 const TURN_CAP: u32 = 50;
 
@@ -53,7 +56,7 @@ pub struct Control {
     /// Whom a daemon of root serves besides root.
     pub group: Option<ControlGroup>,
     pub connections: usize,
-    pub connections_per_user: usize,
+    pub connections_per_user: Option<u32>,
     pub streams_per_user: usize,
     pub body_max: ByteSize,
     pub bodies_max: ByteSize,
@@ -248,6 +251,23 @@ impl Limits {
     }
 }
 
+impl Control {
+    /// Connections that one user may have. Where there are several, nobody has most of them.
+    pub fn share_of_user(&self) -> usize {
+        /// What is a share when nobody says so: one part in so many.
+        const SHARES: usize = 3;
+        let configured = self.connections_per_user.and_then(|count| usize::try_from(count).ok());
+        let others = self.connections - self.connections / KEPT_DIVISOR;
+        let default = if self.group.is_some() { others / SHARES } else { others };
+        configured.unwrap_or(default).clamp(1, others.max(1))
+    }
+
+    /// What one user may have of a budget for all.
+    pub fn part_of_user(&self, budget: usize) -> usize {
+        if self.group.is_some() { budget / 2 } else { budget }
+    }
+}
+
 impl Default for Workspace {
     fn default() -> Self {
         Self { roots: Vec::new(), extra: HomePaths::from_texts(&["~/.cargo", "~/.npm"]) }
@@ -260,7 +280,7 @@ impl Default for Config {
             control: Control {
                 group: None,
                 connections: 256,
-                connections_per_user: 224,
+                connections_per_user: None,
                 streams_per_user: 64,
                 body_max: ByteSize::mib(32),
                 bodies_max: ByteSize::mib(128),

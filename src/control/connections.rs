@@ -6,18 +6,18 @@
 //! 2. When there is no room, a *newcomer* makes some, one that has not yet sent a whole request, the oldest first; without
 //!    one, whichever has been idle longest after its last request. So whoever holds connections open and says nothing, or
 //!    says it one byte at a time, shuts nobody out, and a connection that is being served is never closed for another.
-//! 3. A user's connection only ever makes room for one of the same user.
+//! 3. A user's connection makes room for one of the same user; and, when all places are taken, for one of a user who has
+//!    fewer, if nobody has more than its user. So nobody who has many keeps out those who have few.
 //! 4. Those that have made room and are not gone yet are bounded too: they still are open files.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::progress::Progress;
+use crate::config::KEPT_DIVISOR;
 
 /// Connections that have made room and are not gone yet.
 const LEAVING_MAX: usize = 64;
-/// The part of all connections that is kept for root and the daemon's own user: one in so many.
-const KEPT_DIVISOR: usize = 8;
 
 #[derive(Debug)]
 pub struct Connections {
@@ -42,6 +42,8 @@ struct Books {
 struct User {
     /// All that count, by their numbers.
     connections: BTreeMap<u64, Arc<Progress>>,
+    /// A part of all is kept for this one.
+    is_privileged: bool,
 }
 
 impl User {
@@ -70,43 +72,39 @@ fn shared(max: usize) -> usize {
     max - max / KEPT_DIVISOR
 }
 
-/// What one user may have out of all, when so many are configured.
-pub fn share_of_user(max: usize, configured: usize) -> usize {
-    configured.clamp(1, shared(max.max(1)))
-}
-
 impl Connections {
     pub fn new(max: usize, per_user: usize) -> Arc<Self> {
         let max = max.max(1);
-        let per_user = share_of_user(max, per_user);
-        Arc::new(Self { max, per_user, others: shared(max), books: Mutex::default() })
+        let others = shared(max);
+        Arc::new(Self { max, per_user: per_user.clamp(1, others), others, books: Mutex::default() })
     }
 
-    /// A seat for a connection of this user, if need be that of another one of the user's; or nothing.
+    /// A seat for a connection of this user, if need be that of another one; or nothing.
     pub fn admit(self: &Arc<Self>, uid: u32, is_privileged: bool) -> Option<Seat> {
         let mut guard = self.books();
         let books = &mut *guard;
-        let user = books.users.entry(uid).or_default();
         let max = if is_privileged { self.max } else { self.others };
-        if user.connections.len() < self.per_user && books.total < max {
+        let own = books.users.get(&uid).map_or(0, |user| user.connections.len());
+        if own < self.per_user && books.total < max {
             books.total += 1;
-        } else if books.leaving < LEAVING_MAX
-            && let Some(dispensable) = user.dispensable().and_then(|number| user.connections.remove(&number))
-        {
-            // Its place is the new one's from now on.
-            dispensable.make_room();
-            books.leaving += 1;
         } else {
-            books.forget_if_gone(uid);
-            return None;
+            let richest = if own < self.per_user { books.richest(own, is_privileged) } else { None };
+            if !richest.is_some_and(|richest| books.make_room(richest)) && !books.make_room(uid) {
+                return None;
+            }
         }
         let number = books.next;
         books.next += 1;
         let progress = Arc::new(Progress::default());
-        if let Some(user) = books.users.get_mut(&uid) {
-            user.connections.insert(number, Arc::clone(&progress));
-        }
+        let user = books.users.entry(uid).or_default();
+        user.is_privileged = is_privileged;
+        user.connections.insert(number, Arc::clone(&progress));
         Some(Seat { connections: Arc::clone(self), uid, number, progress })
+    }
+
+    /// How many there are, without those that had to make room.
+    pub fn count(&self) -> usize {
+        self.books().total
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -115,6 +113,28 @@ impl Connections {
 }
 
 impl Books {
+    /// Who has most, if that is still more than whoever has so many would have with one more. Nothing is taken from those
+    /// whom a part is kept for to be given to others.
+    fn richest(&self, own: usize, is_privileged: bool) -> Option<u32> {
+        let users = self.users.iter().filter(|(_, user)| is_privileged || !user.is_privileged);
+        let (richest, user) = users.max_by_key(|(_, user)| user.connections.len())?;
+        (user.connections.len() > own + 1).then_some(*richest)
+    }
+
+    /// Has one of the user's connections make room, if one can. Its place is the new one's from then on.
+    fn make_room(&mut self, uid: u32) -> bool {
+        if self.leaving >= LEAVING_MAX {
+            return false;
+        }
+        let Some(user) = self.users.get_mut(&uid) else { return false };
+        let Some(dispensable) = user.dispensable().and_then(|number| user.connections.remove(&number)) else {
+            return false;
+        };
+        dispensable.make_room();
+        self.leaving += 1;
+        true
+    }
+
     fn forget_if_gone(&mut self, uid: u32) {
         if self.users.get(&uid).is_some_and(|user| user.connections.is_empty()) {
             self.users.remove(&uid);
@@ -200,6 +220,24 @@ mod tests {
         let other = connections.admit(BOB, true).unwrap();
         assert!(admit().is_none() && !served.progress.has_to_go());
         drop((served, idle, silent, next, last, other));
+        assert_eq!(counts(&connections), (0, 0, 0));
+    }
+
+    #[test]
+    fn whoever_has_most_makes_room_for_whoever_has_few() {
+        let connections = Connections::new(8, 7);
+        let mut ann: Vec<Seat> = (0..7).map(|_| connections.admit(ANN, false).unwrap()).collect();
+        let bob: Vec<Seat> = (0..3).map(|_| connections.admit(BOB, false).unwrap()).collect();
+        assert_eq!(ann.iter().filter(|seat| seat.progress.has_to_go()).count(), 3);
+        ann.retain(|seat| !seat.progress.has_to_go());
+        let more = connections.admit(BOB, false).unwrap();
+        assert!(bob[0].progress.has_to_go(), "there is no use in changing places");
+        for seat in ann.iter().chain(&bob).chain([&more]) {
+            seat.progress.settle();
+            seat.progress.enter(Phase::Work);
+        }
+        assert!(connections.admit(BOB + 1, false).is_none(), "nobody who is served makes room");
+        drop((ann, bob, more));
         assert_eq!(counts(&connections), (0, 0, 0));
     }
 

@@ -48,6 +48,10 @@ pub enum ApiError {
     UnsupportedMediaType {
         found: String,
     },
+    /// The body is compressed, or something like it.
+    UnsupportedEncoding {
+        found: String,
+    },
     BodyTooLarge {
         max: usize,
     },
@@ -146,6 +150,8 @@ const PROCESS_LIMIT_WAIT: Duration = Duration::from_mins(1);
 const QUEUE_WAIT: Duration = Duration::from_secs(10);
 const OVERLOAD_WAIT: Duration = Duration::from_secs(1);
 const LOCKED_WAIT: Duration = Duration::from_secs(5);
+/// The longest message. What it tells back may be as long as a request is.
+const WORDS_CHARS_MAX: usize = 4000;
 
 const SESSIONS_HINT: &str = "list the sessions with `acpd ls --all` or GET /v1/sessions";
 const TURNS_HINT: &str = "list the session's turns with `acpd turns` or GET /v1/sessions/{id}/turns";
@@ -159,11 +165,11 @@ const LOG_HINT: &str = "see the daemon's log in its state directory";
 
 impl ApiError {
     pub fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self::Invalid { field: field.into(), problem: problem.into() }
+        Self::Invalid { field: misreading::shortened(field), problem: problem.into() }
     }
 
     pub fn misunderstood(field: impl Into<String>, problem: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self::Misunderstood { field: field.into(), problem: problem.into(), hint: hint.into() }
+        Self::Misunderstood { field: misreading::shortened(field), problem: problem.into(), hint: hint.into() }
     }
 
     fn answer(self) -> Answer {
@@ -177,6 +183,7 @@ impl ApiError {
                     .details(json!({ "field": "q" }))
             }
             Self::UnsupportedMediaType { found } => media_type_answer(&found),
+            Self::UnsupportedEncoding { found } => bounds::unsupported_encoding(&found),
             Self::BodyTooLarge { max } => bounds::body_too_large(max),
             Self::Overloaded { what } => bounds::no_room(what),
             Self::TooManyStreams { max } => bounds::too_many_streams(max),
@@ -187,7 +194,12 @@ impl ApiError {
             Self::NotHttp => plain::not_http(),
             Self::NoRoute { path } => {
                 let hint = misreading::nearest_route(&path);
-                Answer::new(S::NOT_FOUND, "route_not_found", format!("there is no {path}"), hint)
+                Answer::new(
+                    S::NOT_FOUND,
+                    "route_not_found",
+                    format!("there is no {}", misreading::shortened(path)),
+                    hint,
+                )
             }
             Self::MethodNotAllowed { method, path } => {
                 let message = format!("{path} does not take {method}");
@@ -282,9 +294,8 @@ fn registry_answer(error: RegistryError) -> Answer {
                 .details(json!({ "max": max, "perUser": true }))
                 .retry_after(PROCESS_LIMIT_WAIT)
         }
-        RegistryError::UnknownAgent(slug) => {
-            Answer::new(S::NOT_FOUND, "agent_not_found", message, AGENTS_HINT).details(json!({ "agent": slug }))
-        }
+        RegistryError::UnknownAgent(slug) => Answer::new(S::NOT_FOUND, "agent_not_found", message, AGENTS_HINT)
+            .details(json!({ "agent": misreading::shortened(slug) })),
         RegistryError::AgentNotInstalled { agent, command, hint } => {
             Answer::new(S::UNPROCESSABLE_ENTITY, "agent_not_installed", message, hint)
                 .details(json!({ "agent": agent, "command": command }))
@@ -509,6 +520,7 @@ pub struct RefusedWith(pub &'static str);
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let Answer { status, code, message, hint, details, retry_after } = self.answer();
+        let (message, hint) = (misreading::cut(message, WORDS_CHARS_MAX), misreading::cut(hint, WORDS_CHARS_MAX));
         tracing::debug!(%status, code, message, "refused");
         let body = ErrorBody { error: code.to_owned(), message, hint, details };
         let mut response = Response::new(Body::from(serde_json::to_vec(&body).unwrap_or_default()));

@@ -13,7 +13,6 @@ use hyper::body::{Frame, Incoming, SizeHint};
 
 use super::connections::Seat;
 use super::error::ApiError;
-use super::load::{Load, LoadEvent};
 use super::memory::{Budget, SMALL_BYTES, Share};
 use super::progress::Phase;
 
@@ -77,6 +76,8 @@ impl Drop for Asked {
             self.seat.progress().leave_unread();
         }
         self.seat.progress().enter(Phase::Work);
+        // Nobody waits for the rest, so it is served like any other.
+        self.seat.progress().settle();
     }
 }
 
@@ -88,13 +89,16 @@ pub struct Answered {
     /// What is left of a large piece.
     rest: Bytes,
     seat: Arc<Seat>,
-    _share: Option<Share>,
+    _share: Option<Arc<Share>>,
 }
 
 impl Answered {
-    /// The answer as it goes out; another one, when there is no memory to spend on it.
-    pub fn response(response: Response, seat: &Arc<Seat>, budget: &Budget, load: &Load) -> Response<Self> {
-        let (response, share) = within_budget(response, budget, load);
+    /// The answer as it goes out.
+    pub fn response(mut response: Response, seat: &Arc<Seat>) -> Response<Self> {
+        let share = response.extensions_mut().remove::<Arc<Share>>();
+        if let Some(share) = &share {
+            seat.progress().hold(share.bytes());
+        }
         let mut response =
             response.map(|body| Self { body, rest: Bytes::new(), seat: Arc::clone(seat), _share: share });
         if seat.progress().is_unread() {
@@ -105,14 +109,16 @@ impl Answered {
     }
 }
 
-fn within_budget(response: Response, budget: &Budget, load: &Load) -> (Response, Option<Share>) {
+/// The answer with its share of the memory; another one, when there is none to spend on it. Streams have no size, and take
+/// none.
+pub fn within_budget(mut response: Response, budget: &Budget, uid: u32) -> Response {
     let size = response.body().size_hint().exact().and_then(|size| usize::try_from(size).ok());
-    let Some(size) = size.filter(|size| *size > SMALL_BYTES) else { return (response, None) };
-    if let Some(share) = budget.take(size) {
-        return (response, Some(share));
-    }
-    load.count(LoadEvent::Memory);
-    (ApiError::Overloaded { what: "so large an answer" }.into_response(), None)
+    let Some(size) = size.filter(|size| *size > SMALL_BYTES) else { return response };
+    let Some(share) = budget.take(uid, size) else {
+        return ApiError::Overloaded { what: "so large an answer" }.into_response();
+    };
+    response.extensions_mut().insert(Arc::new(share));
+    response
 }
 
 impl Answered {
@@ -164,6 +170,7 @@ impl HttpBody for Answered {
 
 impl Drop for Answered {
     fn drop(&mut self) {
+        self.seat.progress().hold(0);
         self.seat.progress().enter(Phase::Flush);
     }
 }

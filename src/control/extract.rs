@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
-use axum::http::{Uri, header};
+use axum::http::{HeaderMap, Uri, header};
 use axum::response::{IntoResponse, Response};
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
 use super::Api;
+use super::caller::Caller;
 use super::error::ApiError;
 use super::load::LoadEvent;
 use super::memory::{self, Share};
@@ -78,13 +79,17 @@ pub(super) async fn read_body(request: Request, api: &Arc<Api>) -> Result<Option
     // Nothing that takes a body takes a query as well.
     no_query(request.uri())?;
     let (head, body) = request.into_parts();
+    let uid = head.extensions.get::<Caller>().ok_or(ApiError::NoCaller)?.peer.uid;
+    if let Some(found) = encoding(&head.headers) {
+        return Err(ApiError::UnsupportedEncoding { found });
+    }
     let announced = head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    let collected = memory::collect(body, announced, config.control.body_max.0, &api.bodies);
+    let collected = memory::collect(body, announced, config.control.body_max.0, (&api.bodies, uid));
     let collected = tokio::time::timeout(config.control.body_timeout, collected).await;
-    let (body, share) = collected.unwrap_or(Err(ApiError::BodyTimeout)).inspect_err(|error| match error {
-        ApiError::BodyTimeout => api.load.count(LoadEvent::BodyTimeout),
-        ApiError::Overloaded { .. } => api.load.count(LoadEvent::Memory),
-        _ => {}
+    let (body, share) = collected.unwrap_or(Err(ApiError::BodyTimeout)).inspect_err(|error| {
+        if matches!(error, ApiError::BodyTimeout) {
+            api.load.count(LoadEvent::BodyTimeout);
+        }
     })?;
     if body.is_empty() {
         return Ok(None);
@@ -96,6 +101,13 @@ pub(super) async fn read_body(request: Request, api: &Arc<Api>) -> Result<Option
     }
     check_structure(&body, config.limits.prompt_max.0)?;
     Ok(Some(WholeBody { bytes: body, _share: share }))
+}
+
+/// What was done to a body that acpd cannot undo.
+fn encoding(headers: &HeaderMap) -> Option<String> {
+    let found = headers.get_all(header::CONTENT_ENCODING).iter();
+    let mut found = found.map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned());
+    found.find(|found| !found.is_empty() && !found.eq_ignore_ascii_case("identity"))
 }
 
 /// A value takes a hundred times its JSON in memory when it is read, so bodies of nothing but brackets are refused before
@@ -128,6 +140,7 @@ pub(super) fn no_query(uri: &Uri) -> Result<(), ApiError> {
     match form_urlencoded::parse(query.as_bytes()).next() {
         None => Ok(()),
         Some((name, _)) => {
+            let name = misreading::shortened(name);
             let problem = format!("unknown field `{name}`, there are no fields in this query");
             Err(ApiError::misunderstood(name, problem, "leave the query out"))
         }

@@ -2,11 +2,14 @@
 //!
 //! 1. **Heads and pauses have deadlines**, each from its first moment; what is sent meanwhile does not prolong them.
 //! 2. **A client that does not read is dropped**: when nothing could be written for a while, the connection ends. What it
-//!    costs until then is what hyper holds of the answer, and the kernel's buffer.
+//!    costs until then is what hyper holds of the answer, and the kernel's buffer. A large answer, which holds memory that
+//!    others wait for, has a deadline as a whole besides, and a trickle does not prolong it.
 //! 3. **Refusals have one shape.** hyper answers what is no request by itself, without a body. Whatever it writes while no
 //!    request is being answered can only be that, so it is replaced by an answer of ours with the same status.
 //! 4. **Whoever is refused gets to read it.** When a client is still sending, what it sends is thrown away for a moment
 //!    before the end, because a program whose write fails may not look for an answer any more.
+//! 5. **Whoever has said everything is answered.** A client may close its half after the request (`nc -N`). hyper takes that
+//!    for the end of the connection, so it is not told before it has answered; that the client is gone, it is told at once.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -16,6 +19,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, Sleep};
@@ -29,6 +33,11 @@ use crate::config;
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 const DRAIN_BYTES_MAX: usize = 64 << 20;
 const DRAIN_STEP_BYTES: usize = 16 << 10;
+
+/// How fast a large answer has to be taken, at the least.
+const ANSWER_BYTES_PER_SECOND: usize = 1 << 20;
+/// How often a client that has closed its half is looked for. Nothing wakes us when it closes the other one.
+const GONE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A connection whose place was given to another one.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +67,11 @@ pub struct Guarded {
     reading: Clock<Phase>,
     /// Runs while nothing can be written.
     writing: Clock<()>,
+    /// Runs while an answer holds memory.
+    holding: Clock<()>,
+    /// The client has said everything.
+    is_half_closed: bool,
+    listening: Clock<()>,
     draining: Clock<()>,
     drained: usize,
 }
@@ -67,14 +81,27 @@ impl Guarded {
         let mut reading = Clock::default();
         // From the beginning, whether or not a first byte comes.
         reading.start(Phase::Head, deadlines.head);
-        let (writing, draining) = (Clock::default(), Clock::default());
-        Self { stream, progress, load, deadlines, reading, writing, draining, drained: 0 }
+        let (writing, holding) = (Clock::default(), Clock::default());
+        let (listening, draining) = (Clock::default(), Clock::default());
+        Self {
+            stream,
+            progress,
+            load,
+            deadlines,
+            reading,
+            writing,
+            holding,
+            is_half_closed: false,
+            listening,
+            draining,
+            drained: 0,
+        }
     }
 
     /// Nothing has come. That is for as long as the phase allows.
     fn wait(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let phase = self.progress.phase();
-        if can_make_room(phase) {
+        if phase.can_make_room() {
             self.progress.register(context.waker());
             // It may have been told in between.
             if self.progress.has_to_go() {
@@ -129,8 +156,29 @@ impl Guarded {
         matches!(self.progress.phase(), Phase::Head | Phase::Idle)
     }
 
+    /// The client has closed its half, or all. While it is being served, it is only gone when it has closed all.
+    fn end(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.is_half_closed = true;
+        while !self.progress.phase().can_make_room() && !is_gone(&self.stream) {
+            if !self.listening.runs_for(()) {
+                self.listening.start((), GONE_INTERVAL);
+            }
+            ready!(self.listening.poll(context));
+            self.listening.stop();
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// The outcome of a write, or the end of the client's time.
     fn watch(&mut self, context: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match self.progress.held() {
+            0 => self.holding.stop(),
+            held if !self.holding.runs_for(()) => {
+                let seconds = u64::try_from(held / ANSWER_BYTES_PER_SECOND).unwrap_or(u64::MAX);
+                self.holding.start((), self.deadlines.write.saturating_add(Duration::from_secs(seconds)));
+            }
+            _ => {}
+        }
         if written.is_ready() {
             self.writing.stop();
             return written;
@@ -138,7 +186,9 @@ impl Guarded {
         if !self.writing.runs_for(()) {
             self.writing.start((), self.deadlines.write);
         }
-        ready!(self.writing.poll(context));
+        if self.writing.poll(context).is_pending() && self.holding.poll(context).is_pending() {
+            return Poll::Pending;
+        }
         self.load.count(LoadEvent::Stalled);
         tracing::debug!("a client has not read for too long; dropped");
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
@@ -164,12 +214,12 @@ impl Guarded {
     }
 }
 
-/// Whether a connection may go: it is not being served, and nothing is being written to it.
-fn can_make_room(phase: Phase) -> bool {
-    match phase {
-        Phase::Head | Phase::Body | Phase::Idle => true,
-        Phase::Work | Phase::Flush => false,
-    }
+/// Whether the other end is closed as a whole, and not only one half of it.
+fn is_gone(stream: &UnixStream) -> bool {
+    let mut asked = [PollFd::new(stream, PollFlags::empty())];
+    // One that cannot be asked is of no use either.
+    let answered = rustix::event::poll(&mut asked, Some(&Timespec::default())).is_ok();
+    !answered || asked.iter().any(|asked| asked.revents().intersects(PollFlags::HUP | PollFlags::ERR))
 }
 
 /// Where the status stands in `HTTP/1.1 400 Bad Request`.
@@ -183,12 +233,13 @@ impl AsyncRead for Guarded {
     ) -> Poll<io::Result<()>> {
         if self.progress.has_to_go() {
             let phase = self.progress.phase();
-            if can_make_room(phase) {
+            if phase.can_make_room() {
                 return Poll::Ready(Err(self.make_room(phase)));
             }
         }
         let before = buffer.filled().len();
         match Pin::new(&mut self.stream).poll_read(context, buffer) {
+            Poll::Ready(Ok(())) if buffer.filled().len() == before && buffer.remaining() > 0 => self.end(context),
             Poll::Ready(outcome) => {
                 if buffer.filled().len() > before && self.progress.phase() == Phase::Idle {
                     self.progress.enter(Phase::Head);
@@ -231,12 +282,14 @@ impl AsyncWrite for Guarded {
         ready!(Pin::new(&mut self.stream).poll_flush(context))?;
         // hyper flushes when it has written everything.
         if self.progress.phase() == Phase::Flush {
+            self.holding.stop();
             self.progress.pause();
             self.progress.register(context.waker());
             // The pause begins here: hyper may have looked for the next request already, and looks again when it is woken.
             let timeout = self.deadlines.idle;
             self.reading.start(Phase::Idle, timeout);
-            if self.reading.poll(context).is_ready() || self.progress.has_to_go() {
+            let is_over = self.reading.poll(context).is_ready() || self.progress.has_to_go();
+            if is_over || self.is_half_closed {
                 context.waker().wake_by_ref();
             }
         }

@@ -194,7 +194,7 @@ fn warnings(api: &Api, store: &StoreHealth) -> Vec<HealthProblem> {
         warn("process_limit", format!("all {max} places for agent processes are taken"), hint);
     }
     let max = config.control.connections;
-    if usize::try_from(shared.metrics.connections()).unwrap_or(0) >= max {
+    if api.seats.count() >= max {
         let hint = "a new one gets the place of one that is idle, or 503; close some, or raise control.connections";
         warn("connection_limit", format!("all {max} connections are taken"), hint);
     }

@@ -170,7 +170,7 @@ fn limits(config: &Config) -> Vec<(&'static str, Value)> {
         ("turnCap", json!(session.turn_cap)),
         ("toolCallCap", json!(session.tool_call_cap)),
         ("connections", json!(control.connections)),
-        ("connectionsPerUser", json!(connections::share_of_user(control.connections, control.connections_per_user))),
+        ("connectionsPerUser", json!(control.share_of_user())),
         ("streamsPerUser", json!(control.streams_per_user)),
         ("requestsPerSecond", json!(control.requests_per_second)),
         ("promptsPerMinute", json!(control.prompts_per_minute)),

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::Api;
 use super::caller::Caller;
 use super::error::{ApiError, RefusedWith};
+use super::exchange::within_budget;
 use super::extract::NoQuery;
 use crate::metrics::{Format, MethodLabel, Metrics, Now, RouteMetrics};
 use crate::model::Sight;
@@ -66,6 +67,7 @@ async fn look(api: &Api) -> Result<Now, ApiError> {
         subscribers: hub.subscribers(),
         database_bytes,
         journal_bytes,
+        connections: api.seats.count(),
         connections_max: config.control.connections,
         security: registry.shared().security.counts().collect(),
         load: api.load.counts().collect(),
@@ -95,7 +97,8 @@ pub async fn observe(State(routes): State<Arc<Routes>>, request: Request, next: 
     let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
     let route = path.and_then(|path| routes.by_path.get(path)).unwrap_or(&routes.none);
     let method = MethodLabel::from(request.method().as_str());
-    let response = next.run(request).await;
+    let uid = request.extensions().get::<Caller>().map_or(u32::MAX, |caller| caller.peer.uid);
+    let response = within_budget(next.run(request).await, &routes.api.answers, uid);
     route.answered(method, response.status().as_u16(), began.elapsed());
     if let Some(RefusedWith(code)) = response.extensions().get() {
         routes.api.registry.shared().metrics.refused(code);

@@ -5,16 +5,56 @@ use super::router;
 
 /// Names that differ more than this are not meant for each other.
 const TYPOS_MAX: usize = 2;
+/// What is told back of anything that somebody sent. It may be as long as a body.
+const TOLD_CHARS_MAX: usize = 200;
+/// All fields that an object has fit into this.
+const EXPECTED_CHARS_MAX: usize = 1000;
+/// The parts of a path that are looked at, and how long they may be: no route has more or longer ones.
+const PARTS_MAX: usize = 8;
+const PART_BYTES_MAX: usize = 32;
+
+/// The beginning of what somebody sent, to be told back.
+pub fn shortened(text: impl Into<String>) -> String {
+    cut(text.into(), TOLD_CHARS_MAX)
+}
+
+/// The text, or so much of it with a sign that there was more.
+pub fn cut(mut text: String, chars_max: usize) -> String {
+    if let Some((end, _)) = text.char_indices().nth(chars_max) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+/// What is wrong, with no more of what was sent than can be read. What was expected instead is kept.
+fn readable(problem: &str) -> String {
+    let told = match problem {
+        "invalid digit found in string" | "cannot parse integer from empty string" => "must be a whole number",
+        "number too large to fit in target type" => "is too large a number",
+        "number too small to fit in target type" => "is too small a number",
+        "invalid float literal" | "cannot parse float from empty string" => "must be a number",
+        "provided string was not `true` or `false`" => "must be true or false",
+        problem => {
+            // The last place where serde says so is its own: what was sent comes before.
+            let place = problem.rfind(", expected ").max(problem.rfind(", there are no ")).unwrap_or(problem.len());
+            let quote = problem.get(..place).is_some_and(|sent| sent.ends_with('`'));
+            let (sent, expected) = problem.split_at(place - usize::from(quote));
+            return shortened(sent) + &cut(expected.to_owned(), EXPECTED_CHARS_MAX);
+        }
+    };
+    told.to_owned()
+}
 
 /// What is wrong with a body or a query that could not be read. A field that is unknown, missing or there twice is named by
 /// the problem itself; the path is then that of the object around it.
 pub fn explained<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> ApiError {
-    let problem = error.inner().to_string();
+    let whole = error.inner().to_string();
     let path = error.path().to_string();
     let around = if path == "." || path == "?" { String::new() } else { path };
     let named = ["unknown field `", "missing field `", "duplicate field `"]
         .iter()
-        .find_map(|beginning| problem.strip_prefix(beginning)?.split('`').next());
+        .find_map(|beginning| whole.strip_prefix(beginning)?.split('`').next());
     let field = match named {
         // The path of an unknown field includes it already.
         Some(name) if around.is_empty() || around == name || around.ends_with(&format!(".{name}")) => {
@@ -23,6 +63,7 @@ pub fn explained<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) ->
         Some(name) => format!("{around}.{name}"),
         None => around,
     };
+    let problem = readable(&whole);
     let hint = hint(&problem);
     ApiError::misunderstood(field, problem, hint)
 }
@@ -44,6 +85,7 @@ fn hint(problem: &str) -> String {
         }
         [name] if problem.starts_with("missing field") => format!("add {name}"),
         [name] if problem.starts_with("duplicate field") => format!("give {name} once"),
+        [] if problem == "must be a whole number" => "give a whole number, such as 20".to_owned(),
         _ => match problem.split_once("expected ") {
             Some((beginning, expected)) if beginning.starts_with("invalid ") => {
                 format!("give {}", in_words(expected))
@@ -58,8 +100,10 @@ fn in_backticks(text: &str) -> Vec<&str> {
 }
 
 fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
-    let near =
-        known.iter().map(|known| (strsim::damerau_levenshtein(&name.to_lowercase(), &known.to_lowercase()), *known));
+    // Comparing takes as many steps as the lengths make when they are multiplied.
+    let is_comparable = |known: &&&str| known.len().abs_diff(name.len()) <= TYPOS_MAX;
+    let near = known.iter().filter(is_comparable);
+    let near = near.map(|known| (strsim::damerau_levenshtein(&name.to_lowercase(), &known.to_lowercase()), *known));
     near.filter(|(distance, _)| *distance <= TYPOS_MAX).min().map(|(_, near)| near)
 }
 
@@ -88,14 +132,19 @@ pub fn nearest_route(path: &str) -> String {
     const NAME_COST_MAX: usize = 4;
     const PART_COST: usize = 3;
     const COST_MAX: usize = 3;
-    let asked: Vec<&str> = path.trim_matches('/').split('/').collect();
+    if path == "*" {
+        return "ask for the options of one route: the routes are in docs/api.md and GET /v1/openapi.json".to_owned();
+    }
+    let asked: Vec<&str> = path.trim_matches('/').split('/').take(PARTS_MAX + 1).collect();
     let cost = |route: &str| {
         // The version is what is forgotten most.
         let is_bare = asked.first() != Some(&"v1");
         let parts: Vec<&str> = route.trim_matches('/').split('/').skip_while(|part| is_bare && *part == "v1").collect();
         let missing = parts.len().abs_diff(asked.len()) * PART_COST;
-        let names = parts.iter().zip(&asked).map(|(part, asked)| {
-            if part.starts_with('{') { 0 } else { strsim::damerau_levenshtein(part, asked).min(NAME_COST_MAX) }
+        let names = parts.iter().zip(&asked).map(|(part, asked)| match part.starts_with('{') {
+            true => 0,
+            false if asked.len() > PART_BYTES_MAX => NAME_COST_MAX,
+            false => strsim::damerau_levenshtein(part, asked).min(NAME_COST_MAX),
         });
         missing + names.sum::<usize>()
     };
@@ -131,6 +180,23 @@ mod tests {
         ] {
             assert_eq!(hint(problem), hinted, "{problem}");
         }
+    }
+
+    #[test]
+    fn what_was_sent_is_told_back_in_part_and_what_was_expected_as_a_whole() {
+        let long = "x`, expected ".repeat(100_000);
+        for (problem, ending) in [
+            (format!("unknown field `{long}`, expected one of `title`, `tags`"), "`title`, `tags`"),
+            (format!("unknown field `{long}`, there are no fields"), "there are no fields"),
+            (format!("invalid type: string {long:?}, expected i64"), ", expected i64"),
+        ] {
+            let told = readable(&problem);
+            assert!(told.len() < 2 * EXPECTED_CHARS_MAX && told.contains('…'), "{told}");
+            assert!(told.ends_with(ending), "{told}");
+            assert!(hint(&told).len() < 2 * EXPECTED_CHARS_MAX);
+        }
+        assert_eq!(readable("missing field `path` at line 1 column 2"), "missing field `path` at line 1 column 2");
+        assert_eq!(shortened("é".repeat(300)), format!("{}…", "é".repeat(TOLD_CHARS_MAX)));
     }
 
     #[test]

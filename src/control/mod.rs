@@ -63,6 +63,8 @@ pub struct Api {
     pub limits: limits::RateLimits,
     /// Who follows what.
     pub streams: Arc<streams::Streams>,
+    /// Who has how many connections.
+    pub seats: Arc<connections::Connections>,
     /// Memory for bodies that are being read, and for answers that are not taken yet.
     pub bodies: memory::Budget,
     pub answers: memory::Budget,
@@ -80,12 +82,16 @@ impl Api {
     pub fn new(registry: Arc<Registry>, state_dir: PathBuf, socket: PathBuf) -> Arc<Self> {
         let config = registry.shared().config();
         let settings = &config.control;
+        let load: Arc<load::Load> = Arc::default();
+        let budget =
+            |max: usize, one: usize| memory::Budget::new(max, settings.part_of_user(max).max(one), Arc::clone(&load));
         Arc::new(Self {
             limits: limits::RateLimits::new(settings),
             streams: streams::Streams::new(settings.streams_per_user),
-            bodies: memory::Budget::new(settings.bodies_max.0),
-            answers: memory::Budget::new(settings.answers_max.0),
-            load: Arc::default(),
+            seats: connections::Connections::new(settings.connections, settings.share_of_user()),
+            bodies: budget(settings.bodies_max.0, settings.body_max.0),
+            answers: budget(settings.answers_max.0, 0),
+            load,
             trials: health::Trials::default(),
             keys: idempotency::Keys::default(),
             started_at: Timestamp::now(),

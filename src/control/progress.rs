@@ -5,7 +5,7 @@
 //! head ──asked──▶ body ──heard──▶ work ──answered──▶ flush ──flushed──▶ idle ──first byte──▶ head
 //! ```
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
 
 use futures_util::task::AtomicWaker;
@@ -25,6 +25,16 @@ pub enum Phase {
     Idle,
 }
 
+impl Phase {
+    /// Whether a connection may go: it is not being served, and nothing is being written to it.
+    pub fn can_make_room(self) -> bool {
+        match self {
+            Self::Head | Self::Body | Self::Idle => true,
+            Self::Work | Self::Flush => false,
+        }
+    }
+}
+
 /// How many pauses there were on all connections. It tells which of two began first.
 static PAUSES: AtomicU64 = AtomicU64::new(0);
 
@@ -37,6 +47,8 @@ pub struct Progress {
     pause: AtomicU64,
     /// The client is sending something that nobody reads.
     is_unread: AtomicBool,
+    /// Bytes that the answer holds of what all have together.
+    held: AtomicUsize,
     has_to_go: AtomicBool,
     reader: AtomicWaker,
 }
@@ -48,6 +60,7 @@ impl Default for Progress {
             is_newcomer: AtomicBool::new(true),
             pause: AtomicU64::new(0),
             is_unread: AtomicBool::new(false),
+            held: AtomicUsize::new(0),
             has_to_go: AtomicBool::new(false),
             reader: AtomicWaker::new(),
         }
@@ -74,8 +87,18 @@ impl Progress {
         self.is_newcomer.store(false, Ordering::Relaxed);
     }
 
+    /// Whether it has sent no whole request yet, and is not being served either.
     pub fn is_newcomer(&self) -> bool {
-        self.is_newcomer.load(Ordering::Relaxed)
+        self.is_newcomer.load(Ordering::Relaxed) && self.phase().can_make_room()
+    }
+
+    /// What its answer holds of the memory from now on. Whoever has to wait for that is not kept waiting forever.
+    pub fn hold(&self, bytes: usize) {
+        self.held.store(bytes, Ordering::Relaxed);
+    }
+
+    pub fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
     }
 
     /// Everything was answered.

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::Service;
@@ -53,18 +54,19 @@ pub struct Server {
 impl Server {
     pub fn new(socket: ControlSocket, api: Arc<Api>, settings: config::Control) -> Self {
         let router = router::router(Arc::clone(&api));
-        let seats = Connections::new(settings.connections, settings.connections_per_user);
+        let seats = Arc::clone(&api.seats);
         let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
         let (connections, stop) = (TaskTracker::new(), CancellationToken::new());
         Self { socket, router, settings, api, seats, refusals, connections, stop }
     }
 
-    /// Told to stop, it accepts nobody any more; connections finish the request they are in.
+    /// Told to stop, it accepts nobody any more, and the socket's file goes. Connections finish the request they are in, if
+    /// it is whole.
     pub fn stopper(&self) -> CancellationToken {
         self.stop.clone()
     }
 
-    /// Serves until it is stopped and the last connection has ended. The socket's file is gone then.
+    /// Serves until it is stopped and the last connection has ended.
     pub async fn run(self) {
         let mut quiet_until = Instant::now();
         loop {
@@ -85,8 +87,16 @@ impl Server {
                 }
             }
         }
-        self.connections.close();
-        self.connections.wait().await;
+        // Whoever comes now finds no socket, and does not wait for one that nobody serves; whoever has come is told.
+        let Self { socket: ControlSocket { file, listener, lock }, connections, .. } = self;
+        drop(file);
+        while let Some(Ok((stream, _))) = listener.accept().now_or_never() {
+            refuse::at_once(&stream);
+        }
+        drop(listener);
+        connections.close();
+        connections.wait().await;
+        drop(lock);
     }
 
     fn admit(&self, stream: UnixStream) {
@@ -120,19 +130,20 @@ impl Server {
     }
 
     fn serve(&self, stream: UnixStream, seat: Seat, caller: Caller, refused: Option<RefusedPeer>) {
-        let (seat, api) = (Arc::new(seat), Arc::clone(&self.api));
+        let seat = Arc::new(seat);
         let progress = Arc::clone(seat.progress());
-        let stream = Guarded::new(stream, progress, Arc::clone(&api.load), Deadlines::from(&self.settings));
+        let load = Arc::clone(&self.api.load);
+        let stream = Guarded::new(stream, Arc::clone(&progress), load, Deadlines::from(&self.settings));
         let service = TowerToHyperService::new(self.router.clone());
         let service = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
-            let (seat, api) = (Arc::clone(&seat), Arc::clone(&api));
+            let seat = Arc::clone(&seat);
             let mut request = request.map(|body| Asked::new(body, Arc::clone(&seat)));
             request.extensions_mut().insert(caller.clone());
             refused.map(|refused| request.extensions_mut().insert(refused));
             let answer = service.call(request);
             async move {
                 let response = unfailing(answer.await);
-                Ok::<_, io::Error>(Answered::response(response, &seat, &api.answers, &api.load))
+                Ok::<_, io::Error>(Answered::response(response, &seat))
             }
         });
         // The deadline for heads is the stream's: hyper's own would be the same for a head and for a pause.
@@ -141,13 +152,16 @@ impl Server {
             .max_buf_size(BUFFER_BYTES_MAX)
             .max_header_size(HEAD_BYTES_MAX)
             .serve_connection(TokioIo::new(stream), service);
-        let (stop, open) = (self.stop.clone(), self.api.registry.shared().metrics.connection());
+        let stop = self.stop.clone();
         self.connections.spawn(async move {
             let mut connection = std::pin::pin!(connection);
             let outcome = tokio::select! {
                 biased;
                 outcome = connection.as_mut() => outcome,
                 () = stop.cancelled() => {
+                    if progress.phase().can_make_room() {
+                        return;
+                    }
                     connection.as_mut().graceful_shutdown();
                     connection.await
                 }
@@ -155,7 +169,6 @@ impl Server {
             if let Err(error) = outcome {
                 tracing::debug!(error = &error as &dyn std::error::Error, "a connection ended early");
             }
-            drop(open);
         });
     }
 }

@@ -45,14 +45,18 @@ pub enum SocketError {
     },
 }
 
-/// The bound socket. The file and the lock go with it.
+/// The bound socket. The file goes first, so that nobody connects to what does not listen any more.
 #[derive(Debug)]
 pub struct ControlSocket {
+    pub file: SocketFile,
     pub listener: UnixListener,
-    path: PathBuf,
-    /// Held as long as the socket is served.
-    _lock: File,
+    /// Held as long as anybody is served.
+    pub lock: File,
 }
+
+/// The socket's file, until it is dropped.
+#[derive(Debug)]
+pub struct SocketFile(PathBuf);
 
 /// Who may reach the socket besides the daemon's own user.
 #[derive(Clone, Copy, Debug)]
@@ -114,14 +118,14 @@ impl ControlSocket {
             Err(error) => return Err(failed("remove the stale socket", path)(error)),
         }
         let listener = listen(path, door.group).map_err(failed("listen on", path))?;
-        Ok(Self { listener, path: path.to_owned(), _lock: lock })
+        Ok(Self { file: SocketFile(path.to_owned()), listener, lock })
     }
 }
 
-impl Drop for ControlSocket {
+impl Drop for SocketFile {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_file(&self.path) {
-            tracing::warn!(%error, socket = %self.path.display(), "cannot remove the socket");
+        if let Err(error) = std::fs::remove_file(&self.0) {
+            tracing::warn!(%error, socket = %self.0.display(), "cannot remove the socket");
         }
     }
 }

@@ -246,7 +246,7 @@ async fn shut_down(
     registry.shared().host.end_strays().await;
     // 6. Every stream ends with its last event.
     in_a_moment("the end of the record", hub.end_streams()).await;
-    // 7. The last connections end, and the socket goes. A client that does not read is not waited for.
+    // 7. The socket goes, and the last connections end. A client that does not read is not waited for.
     stop_accepting.cancel();
     in_a_moment("clients to take their last events", tasks.wait()).await;
     // 8. The store is closed last.

@@ -12,8 +12,6 @@ mod own;
 mod requests;
 mod text;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
@@ -65,7 +63,6 @@ pub struct Metrics {
     agent_written: Counter,
     requests: Requests,
     refusals: Family<Label, Counter>,
-    connections: Arc<AtomicI64>,
 }
 
 /// What one commit was.
@@ -76,16 +73,6 @@ pub struct Commit {
     pub rows: usize,
     pub events: usize,
     pub took: Duration,
-}
-
-/// A connection that is open. Dropping it closes it in the books.
-#[derive(Debug)]
-pub struct OpenConnection(Arc<AtomicI64>);
-
-impl Drop for OpenConnection {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl Default for Metrics {
@@ -114,7 +101,6 @@ impl Default for Metrics {
             agent_written: Counter::default(),
             requests: Requests::default(),
             refusals: Family::default(),
-            connections: Arc::default(),
         };
         metrics.begin_at_zero();
         metrics.registered()
@@ -270,16 +256,6 @@ impl Metrics {
     /// `code` is one of the total match of errors.
     pub fn refused(&self, code: &'static str) {
         self.refusals.get_or_create(&[("code", code)]).inc();
-    }
-
-    pub fn connection(&self) -> OpenConnection {
-        self.connections.fetch_add(1, Ordering::Relaxed);
-        OpenConnection(Arc::clone(&self.connections))
-    }
-
-    /// Connections that are open now.
-    pub fn connections(&self) -> i64 {
-        self.connections.load(Ordering::Relaxed)
     }
 }
 

@@ -32,6 +32,7 @@ pub struct Now {
     pub subscribers: usize,
     pub database_bytes: u64,
     pub journal_bytes: u64,
+    pub connections: usize,
     pub connections_max: usize,
     /// By name.
     pub security: Vec<(&'static str, u64)>,
@@ -75,7 +76,7 @@ impl Metrics {
     pub fn scraped(&self, now: &Now, format: Format) -> Result<String, fmt::Error> {
         let mut text = String::new();
         encode_registry(&mut text, &self.registry)?;
-        encode_registry(&mut text, &self.gauges(now))?;
+        encode_registry(&mut text, &gauges(now))?;
         encode_registry(&mut text, &own(now))?;
         encode_eof(&mut text)?;
         Ok(match format {
@@ -83,47 +84,47 @@ impl Metrics {
             Format::Classic => classic(&text),
         })
     }
+}
 
-    fn gauges(&self, now: &Now) -> Registry {
-        let mut registry = Registry::with_prefix("acpd");
-        let build: Family<Label, Gauge> = Family::default();
-        build.get_or_create(&[("version", now.version)]).set(1);
-        registry.register("build_info", "The program that runs", build);
-        let processes = by("state", now.processes.iter().map(|(state, count)| (*state, whole(*count))));
-        registry.register("processes", "Agent processes, by state", processes);
-        registry.register("process_slots", "Agent processes that there may be (limits.processes)", {
-            gauge(whole(now.process_slots))
-        });
-        registry.register("sessions", "Sessions, by status", by("status", now.sessions.iter().copied()));
-        let turns = [("queued", now.turns_queued), ("running", now.turns_running)];
-        registry.register("turns_open", "Turns that wait or run", by("status", turns.into_iter()));
-        registry.register("permissions_open", "Questions that wait for an answer", gauge(now.permissions_open));
-        let help = "Units that wait for the writer of the store";
-        registry.register("store_queue_units", help, gauge(whole(now.writer_queue)));
-        let (database, journal) = (gauge(whole(now.database_bytes)), gauge(whole(now.journal_bytes)));
-        registry.register("store_database_bytes", "Size of the database's file", database);
-        registry.register("store_journal_bytes", "Size of the write-ahead log", journal);
-        registry.register("subscribers", "Streams that follow a log", gauge(whole(now.subscribers)));
-        let connections = gauge(self.connections());
-        registry.register("http_connections", "Connections that are open", connections);
-        let help = "Connections that there may be (control.connections)";
-        registry.register("http_connections_max", help, gauge(whole(now.connections_max)));
-        let security: Family<Label, Counter> = Family::default();
-        for (name, count) in &now.security {
-            security.get_or_create(&[("event", name)]).inc_by(*count);
-        }
-        registry.register("security_events", "Refusals to whoever reached for what is not theirs", security);
-        let load: Family<Label, Counter> = Family::default();
-        for (name, count) in &now.load {
-            load.get_or_create(&[("event", name)]).inc_by(*count);
-        }
-        registry.register(
-            "load_events",
-            "Connections, requests and streams refused or dropped so that the rest is served",
-            load,
-        );
-        registry
+fn gauges(now: &Now) -> Registry {
+    let mut registry = Registry::with_prefix("acpd");
+    let build: Family<Label, Gauge> = Family::default();
+    build.get_or_create(&[("version", now.version)]).set(1);
+    registry.register("build_info", "The program that runs", build);
+    let processes = by("state", now.processes.iter().map(|(state, count)| (*state, whole(*count))));
+    registry.register("processes", "Agent processes, by state", processes);
+    registry.register("process_slots", "Agent processes that there may be (limits.processes)", {
+        gauge(whole(now.process_slots))
+    });
+    registry.register("sessions", "Sessions, by status", by("status", now.sessions.iter().copied()));
+    let turns = [("queued", now.turns_queued), ("running", now.turns_running)];
+    registry.register("turns_open", "Turns that wait or run", by("status", turns.into_iter()));
+    registry.register("permissions_open", "Questions that wait for an answer", gauge(now.permissions_open));
+    let help = "Units that wait for the writer of the store";
+    registry.register("store_queue_units", help, gauge(whole(now.writer_queue)));
+    let (database, journal) = (gauge(whole(now.database_bytes)), gauge(whole(now.journal_bytes)));
+    registry.register("store_database_bytes", "Size of the database's file", database);
+    registry.register("store_journal_bytes", "Size of the write-ahead log", journal);
+    registry.register("subscribers", "Streams that follow a log", gauge(whole(now.subscribers)));
+    let connections = gauge(whole(now.connections));
+    registry.register("http_connections", "Connections that are open", connections);
+    let help = "Connections that there may be (control.connections)";
+    registry.register("http_connections_max", help, gauge(whole(now.connections_max)));
+    let security: Family<Label, Counter> = Family::default();
+    for (name, count) in &now.security {
+        security.get_or_create(&[("event", name)]).inc_by(*count);
     }
+    registry.register("security_events", "Refusals to whoever reached for what is not theirs", security);
+    let load: Family<Label, Counter> = Family::default();
+    for (name, count) in &now.load {
+        load.get_or_create(&[("event", name)]).inc_by(*count);
+    }
+    registry.register(
+        "load_events",
+        "Connections, requests and streams refused or dropped so that the rest is served",
+        load,
+    );
+    registry
 }
 
 /// What Prometheus expects of every process.

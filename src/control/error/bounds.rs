@@ -33,3 +33,10 @@ pub fn body_timeout() -> Answer {
     let message = "the body did not come in time";
     Answer::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message, "send it without pauses")
 }
+
+pub fn unsupported_encoding(found: &str) -> Answer {
+    let message = format!("the body's Content-Encoding is {found:?}, which acpd does not read");
+    let hint = "send the JSON as it is, without a Content-Encoding";
+    Answer::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message, hint)
+        .details(json!({ "encoding": found }))
+}

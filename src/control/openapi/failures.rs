@@ -54,7 +54,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("unknown_choice", "the agent has not announced such a mode, model or option"),
     ("unknown_user", "the user is not in the user database, or has no home there"),
     ("unsupported_content", "the agent does not take such a block"),
-    ("unsupported_media_type", "the body is not application/json"),
+    ("unsupported_media_type", "the body is not application/json, or is compressed"),
     ("uri_too_long", "the target of a request is too long"),
     ("wider_mode", "the mode grants the agent more than the session's policy does"),
     ("wider_permissions", "the policy is wider than the profile's"),
