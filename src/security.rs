@@ -14,7 +14,7 @@ pub enum SecurityEvent {
     ForeignUser,
     /// A workspace that is not inside the roots, or does not stay there.
     OutsideRoots,
-    /// A path that an agent named, and that leads out of its workspace.
+    /// A path that an agent or a context named, and that leads out of its workspace.
     PathEscape,
     /// A connection of an agent, or of what one has started.
     AgentPeer,

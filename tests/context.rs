@@ -267,6 +267,11 @@ async fn a_bad_context_is_refused_by_name_and_changes_nothing() {
             assert_eq!(refused.body["details"]["field"], field, "{method} {path} {context}: {}", refused.text);
         }
     }
+    // What leads out is an attempt, of whoever asks; the rest are mistakes.
+    let info = daemon.get("/v1/info").await.expect_status(200);
+    assert_eq!(info["securityEvents"]["path_escape"], 5 * 3);
+    let own = format!("pid={}", std::process::id());
+    assert_eq!(daemon.log().lines().filter(|line| line.contains("path_escape") && line.contains(&own)).count(), 5 * 3);
     assert_eq!(daemon.get("/v1/sessions").await.expect_status(200)["total"], 1);
     let now = daemon.session(id_of(&session)).await;
     assert_eq!((&now["context"], &now["title"], &now["turns"]), (&session["context"], &json!(""), &json!(0)));

@@ -450,3 +450,19 @@ async fn many_requests_at_once_are_all_answered() {
     assert_eq!(events(&daemon, &session, "file.written").await.len(), COUNT);
     assert_eq!(fs::read_dir(&workspace).unwrap().count(), COUNT);
 }
+
+#[tokio::test]
+async fn directories_that_are_made_for_a_file_hand_the_group_on() {
+    let (builder, workspace) = builder();
+    fs::set_permissions(&workspace, fs::Permissions::from_mode(0o2777)).unwrap();
+    let params = json!({"sessionId": "test-session", "path": workspace.join("a/b/file"), "content": "x"});
+    let script = json!([{"handshake": {}},
+        {"prompt": [{"request": {"method": "fs/write_text_file", "params": params}}, {"textFromAnswer": true}]}]);
+    let daemon = builder.agent_with("writes", script, "permissions = \"allow\"").start().await;
+    let session = daemon.create_session("writes").await;
+    daemon.prompt_and_wait(&session, "write").await;
+    for made in ["a", "a/b"] {
+        let mode = workspace.join(made).metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o2000, 0o2000, "{made}: {mode:o}");
+    }
+}

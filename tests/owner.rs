@@ -7,10 +7,11 @@ mod harness;
 
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use harness::{
-    AsUser, Cgroup, Daemon, DaemonBuilder, IMPATIENT, NASTY, ORDINARY, Tree, User, nasty, parent_of, signal, users,
+    AsUser, Bystander, Cgroup, Daemon, DaemonBuilder, IMPATIENT, NASTY, ORDINARY, Tree, User, echo, nasty, parent_of,
+    signal, users, within,
 };
 use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Uid};
@@ -346,4 +347,120 @@ async fn no_member_takes_all_processes() {
     daemon.create_session("demo").await;
     daemon.create_session("demo").await;
     passage.open().await;
+}
+
+/// What `/proc` shows of root's processes is shown to root alone.
+#[tokio::test]
+async fn a_workspace_is_not_found_by_way_of_another_users_process() {
+    let Some(builder) = builder() else { return };
+    let daemon = builder.start().await;
+    let process = Bystander::start(None, "");
+    let path = format!("/proc/{}/root", process.pid);
+    let member = daemon.as_user(ORDINARY, &[]);
+    let refusal = member.post("/v1/workspaces", json!({"path": path})).await.expect_status(400);
+    assert_eq!(refusal["error"], "workspace_missing", "{refusal}");
+}
+
+#[tokio::test]
+async fn a_command_that_a_member_may_not_run_is_not_installed_for_them() {
+    let Some(builder) = builder() else { return };
+    let closed = builder.root().join("closed");
+    make_roots_directory(&closed);
+    let program = closed.join("agent");
+    std::fs::write(&program, "#!/bin/sh\n").unwrap();
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    let daemon = builder.config(&format!("[agents.closed]\ncommand = {program:?}")).start().await;
+    let member = daemon.as_user(ORDINARY, &[]);
+    let body = json!({"workspace": daemon.workspace(), "agent": "closed", "start": "lazy"});
+    let refusal = member.post("/v1/sessions", body.clone()).await.expect_status(422);
+    assert_eq!(refusal["error"], "agent_not_installed", "{refusal}");
+    assert_eq!(member.get("/v1/agents/closed").await.expect_status(200)["installed"], false);
+    daemon.post("/v1/sessions", body).await.expect_status(201);
+    assert_eq!(daemon.get("/v1/agents/closed").await.expect_status(200)["installed"], true);
+}
+
+/// A user database that may be made to wait: whoever asks it while there is a pipe reads from that to its end first.
+struct SlowUsers {
+    library: PathBuf,
+    pipe: PathBuf,
+}
+
+impl SlowUsers {
+    fn make(directory: &Path) -> Self {
+        let (library, pipe) = (directory.join("slow_users.so"), directory.join("pipe"));
+        let source = format!(
+            r#"
+            #define _GNU_SOURCE
+            #include <dlfcn.h>
+            #include <fcntl.h>
+            #include <pwd.h>
+            #include <unistd.h>
+            int getpwuid_r(uid_t uid, struct passwd *user, char *buffer, size_t size, struct passwd **found) {{
+                int (*real)(uid_t, struct passwd *, char *, size_t, struct passwd **) = dlsym(RTLD_NEXT, "getpwuid_r");
+                int pipe = open("{}", O_RDONLY | O_CLOEXEC);
+                char byte;
+                while (pipe >= 0 && read(pipe, &byte, 1) > 0) {{}}
+                if (pipe >= 0) close(pipe);
+                return real(uid, user, buffer, size, found);
+            }}
+            "#,
+            pipe.display()
+        );
+        let file = directory.join("slow_users.c");
+        std::fs::write(&file, source).unwrap();
+        let mut compiler = std::process::Command::new("cc");
+        let compiled = compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&file).arg("-ldl").status().unwrap();
+        assert!(compiled.success());
+        Self { library, pipe }
+    }
+
+    /// From now on whoever asks waits.
+    fn hold(&self) {
+        nix::unistd::mkfifo(&self.pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    }
+
+    /// Somebody has asked, and waits until what is returned is dropped. Whoever asks later does not wait.
+    async fn asked(&self) -> std::fs::File {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let pipe = self.pipe.clone();
+        // To open it for writing takes somebody who reads. A thread that waits in vain is not waited for.
+        std::thread::spawn(move || sender.send(std::fs::OpenOptions::new().write(true).open(pipe).unwrap()));
+        let asked = within("a question to the user database", receiver).await.unwrap();
+        std::fs::remove_file(&self.pipe).unwrap();
+        asked
+    }
+}
+
+/// The one thread that the daemon has on a small machine does not wait for the user database.
+#[tokio::test]
+async fn a_slow_user_database_holds_up_nobody_else_and_nothing_that_is_to_end() {
+    let Some(builder) = builder() else { return };
+    let users = SlowUsers::make(builder.root());
+    let crashing = json!({"gate": "busy", "cases": {"crash": [{"exit": 3}]}});
+    let script = json!([{"handshake": {}}, {"prompt": [crashing]}]);
+    let library = users.library.to_str().unwrap();
+    let daemon = builder.env("LD_PRELOAD", library).agent("owned", script).agent("echo", echo()).start().await;
+    for is_archived in [false, true] {
+        let session = create_owned_session(&daemon, "owned").await;
+        daemon.prompt(&session, "first").await;
+        let second = daemon.prompt(&session, "second").await;
+        let first = daemon.gate("owned").reached("busy").await;
+        users.hold();
+        // The turn that waits gets another process, for which the owner is looked up anew.
+        first.say("crash").await;
+        let asked = users.asked().await;
+        assert_eq!(daemon.session(&session).await["processState"], "starting");
+        let other = daemon.create_session("echo").await;
+        assert_eq!(daemon.prompt_and_wait(&other, "hello").await["status"], "completed");
+        if is_archived {
+            daemon.post(&format!("/v1/sessions/{session}/archive"), json!({})).await.expect_status(200);
+            drop(asked);
+            assert_eq!(daemon.session(&session).await["processState"], "stopped");
+        } else {
+            drop(asked);
+            daemon.gate("owned").reached("busy").await.open().await;
+            let turn = daemon.wait_turn(&session, second["turnId"].as_str().unwrap()).await;
+            assert_eq!(turn["status"], "completed", "{turn}");
+        }
+    }
 }

@@ -209,3 +209,22 @@ async fn the_workspace_can_be_named_in_the_arguments() {
     assert_eq!(daemon.prompt_and_wait(&session, "where?").await["status"], "completed");
     assert_eq!(spoken(&daemon, &session).await, daemon.workspace().display().to_string());
 }
+
+#[tokio::test]
+async fn a_directorys_name_makes_no_line_of_its_own_in_the_log() {
+    let daemon = Daemon::builder().agent("located", located()).start().await;
+    let outside = tempfile::tempdir().unwrap();
+    let name = "x\n2030-01-01T00:00:00.000000Z  WARN a line of somebody's";
+    let (directory, workspace) = (outside.path().join(name), daemon.workspace().join(name));
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::create_dir(&workspace).unwrap();
+    daemon.post("/v1/workspaces", json!({"path": directory})).await.expect_status(403);
+    daemon.logged("outside the roots").await;
+    // A name that is fine and logged with the start of a process.
+    let session = create(&daemon, &workspace).await;
+    assert_eq!(daemon.prompt_and_wait(&session, "where?").await["status"], "completed");
+    daemon.logged("starting the agent").await;
+    let log = daemon.log();
+    assert!(log.contains("a line of somebody's"), "{log}");
+    assert!(!log.lines().any(|line| line.starts_with("2030")), "{log}");
+}

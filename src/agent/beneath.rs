@@ -201,8 +201,9 @@ impl Beneath {
             let opened = rustix::fs::openat(&directory, name.as_os_str(), flags, Mode::empty());
             directory = opened.map_err(|_| FileError::Changed)?;
             if is_new {
-                // The daemon's own umask, which is a stricter one, was applied too.
-                rustix::fs::fchmod(&directory, mode)?;
+                // The daemon's own umask, which is a stricter one, was applied too. What hands the group on stays.
+                let inherited = Mode::from_raw_mode(rustix::fs::fstat(&directory)?.st_mode) & Mode::SGID;
+                rustix::fs::fchmod(&directory, mode | inherited)?;
             }
         }
         Ok(directory)

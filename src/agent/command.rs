@@ -57,19 +57,17 @@ pub enum CommandError {
 }
 
 impl Command {
-    /// Puts a session's frozen profile and today's values together. A profile that is gone leaves the names without
+    /// Puts the program of a session's frozen profile ([`find_agent`]) and today's values together. A profile that is gone leaves the names without
     /// values, which is what a session that outlives its profile can have.
     pub fn new(
         session: SessionId,
+        program: PathBuf,
         frozen: &FrozenProfile,
         current: Option<&AgentProfile>,
         workspace: OpenWorkspace,
         environment: &BTreeMap<String, String>,
     ) -> Result<Self, CommandError> {
         let OpenWorkspace { path: workspace, directory, identity: _ } = workspace;
-        let path = environment.get("PATH").map_or(DEFAULT_PATH, String::as_str);
-        let program = find_program(&frozen.command, path)
-            .ok_or_else(|| CommandError::NotFound { command: frozen.command.clone() })?;
         let workspace_text = workspace.to_string_lossy();
         let args = frozen.args.iter().map(|argument| argument.replace("{workspace}", &workspace_text)).collect();
 
@@ -146,6 +144,12 @@ impl Command {
     }
 }
 
+/// The file that a profile's command stands for, with the daemon's PATH. For whoever looks, too.
+pub fn find_agent(command: &str, environment: &BTreeMap<String, String>) -> Result<PathBuf, CommandError> {
+    let path = environment.get("PATH").map_or(DEFAULT_PATH, String::as_str);
+    find_program(command, path).ok_or_else(|| CommandError::NotFound { command: command.to_owned() })
+}
+
 /// The file that a command stands for: this program itself, a path, or the first match on PATH.
 pub fn find_program(command: &str, path: &str) -> Option<PathBuf> {
     if command == SELF_COMMAND {
@@ -213,13 +217,14 @@ mod tests {
         std::fs::create_dir(&path).unwrap();
         let grounds = Grounds { roots: vec![PathBuf::from("/")], reserved: vec![] };
         let workspace = || open_workspace(&path, &grounds).unwrap();
-        let command = Command::new(session, &profile.freeze(), Some(&profile), workspace(), &daemon);
+        let program = find_agent(&profile.command, &daemon).unwrap();
+        let command = Command::new(session, program.clone(), &profile.freeze(), Some(&profile), workspace(), &daemon);
         let command = command.unwrap();
         let names: Vec<&str> = command.environment.keys().map(String::as_str).collect();
         assert_eq!(names, ["ACPD_SESSION", "HOME", "KEY", "LC_ALL", "PASSED", "PATH"]);
         assert_eq!(command.args, [format!("--dir={}", path.display()), "plain".to_owned()]);
 
-        let orphan = Command::new(session, &profile.freeze(), None, workspace(), &daemon).unwrap();
+        let orphan = Command::new(session, program, &profile.freeze(), None, workspace(), &daemon).unwrap();
         assert!(!orphan.environment.contains_key("KEY"), "values come from the profile as it is now");
     }
 

@@ -16,16 +16,29 @@ const GIT_FILE_BYTES_MAX: u64 = 4096;
 /// What is looked at in a directory that is to go away. One with more may have anything in it.
 const ENTRIES_MAX: usize = 1000;
 
-/// A path as it is from the workspace, which is a real path. It need not exist, but what of it exists must not lead out.
-pub fn path_inside(workspace: &Path, path: &str) -> Result<String, String> {
-    let path = Path::new(path);
-    if path.components().any(|component| component == Component::ParentDir) {
-        return Err("has a .. in it".to_owned());
+/// Why a path names no file in a workspace.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PathProblem {
+    /// It leads out.
+    #[error("is not in the workspace {0:?}")]
+    Escape(PathBuf),
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<String> for PathProblem {
+    fn from(problem: String) -> Self {
+        Self::Other(problem)
     }
-    let outside = || {
-        tracing::warn!(security = true, path = %path.display(), "a context that leads out of its workspace was refused");
-        format!("is not in the workspace {}", workspace.display())
-    };
+}
+
+/// A path as it is from the workspace, which is a real path. It need not exist, but what of it exists must not lead out.
+pub fn path_inside(workspace: &Path, path: &str) -> Result<String, PathProblem> {
+    let path = Path::new(path);
+    let outside = || PathProblem::Escape(workspace.to_owned());
+    if path.components().any(|component| component == Component::ParentDir) {
+        return Err(if climbs_out(path) { outside() } else { "has a .. in it".to_owned().into() });
+    }
     let relative: PathBuf = match path.strip_prefix(workspace) {
         Ok(relative) => relative.to_owned(),
         // Another name of the workspace, perhaps.
@@ -35,16 +48,30 @@ pub fn path_inside(workspace: &Path, path: &str) -> Result<String, String> {
     let relative: PathBuf =
         relative.components().filter(|component| matches!(component, Component::Normal(_))).collect();
     if relative.as_os_str().is_empty() {
-        return Err("is the workspace itself, not a file in it".to_owned());
+        return Err("is the workspace itself, not a file in it".to_owned().into());
     }
     let real = real(&workspace.join(&relative))?;
     if !real.starts_with(workspace) {
         return Err(outside());
     }
     if real.is_dir() {
-        return Err("is a directory".to_owned());
+        return Err("is a directory".to_owned().into());
     }
-    relative.into_os_string().into_string().map_err(|_| "is not UTF-8".to_owned())
+    relative.into_os_string().into_string().map_err(|_| "is not UTF-8".to_owned().into())
+}
+
+/// Whether a relative path goes up further than it went down, whatever it passes.
+fn climbs_out(path: &Path) -> bool {
+    let mut depth = 0_usize;
+    path.is_relative()
+        && path.components().any(|component| match component {
+            Component::ParentDir => depth.checked_sub(1).map(|left| depth = left).is_none(),
+            Component::Normal(_) => {
+                depth += 1;
+                false
+            }
+            Component::Prefix(_) | Component::RootDir | Component::CurDir => false,
+        })
 }
 
 /// Where a path leads, seen from the workspace, which is a real path. What cannot be said for sure is outside: a path with

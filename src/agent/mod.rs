@@ -45,12 +45,12 @@ mod terminal_command;
 mod workspace;
 
 pub use beneath::{Beneath, FileError};
-pub use command::{Command, find_program};
+pub use command::{Command, CommandError, find_agent};
 pub use descent::Descent;
 pub use environment::known as known_secrets;
 pub use files::{FileIdentity, Target, TextRead, Window, check_text};
 pub use host::Host;
-pub use inside::{git_ref, holds_git, path_inside, place};
+pub use inside::{PathProblem, git_ref, holds_git, path_inside, place};
 pub use persona::Persona;
 pub use process::{Bounds, Cause, Exit, Output, Process, SpawnError};
 #[cfg(test)]

@@ -3,8 +3,8 @@
 //! For its own user it does so as itself. For another one, whom only a daemon of root serves, a thread is started that takes
 //! on the user's identity towards file systems (groups, group, user), works, and ends. It never goes back: an identity that
 //! ends with its thread cannot be left over, whatever fails or panics meanwhile. With the user the kernel takes the rights
-//! away by which root passes over permissions. The thread's other identity stays root's, because whoever shared that could
-//! send signals to the daemon.
+//! away by which root passes over permissions; the thread gives up the others itself, by some of which more is seen than the
+//! user may see (in `/proc`). Its other identity stays root's, because whoever shared that could send signals to the daemon.
 //!
 //! What is asked for by `access(2)` is asked for the real user, which is root: `AT_EACCESS` has to be used instead.
 
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
-use rustix::thread::set_thread_groups;
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_thread_groups};
 
 use super::account::{Account, AccountError};
 use super::beneath::FileError;
@@ -71,10 +71,15 @@ impl Persona {
             Self::Unknown => return Err(io::Error::other("the session's owner has not been looked up yet")),
         };
         let in_thread = || take_on(account).map(|()| work());
-        let worked = std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().name("as-owner".to_owned());
-            thread.spawn_scoped(scope, in_thread).map(std::thread::ScopedJoinHandle::join)
-        });
+        let work_and_wait = || {
+            std::thread::scope(|scope| {
+                let thread = std::thread::Builder::new().name("as-owner".to_owned());
+                thread.spawn_scoped(scope, in_thread).map(std::thread::ScopedJoinHandle::join)
+            })
+        };
+        // Where a user's files are, and how long a look at them takes, is that user's affair: a thread of the runtime hands
+        // everybody else's tasks to another one meanwhile. On other threads this changes nothing.
+        let worked = tokio::task::block_in_place(work_and_wait);
         worked?.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
@@ -124,12 +129,15 @@ fn take_on(account: &Account) -> io::Result<()> {
     // They do not tell whether they did it.
     let has_taken_on =
         (setfsuid(Uid::from_raw(NOBODY)), setfsgid(Gid::from_raw(NOBODY))) == (uid, gid) && !uid.is_root();
-    if has_taken_on {
-        Ok(())
-    } else {
+    if !has_taken_on {
         let problem = format!("the rights of the user {} cannot be taken on", account.name);
-        Err(io::Error::new(io::ErrorKind::Unsupported, problem))
+        return Err(io::Error::new(io::ErrorKind::Unsupported, problem));
     }
+    // Last, because the identity cannot be changed without them. These are of this thread only, too; and what is not
+    // permitted any more the kernel takes out of the ambient set.
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -178,6 +186,11 @@ mod tests {
         // And a signal of that user's does not reach the thread.
         let status = persona.run(|| std::fs::read_to_string("/proc/thread-self/status")).unwrap().unwrap();
         assert!(status.contains("Uid:\t0\t0\t0\t4321"), "{status}");
+        for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+            assert!(status.contains(&format!("{set}:\t0000000000000000")), "{status}");
+        }
+        let ours = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        assert!(!ours.contains("CapEff:\t0000000000000000"), "{ours}");
     }
 
     #[test]

@@ -76,7 +76,8 @@ impl WorkspaceError {
     /// Tells of it when it is an attempt to get out of the roots. `peer` is whoever asked.
     pub fn report(&self, security: &Security, peer: Option<&Peer>) {
         if let Self::OutsideRoots { path, real, .. } = self {
-            let why = format!("a workspace that leads to {}, outside the roots", real.display());
+            let real = real.to_string_lossy();
+            let why = format!("a workspace that leads to {real:?}, outside the roots");
             security.refused(SecurityEvent::OutsideRoots, peer, Some(path), why);
         }
     }

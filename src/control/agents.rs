@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 
 use super::Api;
+use super::caller::Caller;
 use super::error::ApiError;
 use super::extract::{Json, LIMIT_MAX, NoQuery, PageQuery, Query, Text, page};
 use super::wire::{Agent, AgentList};
@@ -22,11 +23,15 @@ use crate::model::AgentProfile;
     ),
     responses((status = 200, description = "A page of them.", body = AgentList)),
 )]
-pub async fn list(State(api): State<Arc<Api>>, Query(query): Query<PageQuery>) -> Result<Json<AgentList>, ApiError> {
+pub async fn list(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<AgentList>, ApiError> {
     let (limit, offset) = page(query.limit.or(Some(LIMIT_MAX)), query.offset)?;
     let profiles = &api.registry.shared().config().agents;
     let (first, count) = (usize::try_from(offset).unwrap_or(0), usize::try_from(limit).unwrap_or(0));
-    let agents = profiles.values().skip(first).take(count).map(|profile| agent(&api, profile)).collect();
+    let agents = shown(&api, &caller, profiles.values().skip(first).take(count).collect()).await;
     let total = i64::try_from(profiles.len()).unwrap_or(i64::MAX);
     Ok(Json(AgentList { agents, total, limit, offset }))
 }
@@ -42,15 +47,24 @@ pub async fn list(State(api): State<Arc<Api>>, Query(query): Query<PageQuery>) -
     ),
     responses((status = 200, description = "The agent.", body = Agent)),
 )]
-pub async fn show(State(api): State<Arc<Api>>, _: NoQuery, Text(slug): Text) -> Result<Json<Agent>, ApiError> {
+pub async fn show(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    _: NoQuery,
+    Text(slug): Text,
+) -> Result<Json<Agent>, ApiError> {
     let profiles = &api.registry.shared().config().agents;
-    match profiles.get(&slug) {
-        Some(profile) => Ok(Json(agent(&api, profile))),
-        None => Err(ApiError::NoSuchAgent(slug)),
-    }
+    let agents = shown(&api, &caller, profiles.get(&slug).into_iter().collect()).await;
+    agents.into_iter().next().map(Json).ok_or(ApiError::NoSuchAgent(slug))
 }
 
-fn agent(api: &Api, profile: &AgentProfile) -> Agent {
-    let default = api.registry.shared().config().sessions.agent == profile.slug;
-    Agent::new(profile, api.registry.is_installed(profile), default)
+/// Profiles as they are for whoever asks. For somebody whom the user database does not tell of now, nothing is installed.
+async fn shown(api: &Api, caller: &Caller, profiles: Vec<&AgentProfile>) -> Vec<Agent> {
+    let commands = profiles.iter().map(|profile| profile.command.clone()).collect();
+    let installed = api.registry.are_installed(commands, caller.owner()).await.unwrap_or_default();
+    let installed = installed.into_iter().chain(std::iter::repeat(false));
+    let default = &api.registry.shared().config().sessions.agent;
+    let agent =
+        |(profile, is_installed): (&AgentProfile, bool)| Agent::new(profile, is_installed, *default == profile.slug);
+    profiles.into_iter().zip(installed).map(agent).collect()
 }

@@ -16,7 +16,7 @@ use super::extract::{Json, Query};
 use super::wire::{
     BubblewrapReport, CgroupReport, Info, Kernel, LandlockReport, ProcessCount, ResourceLimit, ResourceLimits, Versions,
 };
-use super::{Api, connections, content, extract, idempotency, peer, sessions, turns};
+use super::{Api, content, extract, idempotency, peer, sessions, turns};
 use crate::acp::PROTOCOL_VERSION;
 use crate::agent::confine::LANDLOCK_WANTED;
 use crate::config::{BubblewrapMode, CgroupMode, Config, SandboxMode};

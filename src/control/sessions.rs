@@ -258,7 +258,7 @@ pub async fn change(
         return Ok(Json(shown(&api, session)));
     }
     let context = match context {
-        Some(context) => Some(api.registry.checked_context(id, context).await?),
+        Some(context) => Some(api.registry.checked_context(id, context, Some(&caller.peer)).await?),
         None => None,
     };
     api.registry.change(id, Edit { change, context, choices }).await?;

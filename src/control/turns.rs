@@ -85,7 +85,7 @@ async fn accept(
     let context = request.context.take();
     let Checked { content, blobs } = content::prompt(request, &api.registry.shared().config().limits)?;
     let context = match context {
-        Some(context) => Some(api.registry.checked_context(id, context).await?),
+        Some(context) => Some(api.registry.checked_context(id, context, by.as_deref()).await?),
         None => None,
     };
     api.limits.prompt(id)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::{Registry, RegistryError, context};
-use crate::agent;
+use crate::agent::{self, WorkspaceError};
 use crate::model::session::{Session, Workspace};
 use crate::model::{
     AgentProfile, Chosen, ContextChange, Peer, Policy, ProcessState, SessionId, SessionLimits, Sight, WorkspaceId,
@@ -53,7 +53,7 @@ impl Registry {
             WorkspaceChoice::Path(path) => self.resolve_workspace(path, create.owner, peer).await?,
             WorkspaceChoice::Registered(id) => self.known_workspace(*id, create.sight, create.owner, peer).await?.path,
         };
-        let context = self.context_of_new(real, create.owner, create.context).await?;
+        let context = self.context_of_new(real, create.owner, create.context, peer).await?;
         let profile = self.profile(create.agent.as_deref())?;
         let permissions = match create.permissions {
             Some(asked) => narrower(&profile.slug, &profile.permissions, asked)?,
@@ -62,7 +62,7 @@ impl Registry {
         let frozen = profile.freeze();
         check_modes(&frozen, &permissions, &create.choices)?;
         context::check_scope(&self.shared().config().sandbox, &profile, context.fs_scope)?;
-        self.check_installed(&profile)?;
+        self.check_installed(&profile, create.owner).await?;
         let workspace = match create.workspace {
             WorkspaceChoice::Path(path) => self.register_workspace(&path, create.owner, peer).await?,
             WorkspaceChoice::Registered(id) => self.known_workspace(id, create.sight, create.owner, peer).await?,
@@ -115,14 +115,19 @@ impl Registry {
         config.agents.get(slug).cloned().ok_or_else(|| RegistryError::UnknownAgent(slug.to_owned()))
     }
 
-    /// Whether a profile's command is found here.
-    pub fn is_installed(&self, profile: &AgentProfile) -> bool {
-        let path = self.shared().environment.get("PATH").map_or("", String::as_str);
-        agent::find_program(&profile.command, path).is_some()
+    /// Which of these commands are found here, and may be run by whoever's agents they would be.
+    pub async fn are_installed(&self, commands: Vec<String>, owner: Option<u32>) -> Result<Vec<bool>, WorkspaceError> {
+        let shared = Arc::clone(&self.shared);
+        let find = move |command: &String| agent::find_agent(command, &shared.environment).is_ok();
+        let looked = self.look_as(owner, move |persona, _| {
+            let found = persona.run(|| commands.iter().map(find).collect());
+            found.map_err(|error| WorkspaceError::NotLooked(error.to_string()))
+        });
+        looked.await
     }
 
-    fn check_installed(&self, profile: &AgentProfile) -> Result<(), RegistryError> {
-        if self.is_installed(profile) {
+    async fn check_installed(&self, profile: &AgentProfile, owner: Option<u32>) -> Result<(), RegistryError> {
+        if self.are_installed(vec![profile.command.clone()], owner).await? == [true] {
             return Ok(());
         }
         let hint = if profile.install_hint.is_empty() {

@@ -3,18 +3,28 @@
 use std::path::Path;
 
 use super::{Registry, RegistryError};
-use crate::agent::{self, WorkspaceError};
+use crate::agent::{self, PathProblem, WorkspaceError};
 use crate::config::Sandbox;
 use crate::model::context::Change;
-use crate::model::{AgentProfile, ContextChange, ContextProblem, FsScope, SessionContext, SessionId};
+use crate::model::{AgentProfile, ContextChange, ContextProblem, FsScope, Peer, SessionContext, SessionId};
+use crate::security::SecurityEvent;
 use crate::session::Refusal;
 
+/// A path of a context that names no file in the workspace.
+struct Misplaced {
+    field: &'static str,
+    path: String,
+    problem: PathProblem,
+}
+
 impl Registry {
-    /// A change of a session's context, or of that of one prompt, with paths as they are from the workspace.
+    /// A change of a session's context, or of that of one prompt, with paths as they are from the workspace. `peer` is
+    /// whoever asks for it.
     pub async fn checked_context(
         &self,
         session: SessionId,
         change: ContextChange,
+        peer: Option<&Peer>,
     ) -> Result<ContextChange, RegistryError> {
         change.check().map_err(Refusal::Context)?;
         if change.fs_scope != Change::Keep {
@@ -22,7 +32,8 @@ impl Registry {
             return Err(Refusal::Context(ContextProblem::new("context.fsScope", problem)).into());
         }
         let row = self.hub().store().session(session).await?.ok_or(RegistryError::NotFound(session))?;
-        self.looked_up(row.workspace, row.owner_uid, change, |git_ref| *git_ref == Change::Remove).await
+        let looked = self.looked_up(row.workspace, row.owner_uid, change, |git_ref| *git_ref == Change::Remove);
+        looked.await?.map_err(|misplaced| self.misplaced(misplaced, peer))
     }
 
     /// The context of a session that is to be made.
@@ -31,9 +42,11 @@ impl Registry {
         workspace: String,
         owner: Option<u32>,
         change: ContextChange,
+        peer: Option<&Peer>,
     ) -> Result<SessionContext, RegistryError> {
         change.check().map_err(Refusal::Context)?;
-        let change = self.looked_up(workspace, owner, change, |git_ref| !matches!(git_ref, Change::Set(_))).await?;
+        let looked = self.looked_up(workspace, owner, change, |git_ref| !matches!(git_ref, Change::Set(_)));
+        let change = looked.await?.map_err(|misplaced| self.misplaced(misplaced, peer))?;
         Ok(SessionContext::default().changed_by(change).map_err(Refusal::Context)?)
     }
 
@@ -45,7 +58,7 @@ impl Registry {
         owner: Option<u32>,
         change: ContextChange,
         is_detected: fn(&Change<String>) -> bool,
-    ) -> Result<ContextChange, RegistryError> {
+    ) -> Result<Result<ContextChange, Misplaced>, WorkspaceError> {
         let looked = self.look_as(owner, move |persona, _| {
             let look = || {
                 let workspace = Path::new(&workspace);
@@ -53,11 +66,21 @@ impl Registry {
                 if is_detected(&change.git_ref) {
                     change.git_ref = detected(workspace);
                 }
-                Ok::<ContextChange, Refusal>(change)
+                Ok(change)
             };
             persona.run(look).map_err(|error| WorkspaceError::NotLooked(error.to_string()))
         });
-        Ok(looked.await??)
+        looked.await
+    }
+
+    /// What whoever named it is told; and when it leads out, whoever watches over that.
+    fn misplaced(&self, misplaced: Misplaced, peer: Option<&Peer>) -> RegistryError {
+        let Misplaced { field, path, problem } = misplaced;
+        if matches!(problem, PathProblem::Escape(_)) {
+            let why = format!("a context whose file {problem}");
+            self.shared().security.refused(SecurityEvent::PathEscape, peer, Some(Path::new(&path)), why);
+        }
+        Refusal::Context(ContextProblem::new(field, problem.to_string())).into()
     }
 }
 
@@ -77,11 +100,14 @@ fn detected(workspace: &Path) -> Change<String> {
     agent::git_ref(workspace).map_or(Change::Remove, Change::Set)
 }
 
-fn inside(workspace: &Path, mut change: ContextChange) -> Result<ContextChange, Refusal> {
-    let resolve = |field: &str, path: &mut String| {
-        *path = agent::path_inside(workspace, path)
-            .map_err(|problem| Refusal::Context(ContextProblem::new(field, problem)))?;
-        Ok::<(), Refusal>(())
+fn inside(workspace: &Path, mut change: ContextChange) -> Result<ContextChange, Misplaced> {
+    let resolve = |field: &'static str, path: &mut String| {
+        *path = agent::path_inside(workspace, path).map_err(|problem| Misplaced {
+            field,
+            path: std::mem::take(path),
+            problem,
+        })?;
+        Ok(())
     };
     if let Change::Set(path) = &mut change.active_file {
         resolve("context.activeFile", path)?;

@@ -318,6 +318,7 @@ impl SessionActor {
             Input::Terminal(id, told) => self.on_terminal_told(&id, told),
             Input::Link(LinkInput::Rested) => self.link = Link::Stopped,
             Input::Link(LinkInput::Slot(slot)) => self.on_slot(slot),
+            Input::Link(LinkInput::Entered(entered)) => self.on_entered(entered),
             Input::Link(LinkInput::Output(output)) => match output {
                 Output::Started { identity, sandbox } => {
                     self.on_started(identity);
@@ -351,7 +352,7 @@ impl SessionActor {
                 Link::Stopped => self.seek_process(),
                 Link::Up(Connected { phase: Phase::Ready { .. }, .. }) if self.choices.is_starting() => {}
                 Link::Up(Connected { phase: Phase::Ready { .. }, .. }) => self.start_next_turn(),
-                Link::Resting(_) | Link::Waiting(_) | Link::Up(_) => {}
+                Link::Resting(_) | Link::Waiting(_) | Link::Entering { .. } | Link::Up(_) => {}
             }
         }
         self.finish_closing();
@@ -406,6 +407,7 @@ impl SessionActor {
 
     fn publish(&mut self) {
         let process_state = match self.link.phase() {
+            None if matches!(self.link, Link::Entering { .. }) => ProcessState::Starting,
             None => ProcessState::Stopped,
             Some(Phase::Starting(_)) => ProcessState::Starting,
             Some(Phase::Ready { .. }) if self.running.is_some() => ProcessState::Busy,

@@ -1,14 +1,15 @@
 //! The link to the agent's process: whether there is one, and what it is doing.
 //!
 //! ```text
-//! Stopped ──▶ Waiting (for a slot) ──▶ Up: Starting (handshake) ──▶ Ready ──▶ Stopping ──▶ Stopped
-//!    │  ▲└───────────────────────────────────▲   └────────────────────────────▲
+//! Stopped ──▶ Waiting (for a slot) ──▶ Entering ──▶ Up: Starting (handshake) ──▶ Ready ──▶ Stopping ──▶ Stopped
+//!    │  ▲└────────────────────────────────▲              └────────────────────────────▲
 //!    ▼  │
 //!   Resting (after crashes)
 //! ```
 //!
-//! Starting and Ready go to Stopped when the process ends by itself, or straight to Starting when work waits and the slot
-//! stays. Waiting and Resting go to Stopped when nothing waits any more.
+//! Starting and Ready go to Stopped when the process ends by itself, or to Entering when work waits and the slot stays.
+//! Entering goes to Stopped when there is nothing to start, or nothing to start it in. Waiting and Resting go to Stopped when
+//! nothing waits any more.
 
 use std::pin::Pin;
 
@@ -16,6 +17,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Slot;
 use super::handshake::Handshake;
+use super::workspace::{Entered, Entry};
 use crate::acp::incoming::Abilities;
 use crate::agent::{Exit, Output, Process};
 use crate::model::SandboxLevel;
@@ -29,6 +31,11 @@ pub enum Link {
     Resting(Instant),
     /// Work was accepted earlier and waits its turn for a process.
     Waiting(SlotFuture),
+    /// What a process is started with is looked up on a thread, which may take its time.
+    Entering {
+        slot: Slot,
+        entry: Entry,
+    },
     Up(Connected),
 }
 
@@ -64,6 +71,7 @@ pub enum Phase {
 pub enum LinkInput {
     Rested,
     Slot(Slot),
+    Entered(Entered),
     Output(Output),
 }
 
@@ -83,6 +91,7 @@ impl Link {
                 LinkInput::Rested
             }
             Self::Waiting(slot) => LinkInput::Slot(slot.as_mut().await),
+            Self::Entering { entry, .. } => LinkInput::Entered(entry.next().await),
             // `Exited` is the last output, and it makes the link `Stopped`; without it the supervisor itself failed.
             Self::Up(connected) if has_room => {
                 LinkInput::Output(connected.process.next().await.unwrap_or(Output::Exited(Exit::LOST)))
@@ -99,7 +108,7 @@ impl Link {
     pub fn connected(&self) -> Option<&Connected> {
         match self {
             Self::Up(connected) => Some(connected),
-            Self::Stopped | Self::Resting(_) | Self::Waiting(_) => None,
+            Self::Stopped | Self::Resting(_) | Self::Waiting(_) | Self::Entering { .. } => None,
         }
     }
 
@@ -121,7 +130,7 @@ impl Link {
     pub fn handshake_mut(&mut self) -> Option<&mut Handshake> {
         match self {
             Self::Up(Connected { phase: Phase::Starting(handshake), .. }) => Some(handshake),
-            Self::Stopped | Self::Resting(_) | Self::Waiting(_) | Self::Up(_) => None,
+            Self::Stopped | Self::Resting(_) | Self::Waiting(_) | Self::Entering { .. } | Self::Up(_) => None,
         }
     }
 

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
@@ -14,8 +15,9 @@ use super::Slot;
 use super::actor::{Purpose, SessionActor};
 use super::handshake::Handshake;
 use super::link::{Connected, Link, Phase};
+use super::workspace::{Entered, StartingPlace};
 use crate::acp::{Requests, RpcError, incoming, outgoing, usage};
-use crate::agent::{Beneath, Cause, Command, Exit, OpenWorkspace, Process, SpawnError};
+use crate::agent::{Beneath, Cause, Command, CommandError, Exit, OpenWorkspace, Process, SpawnError};
 use crate::metrics::StopStep;
 use crate::model::error::chain;
 use crate::model::event::ExitReason;
@@ -60,11 +62,24 @@ impl SessionActor {
         }
     }
 
+    /// Begins to start a process: with a look at who the owner is, the workspace and the program.
     pub(super) fn start_process(&mut self, slot: Slot) {
-        let opened = match self.enter_workspace() {
-            Ok(opened) => opened,
-            Err(error) => return self.on_bad_workspace(&error),
-        };
+        self.link = Link::Entering { slot, entry: self.enter_workspace() };
+    }
+
+    pub(super) fn on_entered(&mut self, entered: Entered) {
+        let Link::Entering { slot, .. } = std::mem::replace(&mut self.link, Link::Stopped) else { return };
+        match entered {
+            Ok(place) if self.takes_work() => self.start_in(place, slot),
+            Ok(_) => {}
+            Err(error) => self.on_bad_workspace(&error),
+        }
+    }
+
+    fn start_in(&mut self, place: StartingPlace, slot: Slot) {
+        let StartingPlace { persona, workspace: opened, program } = place;
+        self.persona = persona;
+        self.take_up_workspace(opened.identity);
         let workspace = self.workspace.display().to_string();
         let agent = self.profile.slug.clone();
         tracing::info!(agent, workspace, "starting the agent");
@@ -72,8 +87,9 @@ impl SessionActor {
         self.record(Op::Event { turn: None, body: EventBody::ProcessStarting { agent, workspace } });
         let beneath = Beneath::of(&opened);
         let (bounds, secrets) = (self.shared.bounds(), self.shared.hub.secrets());
-        let spawned =
-            self.command(opened).and_then(|command| Process::spawn(&command, bounds, secrets, &self.shared.host));
+        let spawned = self
+            .command(program, opened)
+            .and_then(|command| Process::spawn(&command, bounds, secrets, &self.shared.host));
         match spawned {
             Ok(process) => {
                 self.requests = Requests::default();
@@ -95,10 +111,10 @@ impl SessionActor {
         }
     }
 
-    fn command(&self, workspace: OpenWorkspace) -> Result<Command, SpawnError> {
+    fn command(&self, program: Result<PathBuf, CommandError>, workspace: OpenWorkspace) -> Result<Command, SpawnError> {
         let (config, environment) = (self.shared.config(), self.inherited_environment());
         let current = config.agents.get(&self.profile.slug);
-        let command = Command::new(self.id, &self.profile, current, workspace, &environment)?;
+        let command = Command::new(self.id, program?, &self.profile, current, workspace, &environment)?;
         let command = match self.persona.account() {
             Some(account) => command.owned_by(account),
             None => command,
@@ -188,7 +204,7 @@ impl SessionActor {
         let connected = match &mut self.link {
             Link::Up(connected) => connected,
             Link::Stopped => return,
-            Link::Waiting(_) | Link::Resting(_) => return self.link = Link::Stopped,
+            Link::Waiting(_) | Link::Resting(_) | Link::Entering { .. } => return self.link = Link::Stopped,
         };
         let was_restoring = match &connected.phase {
             Phase::Stopping { .. } => return,

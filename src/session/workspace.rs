@@ -3,14 +3,48 @@
 //! A directory that is not there may come back, and one that was replaced at the same path is taken up with a word. A path
 //! that now leads out of the roots must not be worked in any more: that is the end of the session.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::task::JoinHandle;
+
 use super::Refusal;
 use super::actor::SessionActor;
 use super::link::Link;
-use crate::agent::{OpenWorkspace, Persona, WorkspaceError};
+use crate::agent::{self, CommandError, OpenWorkspace, Persona, WorkspaceError};
 use crate::model::error::chain;
 use crate::model::event::ExitReason;
+use crate::model::session::DirectoryIdentity;
 use crate::model::{ErrorCode, SessionStatus, Trigger, TurnError};
 use crate::store::Op;
+
+/// Where a process is started, and as whom.
+pub struct StartingPlace {
+    /// The owner, as the user database has them now.
+    pub persona: Persona,
+    /// The directory that it works in, whatever is put at its path from now on.
+    pub workspace: OpenWorkspace,
+    /// What the owner may run.
+    pub program: Result<PathBuf, CommandError>,
+}
+
+pub type Entered = Result<StartingPlace, WorkspaceError>;
+
+/// A look at all of that. The user database or the disk may be far away, so it is a thread that waits for them.
+pub struct Entry(JoinHandle<Entered>);
+
+impl Entry {
+    /// Resolves once. Safe to cancel.
+    pub async fn next(&mut self) -> Entered {
+        match (&mut self.0).await {
+            Ok(entered) => entered,
+            // A job that panicked is the session's panic.
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            // The runtime is going, and everything with it.
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
 
 impl SessionActor {
     fn open_workspace(&self) -> Result<OpenWorkspace, WorkspaceError> {
@@ -18,13 +52,25 @@ impl SessionActor {
         opened.inspect_err(|error| error.report(&self.shared.security, None))
     }
 
-    /// The directory that the next process works in, whatever is put at its path from now on.
-    pub(super) fn enter_workspace(&mut self) -> Result<OpenWorkspace, WorkspaceError> {
-        // Asked anew for each process: the owner may have got another home or other groups.
-        self.persona = Persona::of(self.owner_uid)?;
-        let opened = self.open_workspace()?;
+    /// Looks up what the next process is started with, which comes back as an input.
+    pub(super) fn enter_workspace(&self) -> Entry {
+        let (shared, owner) = (Arc::clone(&self.shared), self.owner_uid);
+        let (path, command) = (self.workspace.clone(), self.profile.command.clone());
+        Entry(tokio::task::spawn_blocking(move || {
+            // Asked anew for each process: the owner may have got another home or other groups.
+            let persona = Persona::of(owner)?;
+            let workspace = persona.open_workspace(&path, &shared.grounds(&persona));
+            let workspace = workspace.inspect_err(|error| error.report(&shared.security, None))?;
+            let found = persona.run(|| agent::find_agent(&command, &shared.environment));
+            let program = found.unwrap_or(Err(CommandError::NotFound { command }));
+            Ok(StartingPlace { persona, workspace, program })
+        }))
+    }
+
+    /// Which directory the workspace is now; when that is another one than before, with a word.
+    pub(super) fn take_up_workspace(&mut self, identity: DirectoryIdentity) {
         let known = self.workspace_identity;
-        if known.is_none_or(|known| !known.is(&opened.identity)) {
+        if known.is_none_or(|known| !known.is(&identity)) {
             if known.is_some() {
                 let text = format!(
                     "{} is another directory than before; the agent works in the one that is there now",
@@ -33,10 +79,9 @@ impl SessionActor {
                 tracing::warn!(workspace = %self.workspace.display(), "the workspace was replaced; taken up again");
                 self.notice(None, "workspace_replaced", text);
             }
-            self.workspace_identity = Some(opened.identity);
-            self.record(Op::SetWorkspaceIdentity(opened.identity));
+            self.workspace_identity = Some(identity);
+            self.record(Op::SetWorkspaceIdentity(identity));
         }
-        Ok(opened)
     }
 
     /// What keeps a prompt from being taken on by the process that is there. One that works in a directory which is not
