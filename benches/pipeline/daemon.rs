@@ -87,7 +87,7 @@ impl Home {
         let root = json!(self.directory.path());
         let argument = json!(agent::ARGUMENT);
         Ok(format!(
-            "[control]\nconnections = 1000\nrequests_per_second = 1000000\nprompts_per_minute = 1000000\n\
+            "[control]\nconnections = 1000\nstreams_per_user = 1000\nrequests_per_second = 1000000\nprompts_per_minute = 1000000\n\
              [workspace]\nroots = [{root}]\n\
              [sessions]\nagent = \"bench\"\nidle_timeout = 0\nturn_cap = 1000000\n\
              [limits]\nprocesses = 1000\n\
