@@ -4,94 +4,13 @@
 
 mod harness;
 
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::process::Stdio;
 
-use harness::{Daemon, within};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
+use harness::{CTRL_C, Daemon, Ended, within};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
-use tokio::sync::watch;
 
 const PROMPT: &str = "[q] decide later > ";
-
-/// A terminal of its own with `acpd` in it.
-struct Terminal {
-    child: Child,
-    keys: File,
-    screen: watch::Receiver<String>,
-    /// How much of the screen was looked at.
-    seen: usize,
-}
-
-impl Terminal {
-    fn run(daemon: &Daemon, arguments: &[&str]) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-        unlockpt(&master).unwrap();
-        let name = ptsname(&master, Vec::new()).unwrap();
-        let name = std::path::Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()));
-        let slave = OpenOptions::new().read(true).write(true).custom_flags(nix::libc::O_NOCTTY).open(name).unwrap();
-        let mut command = acpd(daemon, arguments);
-        command.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
-        let child = command.spawn().expect("acpd can be started");
-        // The command holds the other side of the terminal as well, and would keep it open.
-        drop(command);
-        let mut output = File::from(master);
-        let keys = output.try_clone().unwrap();
-        let (sender, screen) = watch::channel(String::new());
-        std::thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            // A terminal that nobody has open any more is an error to read.
-            while let Ok(count @ 1..) = output.read(&mut bytes) {
-                sender.send_modify(|screen| screen.push_str(&String::from_utf8_lossy(&bytes[..count])));
-            }
-        });
-        Self { child, keys, screen, seen: 0 }
-    }
-
-    /// What appears from here on, up to and including the text.
-    async fn until(&mut self, text: &str) -> String {
-        let seen = self.seen;
-        let waiting = self.screen.wait_for(|screen| screen[seen..].contains(text));
-        let found = within(&format!("{text:?} on the screen"), waiting).await.map(|screen| screen.clone());
-        let screen = found.unwrap_or_else(|_| panic!("{text:?} never came: {}", self.screen.borrow().clone()));
-        let end = seen + screen[seen..].find(text).unwrap() + text.len();
-        self.seen = end;
-        screen[seen..end].to_owned()
-    }
-
-    fn types(&mut self, text: &str) {
-        self.keys.write_all(text.as_bytes()).unwrap();
-    }
-
-    fn interrupt(&self) {
-        kill(Pid::from_raw(self.child.id().unwrap().cast_signed()), Signal::SIGINT).unwrap();
-    }
-
-    /// The exit code, and all that was ever on the screen.
-    async fn ended(mut self) -> (i32, String) {
-        let status = within("the end of acpd", self.child.wait()).await.unwrap();
-        // The thread lets go when it has read everything.
-        within("the end of the terminal", async { while self.screen.changed().await.is_ok() {} }).await;
-        (status.code().unwrap_or(-1), self.screen.borrow().clone())
-    }
-}
-
-/// A client of this daemon, in the workspace.
-fn acpd(daemon: &Daemon, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_acpd"));
-    command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", daemon.home()).env("TERM", "xterm");
-    command.env("ACPD_SOCKET", daemon.socket()).env("ACPD_STATE_DIR", daemon.state_dir());
-    command.env("ACPD_CONFIG", daemon.config_file());
-    command.args(arguments).current_dir(daemon.workspace()).kill_on_drop(true);
-    command
-}
 
 fn question(verb: &str, tool_call: &Value) -> Value {
     json!({verb: {"method": "session/request_permission", "params": {"sessionId": "test-session", "toolCall": tool_call,
@@ -139,7 +58,7 @@ async fn a_piped_run_says_what_answers_it_and_goes_on_waiting() {
     let daemon = Daemon::builder().agent("asking", asking(&run("make\u{1b}[2J install"))).start().await;
     for format in [&[][..], &["--json"]] {
         let arguments = [&["run", "--agent", "asking", "go"], format].concat();
-        let mut command = acpd(&daemon, &arguments);
+        let mut command = daemon.client(&arguments);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("acpd can be started");
         let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -234,7 +153,7 @@ async fn a_terminal_shows_the_change_and_takes_the_answer() {
     let edit = json!({"toolCallId": "c1", "title": "Edit a.txt\u{1b}]0;owned\u{7}", "kind": "edit", "status": "pending",
         "content": [{"type": "diff", "path": "a.txt", "oldText": "one\ntwo\n", "newText": "one\n\u{9b}2Jthree\n"}]});
     let daemon = Daemon::builder().agent("asking", asking(&edit)).start().await;
-    let mut terminal = Terminal::run(&daemon, &["run", "--agent", "asking", "go"]);
+    let mut terminal = daemon.terminal(140, 50, &["run", "--agent", "asking", "go"]);
     let shown = terminal.until(PROMPT).await;
     for line in ["Edit a.txt]0;owned", "- two", "+ 2Jthree", "  one"] {
         assert!(shown.contains(line), "{line:?} is not in {shown:?}");
@@ -244,7 +163,7 @@ async fn a_terminal_shows_the_change_and_takes_the_answer() {
     terminal.until(PROMPT).await;
     terminal.types("y\n");
     terminal.until("permission allowed: Edit a.txt").await;
-    let (code, screen) = terminal.ended().await;
+    let Ended { code, written: screen, .. } = terminal.ended().await;
     assert_eq!(code, 0, "{screen}");
     assert!(screen.contains("\"optionId\":\"once\""), "the turn went on: {screen}");
     for (sequence, what) in [("\u{1b}]", "a title"), ("\u{9b}", "a control sequence"), ("\u{7}", "a bell")] {
@@ -257,19 +176,19 @@ async fn a_terminal_shows_the_change_and_takes_the_answer() {
 #[tokio::test]
 async fn of_two_terminals_one_answers_and_the_other_is_told_who() {
     let daemon = Daemon::builder().agent("asking", asking(&run("make"))).start().await;
-    let mut first = Terminal::run(&daemon, &["run", "--agent", "asking", "go"]);
+    let mut first = daemon.terminal(140, 50, &["run", "--agent", "asking", "go"]);
     first.until(PROMPT).await;
-    let mut second = Terminal::run(&daemon, &["attach", "-"]);
+    let mut second = daemon.terminal(140, 50, &["attach", "-"]);
     second.until(PROMPT).await;
     second.types("n\n");
     let who = first.until("with acpd)").await;
     assert!(who.contains("permission rejected: Run make (user "), "{who:?}");
-    let (code, screen) = first.ended().await;
+    let Ended { code, written: screen, .. } = first.ended().await;
     assert_eq!(code, 0, "{screen}");
     assert!(!screen.contains("hint:"), "a person who rejects needs no advice: {screen}");
     second.until("\"optionId\":\"no\"").await;
-    second.interrupt();
-    let (code, screen) = second.ended().await;
+    second.types(CTRL_C);
+    let Ended { code, written: screen, .. } = second.ended().await;
     assert_eq!(code, 130, "{screen}");
 }
 
@@ -279,7 +198,7 @@ async fn questions_are_asked_one_by_one_and_what_goes_on_meanwhile_is_shown_afte
         {"gate": "asked"}, {"text": "meanwhile"}, {"gate": "said"}, {"awaitAnswer": true}, {"awaitAnswer": true}]},
         {"expect": "session/prompt"}]);
     let daemon = Daemon::builder().agent("asking", script).start().await;
-    let mut terminal = Terminal::run(&daemon, &["run", "--agent", "asking", "go"]);
+    let mut terminal = daemon.terminal(140, 50, &["run", "--agent", "asking", "go"]);
     assert!(terminal.until(PROMPT).await.contains("$ one"));
     daemon.gate("asking").reached("asked").await.open().await;
     let said = daemon.gate("asking").reached("said").await;
@@ -292,7 +211,7 @@ async fn questions_are_asked_one_by_one_and_what_goes_on_meanwhile_is_shown_afte
     assert!(next.contains("$ two"), "{next}");
     said.open().await;
     terminal.types("n\n");
-    let (code, screen) = terminal.ended().await;
+    let Ended { code, written: screen, .. } = terminal.ended().await;
     assert_eq!(code, 0, "{screen}");
     assert!(screen.contains("meanwhile") && screen.contains("permission rejected: Run two"), "{screen}");
     assert!(daemon.cli(&["rules", &session]).await.success().contains("execute: one"));
@@ -303,7 +222,7 @@ async fn what_was_typed_before_the_question_is_no_answer_to_it() {
     let script = json!([{"handshake": {}}, {"prompt": [{"text": "hello"}, {"gate": "before"},
         question("request", &run("rm -rf /")), {"textFromAnswer": true}]}, {"expect": "session/prompt"}]);
     let daemon = Daemon::builder().agent("asking", script).start().await;
-    let mut terminal = Terminal::run(&daemon, &["run", "--agent", "asking", "go"]);
+    let mut terminal = daemon.terminal(140, 50, &["run", "--agent", "asking", "go"]);
     terminal.until("hello").await;
     let passage = daemon.gate("asking").reached("before").await;
     terminal.types("y\n");
@@ -311,7 +230,7 @@ async fn what_was_typed_before_the_question_is_no_answer_to_it() {
     passage.open().await;
     terminal.until(PROMPT).await;
     terminal.types("n\n");
-    assert_eq!(terminal.ended().await.0, 0);
+    assert_eq!(terminal.ended().await.code, 0);
     assert_eq!(resolution(&daemon).await["decision"], "reject");
 }
 
@@ -321,7 +240,7 @@ async fn a_question_can_be_seen_whole_and_left_for_later() {
     let edit = json!({"toolCallId": "c1", "title": "Write b.txt", "kind": "edit", "status": "pending",
         "content": [{"type": "diff", "path": "b.txt", "oldText": null, "newText": many}]});
     let daemon = Daemon::builder().agent("asking", asking(&edit)).start().await;
-    let mut terminal = Terminal::run(&daemon, &["run", "--agent", "asking", "go"]);
+    let mut terminal = daemon.terminal(140, 50, &["run", "--agent", "asking", "go"]);
     let brief = terminal.until(PROMPT).await;
     assert!(brief.contains("more lines") && brief.contains("[d] show all") && !brief.contains("the last"), "{brief}");
     terminal.types("d\n");
@@ -330,7 +249,7 @@ async fn a_question_can_be_seen_whole_and_left_for_later() {
     let later = terminal.until("does not").await;
     assert!(later.contains("the agent waits for an answer: Write b.txt"), "{later}");
     daemon.cli(&["approve"]).await.success();
-    let (code, screen) = terminal.ended().await;
+    let Ended { code, written: screen, .. } = terminal.ended().await;
     assert_eq!(code, 0, "{screen}");
     assert!(screen.contains("\"optionId\":\"once\""), "{screen}");
 }
@@ -338,11 +257,11 @@ async fn a_question_can_be_seen_whole_and_left_for_later() {
 #[tokio::test]
 async fn ctrl_c_while_asked_cancels_the_turn() {
     let daemon = Daemon::builder().agent("asking", asking(&run("make"))).start().await;
-    let mut terminal = Terminal::run(&daemon, &["run", "--agent", "asking", "go"]);
+    let mut terminal = daemon.terminal(140, 50, &["run", "--agent", "asking", "go"]);
     terminal.until(PROMPT).await;
-    terminal.interrupt();
+    terminal.types(CTRL_C);
     terminal.until("cancelling the turn").await;
-    let (code, screen) = terminal.ended().await;
+    let Ended { code, written: screen, .. } = terminal.ended().await;
     assert_eq!(code, 5, "{screen}");
     assert_eq!(resolution(&daemon).await["by"], json!({"type": "cancelled", "reason": "the turn was cancelled"}));
 }
@@ -354,13 +273,13 @@ async fn what_an_agent_wants_to_know_is_asked_field_by_field() {
         "message": "Which database?", "requestedSchema": {"type": "object", "properties": properties, "required": ["name"]}}}});
     let script = json!([{"handshake": {}}, {"repeat": [{"prompt": [elicit, {"textFromAnswer": true}]}]}]);
     let daemon = Daemon::builder().agent("curious", script).start().await;
-    let mut terminal = Terminal::run(&daemon, &["run", "--agent", "curious", "go"]);
+    let mut terminal = daemon.terminal(140, 50, &["run", "--agent", "curious", "go"]);
     assert!(terminal.until(PROMPT).await.contains("Which database?"));
     for (line, next) in [("y", "name > "), ("main", "[n] no > "), ("perhaps", "it is y or n"), ("y", "\"tls\":true")] {
         terminal.types(&format!("{line}\n"));
         terminal.until(next).await;
     }
-    let (code, screen) = terminal.ended().await;
+    let Ended { code, written: screen, .. } = terminal.ended().await;
     assert_eq!(code, 0, "{screen}");
     assert!(screen.contains("\"name\":\"main\""), "{screen}");
 

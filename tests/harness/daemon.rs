@@ -19,6 +19,7 @@ use super::builder::{DaemonBuilder, Paths, User};
 use super::cgroup;
 use super::gate::Gate;
 use super::record::{self, Heard};
+use super::terminal::Terminal;
 use super::within;
 
 pub(super) const ACPD: &str = env!("CARGO_BIN_EXE_acpd");
@@ -231,13 +232,24 @@ impl Daemon {
         self.cli_with_input(arguments, "").await
     }
 
-    /// Runs `acpd` as a client that reads this text, and then the end, on stdin.
-    pub async fn cli_with_input(&self, arguments: &[&str], input: &str) -> Output {
+    /// A client of this daemon in the workspace, to be started.
+    pub fn client(&self, arguments: &[&str]) -> Command {
         let mut command = command(&self.paths);
         command.env("ACPD_SOCKET", &self.paths.socket);
         command.env("ACPD_STATE_DIR", &self.paths.state);
         command.env("ACPD_CONFIG", &self.paths.config);
         command.args(arguments).current_dir(&self.paths.workspace);
+        command
+    }
+
+    /// A client in a terminal of this size.
+    pub fn terminal(&self, columns: u16, rows: u16, arguments: &[&str]) -> Terminal {
+        Terminal::start(columns, rows, &self.client(arguments))
+    }
+
+    /// Runs `acpd` as a client that reads this text, and then the end, on stdin.
+    pub async fn cli_with_input(&self, arguments: &[&str], input: &str) -> Output {
+        let mut command = self.client(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("acpd can be started");
         let mut stdin = child.stdin.take().expect("stdin is a pipe");

@@ -34,6 +34,7 @@ mod process;
 mod raw;
 mod record;
 mod sse;
+mod terminal;
 
 use std::time::Duration;
 
@@ -54,6 +55,7 @@ pub use process::{
 pub use raw::{HEALTH, RawAnswer, answers, ask, next_answer};
 pub use record::Heard;
 pub use sse::{Frame, SseParser};
+pub use terminal::{CTRL_C, CTRL_D, ESCAPE, Ended, Terminal};
 
 /// How long anything may take before the test gives up. It is generous, because two cores may run many tests at once.
 pub const DEADLINE: Duration = Duration::from_mins(1);
