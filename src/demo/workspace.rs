@@ -1,4 +1,4 @@
-//! What the demo agent reads of a workspace: the names at its top, and the beginning of one file.
+//! What the demo agent reads of a workspace: the names at its top, the beginning of one file, and its own note.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -20,12 +20,49 @@ pub struct Listing {
 
 impl Listing {
     pub fn describe(&self) -> String {
-        if self.others.is_empty() {
+        if self.files.is_empty() && self.others.is_empty() {
             return "The workspace is empty.".to_owned();
         }
-        let names: Vec<String> = self.others.iter().take(LISTED_NAMES_MAX).map(|name| format!("`{name}`")).collect();
-        let more = if self.others.len() > LISTED_NAMES_MAX { ", …" } else { "" };
-        format!("The workspace has no files at its top, only {}{more}.", names.join(", "))
+        let all = self.others.iter().map(|name| format!("{name}/")).chain(self.files.iter().cloned());
+        let names: Vec<String> = all.take(LISTED_NAMES_MAX).collect();
+        let more = if self.files.len() + self.others.len() > LISTED_NAMES_MAX { "\n…" } else { "" };
+        format!("{}{more}", names.join("\n"))
+    }
+}
+
+/// What there is to say about a workspace: a name and a value each.
+pub struct Findings(Vec<(String, String)>);
+
+impl Findings {
+    pub fn of(listing: &io::Result<Listing>) -> Self {
+        Self(match listing {
+            Ok(listing) => vec![
+                ("files at its top".to_owned(), listing.files.len().to_string()),
+                ("directories and others".to_owned(), listing.others.len().to_string()),
+            ],
+            Err(error) => vec![("the workspace".to_owned(), format!("cannot be read: {error}"))],
+        })
+    }
+
+    pub fn add_file(&mut self, name: &str, excerpt: &io::Result<Excerpt>) {
+        let told = match excerpt {
+            Ok(excerpt) => excerpt.size(),
+            Err(error) => format!("cannot be read: {error}"),
+        };
+        self.0.push((format!("`{name}`"), told));
+    }
+
+    /// As a table in Markdown.
+    pub fn table(&self) -> String {
+        // A bar in a name would be a column of its own.
+        let cell = |text: &str| text.replace('|', "\\|");
+        let rows = self.0.iter().map(|(name, value)| format!("| {} | {} |\n", cell(name), cell(value)));
+        rows.fold("| what | found |\n|---|---|\n".to_owned(), |table, row| table + &row)
+    }
+
+    pub fn sentence(&self) -> String {
+        let parts: Vec<String> = self.0.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        format!("In the workspace, {}.", parts.join("; "))
     }
 }
 
@@ -43,6 +80,7 @@ pub fn list(directory: &Path) -> io::Result<Listing> {
         let group = if entry.file_type()?.is_file() { &mut listing.files } else { &mut listing.others };
         group.push(name);
     }
+    listing.files.sort_unstable();
     listing.others.sort_unstable();
     Ok(listing)
 }
@@ -72,10 +110,24 @@ impl Excerpt {
         Self { preview, lines: text.lines().count(), is_whole }
     }
 
-    pub fn sentence(&self, name: &str) -> String {
+    fn size(&self) -> String {
         let at_least = if self.is_whole { "" } else { "at least " };
-        format!("I read `{name}`, which has {at_least}{}.", counted(self.lines, "line"))
+        format!("{at_least}{}", counted(self.lines, "line"))
     }
+}
+
+/// The whole text of a small file; nothing when there is none.
+pub fn text(path: &Path) -> io::Result<Option<String>> {
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+        Ok(found) if !found.is_file() => return Err(io::Error::other("it is no regular file")),
+        Ok(found) if found.len() > FILE_BYTES_MAX => return Err(io::Error::other("it has become too large")),
+        Ok(_) => {}
+    }
+    let mut text = String::new();
+    File::open(path)?.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(Some(text))
 }
 
 pub fn read(path: &Path) -> io::Result<Excerpt> {
@@ -110,8 +162,8 @@ mod tests {
     fn an_excerpt_has_the_first_lines_and_counts_them_all() {
         let excerpt = Excerpt::new(b"1\n2\n3\n4\n", true);
         assert_eq!(excerpt.preview, "1\n2\n3");
-        assert_eq!(excerpt.sentence("a"), "I read `a`, which has 4 lines.");
-        assert_eq!(Excerpt::new(b"x", false).sentence("a"), "I read `a`, which has at least 1 line.");
+        assert_eq!(excerpt.size(), "4 lines");
+        assert_eq!(Excerpt::new(b"x", false).size(), "at least 1 line");
         assert_eq!(Excerpt::new(b"\0\xff", true).preview, "(not a text file)");
     }
 }
