@@ -18,6 +18,8 @@ pub enum Exit {
     Store,
     /// Somebody else has answered the question.
     AnsweredBefore,
+    /// The agent refused, or was not allowed what it asked for and left it at that.
+    Denied,
     Left,
 }
 
@@ -33,6 +35,7 @@ Exit codes:
   7    a limit is reached or the daemon is overloaded; try again later
   8    the store cannot be used (serve, migrate): its directory, the space, or the database itself
   9    somebody else has answered the question before (approve, reject)
+  10   the agent refused, or its turn ended with a permission that it did not get
   130  left with Ctrl-C; the session goes on";
 
 /// `text`, and the exit codes after it.
@@ -52,6 +55,7 @@ impl Exit {
             Self::Limit => 7,
             Self::Store => 8,
             Self::AnsweredBefore => 9,
+            Self::Denied => 10,
             Self::Left => 130,
         }
     }
@@ -100,6 +104,7 @@ mod tests {
             Exit::Limit,
             Exit::Store,
             Exit::AnsweredBefore,
+            Exit::Denied,
             Exit::Left,
         ];
         for exit in all {

@@ -1,6 +1,8 @@
 //! Following a stream until it is over: one turn for whoever wrote the prompt, or a session for whoever looks on.
 
+use clap::Args;
 use serde_json::value::RawValue;
+use tokio::sync::mpsc::{Receiver, channel};
 
 use crate::control::wire::{Accepted, Cancel, CancelAccepted, Prompt};
 use crate::model::{SessionId, TurnId};
@@ -11,34 +13,103 @@ use super::error::ClientError;
 use super::exit::Exit;
 use super::interrupts::Interrupts;
 use super::question::Desk;
-use super::render::{Outcome, Scope};
+use super::render::{Outcome, Scope, ThoughtsShown, Wait};
 use super::stream::{Event, EventStream};
-use super::text::short_id;
+use super::text::{one_line, short_id};
+use super::verdict::Verdict;
 use super::view::View;
 
-/// Follows one turn to its end. The first Ctrl-C cancels it, the second leaves.
+/// Of a stream that breaks again and again, the person is told once in a while.
+const NOTICES_MAX: usize = 4;
+
+/// How what is followed is shown and waited for: what the commands that do it have in common.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Following {
+    /// The agent's thoughts on a terminal; the key t changes it while they come
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = ThoughtsShown::Fold)]
+    pub thoughts: ThoughtsShown,
+}
+
+/// Whether the answer is waited for.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Waiting {
+    /// Stream the answer and end with the turn (the default)
+    #[arg(long, overrides_with = "no_wait")]
+    wait: bool,
+    /// Print the session and the turn when the prompt is accepted, and end
+    #[arg(long, overrides_with = "wait")]
+    no_wait: bool,
+}
+
+impl Waiting {
+    pub fn is_wanted(self) -> bool {
+        self.wait || !self.no_wait
+    }
+}
+
+/// Tells of a prompt that nobody waits for.
+pub fn tell_accepted(context: &Context, session: SessionId, accepted: &Accepted) -> Result<Exit, ClientError> {
+    let line = if context.output.json {
+        serde_json::to_string(accepted)
+            .map_err(|source| ClientError::Answer { operation: "the prompt".to_owned(), source })?
+    } else {
+        format!("session {session} turn {}", accepted.turn_id)
+    };
+    context.output.print(&line)?;
+    Ok(Exit::Ok)
+}
+
+/// What happens while a stream is followed.
+enum Happening {
+    Event(Result<Option<Event>, ClientError>),
+    Interrupt,
+}
+
+/// The next event, or Ctrl-C; meanwhile the desk does its work. The wait for the event is one, however often the desk has
+/// something to do.
+async fn next(
+    stream: &mut EventStream<'_>,
+    notices: &mut Receiver<&'static str>,
+    desk: &mut Desk<'_>,
+    interrupts: &mut Interrupts,
+) -> Result<Happening, ClientError> {
+    let is_caught_up = stream.is_caught_up();
+    let mut event = std::pin::pin!(stream.next());
+    loop {
+        tokio::select! {
+            biased;
+            () = interrupts.next() => return Ok(Happening::Interrupt),
+            Some(notice) = notices.recv() => desk.note(notice)?,
+            input = desk.next(is_caught_up) => desk.take(input)?,
+            event = &mut event => return Ok(Happening::Event(event)),
+        }
+    }
+}
+
+/// Follows one turn to its end. The first Ctrl-C cancels it, the second leaves. `agent` is who is waited for, if that is
+/// known.
 pub async fn turn(
     context: &Context,
     daemon: &Daemon,
     session: SessionId,
     accepted: &Accepted,
+    agent: &str,
+    following: Following,
     interrupts: &mut Interrupts,
 ) -> Result<Exit, ClientError> {
-    match accepted.position {
-        0 => {}
-        1 => context.output.note("queued behind one turn"),
-        turns => context.output.note(&format!("queued behind {turns} turns")),
-    }
-    let mut desk = Desk::new(daemon, context.output, View::new(context.output, Scope::Turn), true);
-    let mut stream = EventStream::new(daemon, context.output, session, Some(accepted.after), true);
+    let view = View::new(context.output, Scope::Turn, following.thoughts);
+    let mut desk = Desk::new(daemon, context.output, view, true);
+    tell_position(context, &mut desk, accepted.position, agent);
+    let (sender, mut notices) = channel(NOTICES_MAX);
+    let mut stream = EventStream::new(daemon, context.output, session, Some(accepted.after), true).telling(sender);
+    let mut verdict = Verdict::default();
     let mut is_cancelling = false;
     loop {
-        let is_caught_up = stream.is_caught_up();
-        let event = tokio::select! {
-            biased;
-            () = interrupts.next() => {
-                desk.close()?;
+        let event = match next(&mut stream, &mut notices, &mut desk, interrupts).await? {
+            Happening::Interrupt => {
+                desk.interrupt()?;
                 if is_cancelling {
+                    desk.close()?;
                     return Ok(leave(context, session));
                 }
                 is_cancelling = true;
@@ -48,35 +119,42 @@ pub async fn turn(
                     Err(ClientError::Left) => return Ok(leave(context, session)),
                     Err(error) => context.output.error(&error),
                 }
+                desk.wait_for(Wait::Cancellation);
                 continue;
             }
-            input = desk.next(is_caught_up) => {
-                desk.take(input)?;
-                continue;
-            }
-            event = stream.next() => event,
-        };
-        let event = match event {
-            Ok(Some(event)) => event,
+            Happening::Event(Ok(Some(event))) => event,
             // A stream that follows has no end; one that ends all the same must not be asked for ever.
-            Ok(None) => {
+            Happening::Event(Ok(None)) => {
                 let hint = format!("`acpd attach {}` comes back to it", short_id(session));
                 return Err(ClientError::local("the stream ended before the turn did", hint));
             }
-            Err(error) => {
+            Happening::Event(Err(error)) => {
                 desk.close()?;
                 tell_how_to_come_back(context, session, &error);
                 return Err(error);
             }
         };
         if event.turn_id != Some(accepted.turn_id) {
+            desk.beside(&event)?;
             continue;
         }
+        verdict.event(&event);
         desk.event(&event)?;
         if event.kind == "turn.completed" {
             desk.close()?;
-            return outcome(&event).map(|outcome| Exit::of_turn(outcome.status));
+            return outcome(&event).map(|outcome| verdict.exit(&outcome));
         }
+    }
+}
+
+fn tell_position(context: &Context, desk: &mut Desk<'_>, position: usize, agent: &str) {
+    let wait = if position == 0 { Wait::Starting(one_line(agent)) } else { Wait::Queued(position) };
+    let is_seen = desk.wait_for(wait);
+    match position {
+        _ if is_seen => {}
+        0 => {}
+        1 => context.output.note("queued behind one turn"),
+        turns => context.output.note(&format!("queued behind {turns} turns")),
     }
 }
 
@@ -87,37 +165,31 @@ pub async fn session(
     session: SessionId,
     after: Option<i64>,
     follow: bool,
+    following: Following,
 ) -> Result<Exit, ClientError> {
     let mut interrupts = Interrupts::listen()?;
-    let mut desk = Desk::new(daemon, context.output, View::new(context.output, Scope::Session), follow);
-    let mut stream = EventStream::new(daemon, context.output, session, after, follow);
+    let view = View::new(context.output, Scope::Session, following.thoughts);
+    let mut desk = Desk::new(daemon, context.output, view, follow);
+    let (sender, mut notices) = channel(NOTICES_MAX);
+    let mut stream = EventStream::new(daemon, context.output, session, after, follow).telling(sender);
     loop {
-        let is_caught_up = stream.is_caught_up();
-        let event = tokio::select! {
-            biased;
-            input = desk.next(is_caught_up) => {
-                desk.take(input)?;
-                continue;
-            }
-            event = interrupts.unless(stream.next()) => event,
-        };
-        match event {
-            Ok(Some(event)) => {
+        match next(&mut stream, &mut notices, &mut desk, &mut interrupts).await? {
+            Happening::Event(Ok(Some(event))) => {
                 desk.event(&event)?;
                 // Nothing can follow but what was committed with it.
                 if event.kind == "session.status" && (event.data["to"] == "archived" || event.data["to"] == "error") {
                     stream.end_at_tail();
                 }
             }
-            Ok(None) => {
+            Happening::Event(Ok(None)) => {
                 desk.close()?;
                 return Ok(Exit::Ok);
             }
-            Err(ClientError::Left) => {
+            Happening::Interrupt => {
                 desk.close()?;
                 return Ok(leave(context, session));
             }
-            Err(error) => {
+            Happening::Event(Err(error)) => {
                 desk.close()?;
                 tell_how_to_come_back(context, session, &error);
                 return Err(error);

@@ -23,6 +23,7 @@ mod transcript;
 mod render;
 mod view;
 mod question;
+mod verdict;
 mod follow;
 mod command;
 

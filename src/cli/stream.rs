@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::model::event::LOG_RESET;
-use crate::model::{SessionId, TurnId};
+use crate::model::{SessionId, Timestamp, TurnId};
 
 use super::connection::{Daemon, StreamBody, with_query};
 use super::error::ClientError;
@@ -40,6 +41,8 @@ pub struct Event {
     #[serde(default)]
     pub turn_id: Option<TurnId>,
     #[serde(default)]
+    pub created_at: Option<Timestamp>,
+    #[serde(default)]
     pub data: Value,
     /// The whole of it, as it came.
     #[serde(skip)]
@@ -58,6 +61,8 @@ pub struct EventStream<'a> {
     frames: VecDeque<Frame>,
     failures: u32,
     is_at_end: bool,
+    /// Who tells the person, when not the stream itself.
+    notices: Option<Sender<&'static str>>,
 }
 
 impl<'a> EventStream<'a> {
@@ -74,7 +79,14 @@ impl<'a> EventStream<'a> {
             frames: VecDeque::new(),
             failures: 0,
             is_at_end: false,
+            notices: None,
         }
+    }
+
+    /// Leaves what a person has to know to somebody who knows what else is on the terminal.
+    pub fn telling(mut self, notices: Sender<&'static str>) -> Self {
+        self.notices = Some(notices);
+        self
     }
 
     /// The next event; nothing at the end, which a stream that follows does not have. Safe to be dropped while it waits.
@@ -158,10 +170,15 @@ impl<'a> EventStream<'a> {
             return Err(error);
         }
         if self.failures == PATIENCE_ATTEMPTS {
-            self.output.note(match &error {
+            let notice = match &error {
                 ClientError::Api { .. } => "the daemon has no room for the stream now; trying again",
                 _ => "lost the daemon; waiting for it to come back",
-            });
+            };
+            match &self.notices {
+                // One that is not taken in time is one of many.
+                Some(notices) => drop(notices.try_send(notice)),
+                None => self.output.note(notice),
+            }
         }
         let pause = PAUSE_MIN.saturating_mul(1 << self.failures).min(PAUSE_MAX);
         let pause = pause.max(error.retry_after().unwrap_or_default().min(RETRY_AFTER_MAX));

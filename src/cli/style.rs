@@ -15,8 +15,17 @@ impl Style {
     }
 
     #[cfg(test)]
+    pub const fn coloured() -> Self {
+        Self { enabled: true }
+    }
+
+    #[cfg(test)]
     pub const fn plain() -> Self {
         Self { enabled: false }
+    }
+
+    pub const fn is_enabled(self) -> bool {
+        self.enabled
     }
 
     pub fn dim(self, text: &str) -> String {

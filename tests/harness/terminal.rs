@@ -53,6 +53,8 @@ pub struct Ended {
     pub screen: String,
     /// All that was ever written to the terminal, as it came.
     pub written: String,
+    /// Whether the terminal was left as a shell wants it.
+    pub is_sane: bool,
 }
 
 impl Terminal {
@@ -144,6 +146,7 @@ impl Terminal {
     /// Waits for the end of the program and of all that it wrote.
     pub async fn ended(mut self) -> Ended {
         let status = within("the end of acpd in its terminal", self.child.wait()).await.unwrap();
+        let is_sane = self.is_sane();
         drop(self.sender);
         // The thread lets go when it has read everything.
         within("the end of the terminal", async { while self.emulation.changed().await.is_ok() {} }).await;
@@ -153,6 +156,7 @@ impl Terminal {
             code: status.code().unwrap_or(128 + signal),
             screen: screen_of(&emulation.parser),
             written: emulation.written.clone(),
+            is_sane,
         }
     }
 }

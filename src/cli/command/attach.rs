@@ -21,12 +21,14 @@ pub struct Attach {
     /// Stop where the log ends
     #[arg(long)]
     pub no_follow: bool,
+    #[command(flatten)]
+    pub following: follow::Following,
 }
 
 impl Attach {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
         let daemon = context.daemon().await?;
         let session = lookup::session(&daemon, &self.session).await?;
-        follow::session(context, &daemon, session, self.after, !self.no_follow).await
+        follow::session(context, &daemon, session, self.after, !self.no_follow, self.following).await
     }
 }

@@ -21,6 +21,10 @@ pub struct Prompt {
     pub text: Vec<String>,
     #[command(flatten)]
     pub attachments: Attachments,
+    #[command(flatten)]
+    pub following: follow::Following,
+    #[command(flatten)]
+    pub waiting: follow::Waiting,
 }
 
 impl Prompt {
@@ -30,6 +34,9 @@ impl Prompt {
         let session = lookup::session(&daemon, &self.session).await?;
         let mut interrupts = Interrupts::listen()?;
         let accepted = interrupts.unless(follow::send_prompt(context, &daemon, session, &prompt)).await?;
-        follow::turn(context, &daemon, session, &accepted, &mut interrupts).await
+        if !self.waiting.is_wanted() {
+            return follow::tell_accepted(context, session, &accepted);
+        }
+        follow::turn(context, &daemon, session, &accepted, "", self.following, &mut interrupts).await
     }
 }

@@ -7,6 +7,7 @@ use crate::cli::context::Context;
 use crate::cli::error::ClientError;
 use crate::cli::exit::{self, Exit};
 use crate::cli::interrupts::Interrupts;
+use crate::cli::render::Glyphs;
 use crate::cli::text::short_id;
 use crate::cli::{follow, prompt_text};
 use crate::control::wire::{Session, Start};
@@ -18,7 +19,8 @@ Start a session, send it a prompt and stream the answer.
 
 The answer goes to stdout; what the agent plans and does goes to stderr. The session stays when the command ends: \
 `acpd prompt -` goes on with it. What the agent asks is asked on the terminal; without one it waits for \
-`acpd approve` or `acpd reject`. Ctrl-C cancels the turn, and a second one leaves while the session goes on. What is \
+`acpd approve` or `acpd reject`. On a terminal the answer is rendered as Markdown, the key t folds and unfolds the \
+agent's thoughts, and ? tells the keys. Ctrl-C cancels the turn, and a second one leaves while the session goes on. What is \
 piped into the command follows the words of the prompt, or is the prompt when there are none. A daemon is started when \
 none runs; it takes nothing but the basics from this shell's environment.";
 
@@ -27,6 +29,7 @@ Examples:
   acpd run \"fix the failing test\"
   acpd run --agent demo hello               without any key or model
   cargo test 2>&1 | acpd run \"explain this\"
+  acpd run --no-wait \"write the tests\"      accepted; acpd attach - shows the rest
   acpd run --attach screen.png \"what is wrong here?\"
   acpd run -C ~/src/app --title changelog \"write the changelog\"";
 
@@ -40,6 +43,10 @@ pub struct Run {
     pub attachments: Attachments,
     #[command(flatten)]
     pub options: SessionOptions,
+    #[command(flatten)]
+    pub following: follow::Following,
+    #[command(flatten)]
+    pub waiting: follow::Waiting,
 }
 
 impl Run {
@@ -50,12 +57,19 @@ impl Run {
         let mut interrupts = Interrupts::listen()?;
         let session: Session = interrupts.unless(daemon.post("/v1/sessions", &request)).await?;
         let accepted = interrupts.unless(follow::send_prompt(context, &daemon, session.id, &prompt)).await?;
-        let exit = follow::turn(context, &daemon, session.id, &accepted, &mut interrupts).await?;
+        if !self.waiting.is_wanted() {
+            return follow::tell_accepted(context, session.id, &accepted);
+        }
+        let agent = &session.agent;
+        let exit =
+            follow::turn(context, &daemon, session.id, &accepted, agent, self.following, &mut interrupts).await?;
         if exit != Exit::Left {
             // A dash means the newest session of the current directory, which need not be where this one works.
             let is_here = real_directory(None).is_ok_and(|here| here.to_str() == Some(session.workspace.as_str()));
             let name = if is_here { "-".to_owned() } else { short_id(session.id) };
-            context.output.aside(&format!("session {} · acpd prompt {name} \"…\" to go on", session.id));
+            let Glyphs { dot, ellipsis, .. } = Glyphs::of_environment();
+            let next = format!("session {} {dot} acpd prompt {name} \"{ellipsis}\" to go on", session.id);
+            context.output.aside(&next);
         }
         Ok(exit)
     }

@@ -6,9 +6,11 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal};
+use std::time::Instant;
 
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
+use tokio::time::sleep_until;
 
 use crate::control::wire::permissions::{AnswerPermission, Permission};
 use crate::model::permission::question::PermissionStatus;
@@ -16,10 +18,12 @@ use crate::model::permission::question::PermissionStatus;
 use super::super::connection::Daemon;
 use super::super::error::ClientError;
 use super::super::output::Output;
+use super::super::render::Wait;
 use super::super::stream::Event;
 use super::super::view::View;
 use super::dialog::{Dialog, Move};
 use super::keyboard::{self, Keyboard};
+use super::signals::{self, TerminalSignal, TerminalSignals};
 use super::waits;
 
 /// A daemon has far fewer open at once; what is beyond has been answered, and its answer is on its way.
@@ -49,7 +53,7 @@ enum Asking {
     Never,
     /// By a line on stderr.
     Told,
-    Here(Keyboard),
+    Here(Keyboard, TerminalSignals),
 }
 
 pub enum Reply {
@@ -62,6 +66,10 @@ pub enum Input {
     Reply(Reply),
     /// Nothing at Ctrl-D.
     Line(io::Result<Option<String>>),
+    Key(char),
+    Signal(TerminalSignal),
+    /// It is time for the next picture.
+    Frame,
 }
 
 impl<'a> Desk<'a> {
@@ -70,7 +78,9 @@ impl<'a> Desk<'a> {
         let asking = match (follow, is_attended) {
             (false, _) => Asking::Never,
             (true, false) => Asking::Told,
-            (true, true) => Asking::Here(Keyboard::default()),
+            (true, true) => {
+                TerminalSignals::listen().map_or(Asking::Told, |signals| Asking::Here(Keyboard::default(), signals))
+            }
         };
         Self {
             daemon,
@@ -118,14 +128,30 @@ impl<'a> Desk<'a> {
 
     /// Ends whatever is open on the screen. A question that was asked is left to others.
     pub fn close(&mut self) -> Result<(), ClientError> {
+        self.interrupt()?;
+        if let Asking::Here(keyboard, _) = &mut self.asking {
+            keyboard.rest();
+        }
+        self.view.close()
+    }
+
+    /// Makes room for a word to the person. A question that was asked is left to others.
+    pub fn interrupt(&mut self) -> Result<(), ClientError> {
         if self.asked.take().is_some() {
             self.output.show("\n");
         }
-        if let Asking::Here(keyboard) = &mut self.asking {
-            keyboard.rest();
-        }
         self.release()?;
-        self.view.close()
+        self.view.interrupt()
+    }
+
+    /// An event beside the turn that is followed.
+    pub fn beside(&mut self, event: &Event) -> Result<(), ClientError> {
+        self.view.beside(event)
+    }
+
+    /// What is waited for from now on; whether a person can see that.
+    pub fn wait_for(&mut self, wait: Wait) -> bool {
+        self.view.wait_for(wait)
     }
 
     /// What comes next from the person or from the daemon; for ever nothing when neither owes anything. Safe to be dropped
@@ -137,14 +163,19 @@ impl<'a> Desk<'a> {
         if let Some(id) = self.waiting.front().filter(|_| is_free) {
             self.request = Some(look(self.daemon, id.clone()).boxed_local());
         }
-        if let Some(request) = &mut self.request {
-            let reply = request.await;
-            self.request = None;
-            return Input::Reply(reply);
-        }
-        match (&self.asked, &mut self.asking) {
-            (Some(_), Asking::Here(keyboard)) => Input::Line(keyboard.line().await),
-            _ => std::future::pending().await,
+        let is_asked = self.asked.is_some();
+        // A question is not painted over.
+        let frame = self.view.next_frame(is_caught_up).filter(|_| !is_asked);
+        let takes_keys = self.view.takes_keys() && !is_asked;
+        let takes_lines = is_asked && self.request.is_none();
+        tokio::select! {
+            biased;
+            reply = reply(&mut self.request) => {
+                self.request = None;
+                Input::Reply(reply)
+            }
+            input = listen(&mut self.asking, takes_lines, takes_keys) => input,
+            () = at(frame) => Input::Frame,
         }
     }
 
@@ -162,7 +193,38 @@ impl<'a> Desk<'a> {
                 self.asking = Asking::Told;
                 self.later()
             }
+            Input::Key(key) => {
+                self.view.key(key);
+                Ok(())
+            }
+            Input::Signal(signal) => self.signal(signal),
+            Input::Frame => self.view.paint(),
         }
+    }
+
+    /// The terminal wants something: whoever leaves it, for a while or for good, leaves it as it was.
+    fn signal(&mut self, signal: TerminalSignal) -> Result<(), ClientError> {
+        if signal == TerminalSignal::Resized {
+            self.view.disturbed();
+            return Ok(());
+        }
+        if signal != TerminalSignal::Continued {
+            if self.asked.is_some() {
+                self.output.show("\n");
+            }
+            self.view.interrupt()?;
+            if let Asking::Here(keyboard, _) = &mut self.asking {
+                keyboard.rest();
+            }
+        }
+        match signal {
+            TerminalSignal::Stopped => signals::stop(),
+            TerminalSignal::Ended(signal) => signals::end(signal),
+            TerminalSignal::Continued if self.asked.is_some() => return self.ask_again(""),
+            TerminalSignal::Continued | TerminalSignal::Resized => {}
+        }
+        self.view.disturbed();
+        Ok(())
     }
 
     fn looked(&mut self, id: &str, outcome: Result<Box<Permission>, ClientError>) -> Result<(), ClientError> {
@@ -180,7 +242,7 @@ impl<'a> Desk<'a> {
 
     fn begin(&mut self, permission: Permission) -> Result<(), ClientError> {
         match &mut self.asking {
-            Asking::Here(keyboard) if keyboard::is_in_front() => {
+            Asking::Here(keyboard, _) if keyboard::is_in_front() => {
                 keyboard.forget();
                 self.view.interrupt()?;
                 let dialog = Dialog::new(permission, self.output.note_style);
@@ -188,7 +250,7 @@ impl<'a> Desk<'a> {
                 self.asked = Some(dialog);
                 self.ask_again(&opening)
             }
-            Asking::Here(_) | Asking::Told | Asking::Never => self.note(&waits(&permission)),
+            Asking::Here(..) | Asking::Told | Asking::Never => self.note(&waits(&permission)),
         }
     }
 
@@ -241,7 +303,7 @@ impl<'a> Desk<'a> {
         if self.request.is_none() {
             // An answer that is under way has ended its line already.
             self.output.show(self.output.note_style.line_erased());
-            if let Asking::Here(keyboard) = &mut self.asking {
+            if let Asking::Here(keyboard, _) = &mut self.asking {
                 keyboard.forget();
             }
         }
@@ -262,10 +324,41 @@ impl<'a> Desk<'a> {
         held.iter().try_for_each(|event| self.view.event(event))
     }
 
-    fn note(&mut self, text: &str) -> Result<(), ClientError> {
+    /// A word to the person, in the middle of it.
+    pub fn note(&mut self, text: &str) -> Result<(), ClientError> {
         self.view.interrupt()?;
         self.output.note(text);
         Ok(())
+    }
+}
+
+async fn reply(request: &mut Option<LocalBoxFuture<'_, Reply>>) -> Reply {
+    match request {
+        Some(request) => request.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn at(frame: Option<Instant>) {
+    match frame {
+        Some(frame) => sleep_until(frame.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What comes from the terminal.
+async fn listen(asking: &mut Asking, for_lines: bool, for_keys: bool) -> Input {
+    let Asking::Here(keyboard, signals) = asking else { return std::future::pending().await };
+    let typed = async {
+        match (for_lines, for_keys) {
+            (true, _) => Input::Line(keyboard.line().await),
+            (false, true) => Input::Key(keyboard.key().await),
+            (false, false) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        signal = signals.next() => Input::Signal(signal),
+        input = typed => input,
     }
 }
 

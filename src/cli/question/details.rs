@@ -2,14 +2,12 @@
 //!
 //! Every line stands behind a mark, so that nothing an agent writes can look like the question itself.
 
-use std::time::Duration;
-
 use serde_json::Value;
-use similar::{ChangeTag, TextDiff};
 
 use crate::control::wire::permissions::Permission;
 use crate::model::permission::question::PermissionKind;
 
+use super::super::render::Change;
 use super::super::style::Style;
 use super::super::text::{clean, columns, cut_end};
 use super::super::transcript;
@@ -17,9 +15,6 @@ use super::{command_text, with_surroundings};
 
 const BRIEF_LINES_MAX: usize = 30;
 const BRIEF_COLUMNS_MAX: usize = 400;
-const DIFF_CONTEXT_LINES: usize = 3;
-/// Two large files that have little in common take for ever to compare; after this the diff is coarser.
-const DIFF_TIME_MAX: Duration = Duration::from_millis(300);
 
 #[derive(Debug, PartialEq, Eq)]
 enum Line {
@@ -88,21 +83,12 @@ impl Details {
     }
 
     fn texts(&mut self, old: &str, new: &str) {
-        let diff = TextDiff::configure().timeout(DIFF_TIME_MAX).diff_lines(old, new);
         let before = self.lines.len();
-        for (index, hunk) in diff.unified_diff().context_radius(DIFF_CONTEXT_LINES).iter_hunks().enumerate() {
-            if index > 0 {
-                self.lines.push(Line::Plain("  …".to_owned()));
-            }
-            for change in hunk.iter_changes() {
-                let text = clean(change.value()).replace('\n', "");
-                self.lines.push(match change.tag() {
-                    ChangeTag::Insert => Line::Added(format!("+ {text}")),
-                    ChangeTag::Delete => Line::Removed(format!("- {text}")),
-                    ChangeTag::Equal => Line::Plain(format!("  {text}")),
-                });
-            }
-        }
+        self.lines.extend(Change::between(old, new).into_iter().map(|change| match change {
+            Change::Added(text) => Line::Added(text),
+            Change::Removed(text) => Line::Removed(text),
+            Change::Kept(text) => Line::Plain(text),
+        }));
         if self.lines.len() == before {
             self.lines.push(Line::Plain("  (nothing is changed)".to_owned()));
         }

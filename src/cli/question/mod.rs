@@ -9,6 +9,7 @@ mod dialog;
 mod find;
 mod form;
 mod keyboard;
+mod signals;
 
 pub use self::desk::Desk;
 pub use self::find::{Found, among, permission};

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::super::transcript::step_line;
+use super::super::super::transcript::step_line;
 
 #[derive(Debug, PartialEq, Eq)]
 struct Step {

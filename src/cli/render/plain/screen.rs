@@ -5,8 +5,8 @@
 
 use std::io::{self, Write};
 
-use super::super::style::Style;
-use super::super::text::clean;
+use super::super::super::style::Style;
+use super::super::super::text::clean;
 
 pub struct Screen<A: Write, N: Write> {
     answer: A,

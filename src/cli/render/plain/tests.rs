@@ -24,7 +24,7 @@ fn whole(id: &str, text: &str) -> Event {
 
 /// stdout and stderr after these events.
 fn shown(is_shared: bool, scope: Scope, events: &[Event]) -> (String, String) {
-    let mut renderer = Renderer::new(Vec::new(), Vec::new(), is_shared, Style::plain(), scope);
+    let mut renderer = Plain::new(Vec::new(), Vec::new(), is_shared, Style::plain(), scope);
     for event in events {
         renderer.event(event).unwrap();
     }

@@ -1,0 +1,111 @@
+//! What a turn took and used, for the one line at its end.
+
+use serde_json::Value;
+
+use crate::model::{Timestamp, TurnStatus};
+
+use super::super::text::{duration, one_line};
+use super::glyphs::Glyphs;
+use super::ink::{Ink, Line};
+
+#[derive(Debug, Default)]
+pub struct Tally {
+    began: Option<Timestamp>,
+    tools: usize,
+    /// How much of the agent's context is full, in per cent.
+    context: Option<u64>,
+}
+
+impl Tally {
+    pub fn begin(&mut self, at: Timestamp) {
+        *self = Self { began: Some(at), tools: 0, context: self.context };
+    }
+
+    pub fn tool(&mut self) {
+        self.tools += 1;
+    }
+
+    pub fn usage(&mut self, update: &Value) {
+        if let (Some(used), Some(size @ 1..)) = (update["used"].as_u64(), update["size"].as_u64()) {
+            self.context = Some(used.saturating_mul(100) / size);
+        }
+    }
+
+    /// The line, of what is known; `data` is that of `turn.completed`.
+    pub fn line(&self, status: TurnStatus, data: &Value, at: Timestamp, glyphs: &Glyphs) -> Option<Line> {
+        let usage = &data["usage"];
+        let mut parts: Vec<String> = self.began.map(|began| duration(began, at)).into_iter().collect();
+        match self.tools {
+            0 => {}
+            1 => parts.push("1 tool".to_owned()),
+            tools => parts.push(format!("{tools} tools")),
+        }
+        match (usage["inputTokens"].as_u64(), usage["outputTokens"].as_u64(), usage["totalTokens"].as_u64()) {
+            (Some(input), Some(output), _) => {
+                parts.push(format!("{} tokens in, {} out", grouped(input), grouped(output)));
+            }
+            (_, _, Some(total)) => parts.push(format!("{} tokens", grouped(total))),
+            (Some(input), None, None) => parts.push(format!("{} tokens in", grouped(input))),
+            (None, Some(output), None) => parts.push(format!("{} tokens out", grouped(output))),
+            (None, None, None) => {}
+        }
+        parts.extend(cost(&usage["cost"]));
+        parts.extend(self.context.map(|percent| format!("context {percent}%")));
+        let mark = if status == TurnStatus::Completed { glyphs.done } else { glyphs.failed };
+        let separator = format!(" {} ", glyphs.dot);
+        (!parts.is_empty()).then(|| Line::new(&format!("{mark} {}", parts.join(&separator)), Ink::DIM))
+    }
+}
+
+fn cost(cost: &Value) -> Option<String> {
+    let amount = cost["amount"].as_f64()?;
+    let currency = one_line(cost["currency"].as_str().unwrap_or_default());
+    let digits = format!("{amount:.4}");
+    Some(match currency.as_str() {
+        "USD" => format!("${digits}"),
+        "" => digits,
+        currency => format!("{digits} {currency}"),
+    })
+}
+
+/// With a comma after every three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_known_is_told() {
+        let at = Timestamp::from_millis;
+        let line = |tally: &Tally, data: Value| {
+            tally.line(TurnStatus::Completed, &data, at(12_400), Glyphs::unicode()).map(|line| line.text())
+        };
+        let mut tally = Tally::default();
+        assert_eq!(line(&tally, json!({})), None);
+        tally.begin(at(0));
+        assert_eq!(line(&tally, json!({"usage": null})).unwrap(), "✓ 12.4s");
+        tally.tool();
+        tally.usage(&json!({"used": 24_000, "size": 200_000}));
+        let cost = json!({"amount": 0.0123, "currency": "USD"});
+        let usage = json!({"inputTokens": 1204, "outputTokens": 356, "totalTokens": 1560, "cost": cost});
+        assert_eq!(
+            line(&tally, json!({"usage": usage})).unwrap(),
+            "✓ 12.4s · 1 tool · 1,204 tokens in, 356 out · $0.0123 · context 12%"
+        );
+        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(grouped(12), "12");
+    }
+}
