@@ -179,6 +179,17 @@ fn body(method: &str, route: &str, own: &Belongings) -> Option<Value> {
     }
 }
 
+/// What the daemon tells a guest who has nothing: no counts of others, and nothing of the host.
+fn assert_nothing_of_others(info: &Value) {
+    let counts: i64 = info["sessions"].as_object().unwrap().values().map(|count| count.as_i64().unwrap()).sum();
+    assert_eq!((counts, &info["processes"]["running"]), (0, &json!(0)), "{info}");
+    for name in ["stateDir", "store", "config", "rlimits", "securityEvents", "loadEvents"] {
+        assert!(info.get(name).is_none(), "{name}: {info}");
+    }
+    let kernel = &info["kernel"];
+    assert!(kernel["cgroup"].get("path").is_none() && kernel["bubblewrap"].get("program").is_none(), "{info}");
+}
+
 /// Tries a route as somebody whose nothing of it is.
 async fn try_route(stranger: &Who<'_>, method: &str, route: &str, own: &Belongings) {
     let what = format!("{method} {route}");
@@ -200,13 +211,7 @@ async fn try_route(stranger: &Who<'_>, method: &str, route: &str, own: &Belongin
         }
         ("GET", "/v1/info") => {
             let info = ask(own, "?all=true").await.expect_status(200);
-            let counts: i64 = info["sessions"].as_object().unwrap().values().map(|count| count.as_i64().unwrap()).sum();
-            assert_eq!((counts, &info["processes"]["running"]), (0, &json!(0)), "{info}");
-            for name in ["stateDir", "store", "config", "rlimits", "securityEvents", "loadEvents"] {
-                assert!(info.get(name).is_none(), "{name}: {info}");
-            }
-            let kernel = &info["kernel"];
-            assert!(kernel["cgroup"].get("path").is_none() && kernel["bubblewrap"].get("program").is_none(), "{info}");
+            assert_nothing_of_others(&info);
         }
         ("GET", "/v1/sessions" | "/v1/workspaces" | "/v1/permissions" | "/v1/search") => {
             let queries = match route {
@@ -224,6 +229,11 @@ async fn try_route(stranger: &Who<'_>, method: &str, route: &str, own: &Belongin
             for query in queries {
                 assert_eq!(ask(own, &query).await.expect_status(200)["total"], 0, "{what}{query}");
             }
+        }
+        ("GET", "/v1/processes") => {
+            let running = ask(own, "?all=true").await.expect_status(200);
+            assert_eq!(running["processes"], json!([]), "{what}");
+            assert!(running["daemon"].get("rssBytes").is_none() && running["daemon"].get("cpuMillis").is_none());
         }
         ("GET", "/v1/events") => {
             let stream = ask(own, "?after=0&follow=false&all=true").await;
@@ -298,6 +308,13 @@ async fn root_lists_its_own_and_with_all_everybodys_and_a_members_agent_counts_a
     let running = |info: &Value| info["processes"]["running"].clone();
     assert_eq!(running(&list("/v1/info").await), 0);
     assert_eq!(running(&list("/v1/info?all=true").await), 1);
+    let sessions = |list: &Value| -> Vec<String> {
+        let rows = list["processes"].as_array().unwrap().iter();
+        rows.map(|row| row["sessionId"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(sessions(&list("/v1/processes").await), Vec::<String>::new());
+    assert_eq!(sessions(&list("/v1/processes?all=true").await), std::slice::from_ref(&members));
+    assert_eq!(sessions(&member.get("/v1/processes").await.expect_status(200)), std::slice::from_ref(&members));
     let info = member.get("/v1/info").await.expect_status(200);
     assert_eq!((running(&info), &info["sessions"]["active"]), (json!(1), &json!(1)));
     assert!(info["limits"].is_object() && info["version"].is_string() && info["socket"].is_string());

@@ -19,6 +19,7 @@
 mod account;
 mod adapter_home;
 mod beneath;
+mod census;
 mod cgroup;
 mod children;
 mod command;
@@ -45,6 +46,7 @@ mod terminal_command;
 mod workspace;
 
 pub use beneath::{Beneath, FileError};
+pub use census::{Census, Figures};
 pub use command::{Command, CommandError, find_agent};
 pub use descent::Descent;
 pub use environment::known as known_secrets;

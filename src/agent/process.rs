@@ -169,6 +169,7 @@ pub struct Process {
     stderr: Tail,
     /// Where its terminals go.
     door: Option<CgroupDoor>,
+    shim: i32,
 }
 
 impl Process {
@@ -189,6 +190,7 @@ impl Process {
             }
         };
         let Started { shim, stdin, stdout, stderr } = started;
+        let shim_pid = shim.pid();
         let door = cgroup.as_ref().map(AgentCgroup::door);
 
         let (output_sender, output) = mpsc::channel(OUTPUT_BATCHES_MAX);
@@ -239,7 +241,7 @@ impl Process {
         };
         host.tasks.spawn(supervision.instrument(span));
         let input_room = Arc::new(Semaphore::new(INPUT_BYTES_MAX));
-        Ok(Self { input, input_room, output, stop, stderr, door })
+        Ok(Self { input, input_room, output, stop, stderr, door, shim: shim_pid })
     }
 
     /// The way into its cgroup, where it has one.
@@ -264,6 +266,11 @@ impl Process {
     /// The next thing from the process; nothing after `Exited`. Safe to cancel.
     pub async fn next(&mut self) -> Option<Output> {
         self.output.recv().await
+    }
+
+    /// The process id of its shim, below which all of it is.
+    pub fn shim(&self) -> i32 {
+        self.shim
     }
 
     /// Whether [`Self::next`] has something at once.

@@ -66,6 +66,7 @@ enum Stop {
 pub struct Terminal {
     stop: Lane<Stop>,
     output: Output,
+    shim: i32,
 }
 
 impl Terminal {
@@ -82,7 +83,7 @@ impl Terminal {
         let (shim, written) = Shim::start_terminal(command, bounds.umask, door, &host.children).map_err(|source| {
             SpawnError::Spawn { program: command.program.clone(), workspace: command.workspace.clone(), source }
         })?;
-        let stop = Lane::new(Stop::No);
+        let (stop, shim_pid) = (Lane::new(Stop::No), shim.pid());
         let output = Output::new(bounds.output_bytes_max);
         let exited = CancellationToken::new();
         let reader = host.tasks.spawn(keep_output(written, output.clone(), exited.clone()));
@@ -102,7 +103,12 @@ impl Terminal {
                 .await;
         };
         host.tasks.spawn(supervision.instrument(tracing::Span::current()));
-        Ok(Self { stop, output })
+        Ok(Self { stop, output, shim: shim_pid })
+    }
+
+    /// The process id of its shim, below which its command is.
+    pub fn shim(&self) -> i32 {
+        self.shim
     }
 
     /// Ends the command, and all that it started. Asking again changes nothing.

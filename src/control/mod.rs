@@ -33,6 +33,7 @@ mod misreading;
 mod openapi;
 mod peer;
 mod permissions;
+mod processes;
 mod progress;
 mod refuse;
 mod room;

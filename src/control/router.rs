@@ -16,8 +16,8 @@ use uuid::Uuid;
 use super::caller::Caller;
 use super::error::ApiError;
 use super::{
-    Api, agents, backup, blobs, events, gc, health, info, messages, metrics, openapi, permissions, search, sessions,
-    turns, workspaces,
+    Api, agents, backup, blobs, events, gc, health, info, messages, metrics, openapi, permissions, processes, search,
+    sessions, turns, workspaces,
 };
 use crate::session::Refusal;
 
@@ -32,6 +32,7 @@ macro_rules! with_every_route {
         $does![
             health::health,
             info::info,
+            processes::list,
             metrics::scrape,
             openapi::show,
             workspaces::list,

@@ -32,11 +32,13 @@ pub use crate::model::Policy as PermissionPolicy;
 
 mod health;
 mod kernel;
+mod processes;
 mod store;
 
 pub use garbage::{CollectGarbage, ExpiredSession, GarbageReport, UpkeepReport};
 pub use health::{Health, HealthProblem, Severity};
 pub use kernel::{BubblewrapReport, CgroupReport, Kernel, LandlockReport, ResourceLimit, ResourceLimits, Versions};
+pub use processes::{DaemonProcess, ProcessList, RunningProcess};
 pub use sandbox::SandboxDetails;
 pub use store::{BackUp, Backup, StoreReport};
 

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use uuid::Uuid;
 
+use super::Timestamp;
+
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not an id; ids are UUIDs such as 019a8b1c-7f2e-7c3a-9d4e-5f6a7b8c9d0e")]
 pub struct NotAnId(String);
@@ -81,6 +83,15 @@ id!(
     RuleId
 );
 
+impl MessageId {
+    /// When it was made.
+    pub fn made_at(self) -> Option<Timestamp> {
+        let (seconds, nanos) = self.0.get_timestamp()?.to_unix();
+        let millis = i64::try_from(seconds).ok()?.checked_mul(1000)?;
+        Some(Timestamp::from_millis(millis + i64::from(nanos / 1_000_000)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,6 +102,13 @@ mod tests {
         let second = SessionId::new();
         assert_eq!(first.to_string().parse::<SessionId>().unwrap(), first);
         assert!(first < second, "v7 ids made one after the other sort that way");
+    }
+
+    #[test]
+    fn an_id_tells_when_it_was_made() {
+        let before = Timestamp::now();
+        let made = MessageId::new().made_at().unwrap();
+        assert!(before <= made && made <= Timestamp::now(), "{made}");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 
 mod admission;
 mod context;
+mod glances;
 mod lookups;
 mod recovery;
 mod retention;

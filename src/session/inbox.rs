@@ -91,6 +91,10 @@ impl Inbox {
         self.open.is_empty()
     }
 
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
     /// Whether one more may wait; else, which limit that is.
     pub fn has_room(&self, deed: &Deed) -> Result<(), String> {
         if self.open.len() >= OPEN_MAX {

@@ -13,6 +13,7 @@ mod consent;
 mod context;
 mod crashes;
 mod files;
+mod glance;
 mod grants;
 mod handshake;
 mod history;
@@ -55,6 +56,7 @@ use crate::security::Security;
 use crate::store::{Claim, SessionChange, StoreError};
 
 pub use actor::{SessionActor, actor};
+pub use glance::{Glance, ToolNow};
 pub use inbox::{OPEN_MAX, PermissionAnswer};
 pub use modes::check_modes;
 pub use slots::{Slot, Slots};
@@ -157,6 +159,10 @@ pub enum Request {
     /// Makes room for another session's process. An actor with work refuses.
     Evict {
         reply: oneshot::Sender<bool>,
+    },
+    /// Tells what it does now.
+    Glance {
+        reply: oneshot::Sender<Glance>,
     },
 }
 

@@ -49,6 +49,7 @@ impl SessionActor {
                 }
                 answer(reply, idle);
             }
+            Request::Glance { reply } => answer(reply, self.glance()),
         }
     }
 
@@ -333,7 +334,8 @@ fn refuse(request: Request, refusal: impl Fn() -> Refusal) {
         | Request::Resume { reply, .. }
         | Request::Close { reply, .. }
         | Request::Expire { reply, .. } => answer(reply, Err(refusal())),
-        Request::Start { .. } => {}
+        // Whoever wants to know what it does learns that it cannot tell.
+        Request::Start { .. } | Request::Glance { .. } => {}
         Request::Evict { reply } => answer(reply, false),
     }
 }

@@ -116,6 +116,10 @@ impl Terminals {
         self.there.is_empty()
     }
 
+    pub fn shims(&self) -> impl Iterator<Item = i32> {
+        self.there.values().filter(|there| there.end.is_none()).map(|there| there.terminal.shim())
+    }
+
     pub fn is_starting(&self) -> bool {
         self.there.values().any(|there| there.start.is_some())
     }

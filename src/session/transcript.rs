@@ -70,6 +70,8 @@ pub struct Transcript {
 #[derive(Debug)]
 struct OpenTool {
     order: u64,
+    /// The message that tells of its beginning, by whose id it is known when that was.
+    message: MessageId,
     turn: Option<TurnId>,
     /// All that was said of it so far, put together.
     call: ToolCall,
@@ -157,6 +159,12 @@ impl Transcript {
     /// A call that has begun and has not ended.
     pub fn open_call(&self, tool_call_id: &str) -> Option<&ToolCall> {
         self.tools.get(tool_call_id).map(|tool| &tool.call)
+    }
+
+    /// The call that began last of those that have not ended, and the message that tells of its beginning.
+    pub fn newest_call(&self) -> Option<(MessageId, &ToolCall)> {
+        let newest = self.tools.values().max_by_key(|tool| tool.order);
+        newest.map(|tool| (tool.message, &tool.call))
     }
 
     /// A tool call that was rejected: agents say nothing more of it.
@@ -336,9 +344,10 @@ impl Transcript {
             kind: call.kind.clone().unwrap_or_else(|| "other".to_owned()),
             arguments: call.raw_input.clone().unwrap_or(Value::Null),
         };
-        record(tool_message(turn, Role::ToolCall, &content, id.clone()));
+        let message = MessageId::new();
+        record(Op::Message(NewMessage::new(message, turn, Role::ToolCall, &content).of_tool_call(id.clone())));
         self.tools_begun += 1;
-        self.tools.insert(id, OpenTool { order: self.tools_begun, turn, call, blobs });
+        self.tools.insert(id, OpenTool { order: self.tools_begun, message, turn, call, blobs });
     }
 
     /// The agent's own JSON, unless it is too large to keep, or nested too deep; then a marker of its kind in its place.
@@ -381,10 +390,6 @@ impl OpenTool {
         let message = NewMessage::new(MessageId::new(), self.turn, Role::ToolResult, &content);
         Op::Message(message.of_tool_call(self.call.id).with_blobs(self.blobs))
     }
-}
-
-fn tool_message(turn: Option<TurnId>, role: Role, content: &Content, tool_call_id: String) -> Op {
-    Op::Message(NewMessage::new(MessageId::new(), turn, role, content).of_tool_call(tool_call_id))
 }
 
 #[cfg(test)]

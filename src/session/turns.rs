@@ -31,7 +31,7 @@ pub struct Running {
     verdict: Option<Verdict>,
     /// When the agent last said anything.
     pub heard_at: Instant,
-    began: Instant,
+    pub began: Instant,
     /// Tool calls that there were before this turn.
     tool_calls_before: u64,
 }

@@ -109,6 +109,20 @@ impl Store {
         row.as_ref().map(row::session).transpose()
     }
 
+    /// Those of these sessions that there are, in the order of their ids.
+    pub async fn sessions_of(&self, ids: &[SessionId]) -> Result<Vec<Session>, StoreError> {
+        let mut query = QueryBuilder::<Sqlite>::new(SESSION_COLUMNS);
+        query.push(" WHERE sessions.id IN (");
+        let mut listed = query.separated(", ");
+        for id in ids {
+            listed.push_bind(id.to_string());
+        }
+        query.push(") ORDER BY sessions.id");
+        let rows = query.build().fetch_all(&self.pool).await.map_err(StoreError::database("reading sessions"))?;
+        // One row that is damaged does not hide the others.
+        Ok(rows.iter().filter_map(|row| row::session(row).inspect_err(log_damage).ok()).collect())
+    }
+
     /// The status alone, for a session that may be damaged; nothing, when there is no such session.
     pub async fn status(&self, id: SessionId) -> Result<Option<SessionStatus>, StoreError> {
         let row = sqlx::query("SELECT status FROM sessions WHERE id = ?")

@@ -133,7 +133,8 @@ fn groups(operation: &str) -> Option<Vec<&'static [Failure]>> {
             (503, "store_stalled"),
             (503, "store_unwritable"),
         ]],
-        "getInfo" | "getOpenapi" | "listWorkspaces" | "listAgents" | "listSessions" | "listPermissions" => &[],
+        "getInfo" | "getOpenapi" | "listWorkspaces" | "listAgents" | "listSessions" | "listPermissions"
+        | "listProcesses" => &[],
         "searchMessages" => &[&[(429, "too_many_searches")]],
         "followAll" => &[OF_STREAMS],
         "getMetrics" => &[&[(403, "root_only")]],
