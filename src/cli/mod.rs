@@ -26,6 +26,7 @@ mod question;
 mod verdict;
 mod follow;
 mod command;
+mod top;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -133,6 +134,7 @@ pub enum ClientCommand {
     Agents(command::agents::Agents),
     Workspaces(command::workspaces::Workspaces),
     Status(command::status::Status),
+    Top(top::Top),
     Socket(command::socket::Socket),
 }
 
@@ -188,6 +190,7 @@ async fn execute(client: ClientCommand, context: &Context) -> Result<Exit, Clien
         ClientCommand::Agents(arguments) => arguments.execute(context).await,
         ClientCommand::Workspaces(arguments) => arguments.execute(context).await,
         ClientCommand::Status(arguments) => arguments.execute(context).await,
+        ClientCommand::Top(arguments) => arguments.execute(context).await,
         ClientCommand::Socket(_) => command::socket::Socket::execute(context),
     }
 }

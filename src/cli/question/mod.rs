@@ -12,6 +12,7 @@ mod keyboard;
 mod signals;
 
 pub use self::desk::Desk;
+pub use self::details::Details;
 pub use self::find::{Found, among, permission};
 
 use std::collections::BTreeMap;
