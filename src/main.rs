@@ -23,8 +23,6 @@ mod daemon;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::cli::{Cli, Command, Exit};
 use crate::store::StoreError;
 
@@ -36,7 +34,7 @@ fn main() -> ExitCode {
         Some(first) if first == agent::confine::stage::ARGUMENT => return agent::confine::stage::run(arguments),
         _ => {}
     }
-    let Cli { globals, command } = Cli::parse();
+    let Cli { globals, command } = cli::parse();
     match command {
         Command::DemoAgent => demo::run(),
         Command::Serve(serve) => told(daemon::serve(&globals.overrides(), serve.detached).map(|()| None)),

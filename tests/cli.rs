@@ -33,7 +33,7 @@ async fn run_prints_the_answer_alone_and_the_session_stays() {
     let again = daemon.cli(&["prompt", "-", "more"]).await.success();
     assert_eq!(again, "you said: more\n");
     let table = daemon.cli(&["ls"]).await.success();
-    insta::with_settings!({filters => vec![(r"[0-9a-f]{12}", "[id]"), (r" +\d+m?s", " [age]")]}, {
+    insta::with_settings!({filters => vec![(r"[0-9a-f]{12}", "[id]"), (r" +\d+m?s", " [age]"), (r" +\d+ [KM]iB", " [size]")]}, {
         insta::assert_snapshot!(settle(&table, &daemon));
     });
 }

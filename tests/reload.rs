@@ -184,7 +184,7 @@ async fn a_broken_file_changes_nothing_and_is_told_until_it_is_put_right() {
     );
     assert_eq!(daemon.get("/v1/info").await.expect_status(200)["processes"]["max"], 3);
     let status = daemon.cli(&["status"]).await.success();
-    assert!(status.contains("reload failed limits.processes: has the wrong value 0; limits.proc"), "{status}");
+    assert!(status.contains("reload failed  limits.processes: has the wrong value 0; limits.proc"), "{status}");
     let log = daemon.log();
     for told in ["limits.processes", "limits.processses", "write a whole number of at least 1", "stays in force"] {
         assert!(log.contains(told), "{told} in {log}");

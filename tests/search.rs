@@ -202,9 +202,9 @@ async fn the_command_prints_a_paragraph_a_hit() {
     daemon.cli(&["run", "--agent", "echo", "find", "the", "pangolin"]).await.success();
     let output = daemon.cli(&["search", "pangolin", "--since", "7d", "-C", ".", "--agent", "echo"]).await.success();
     let lines: Vec<&str> = output.lines().collect();
-    assert_eq!(lines.len(), 5, "two hits with a line between: {output}");
-    assert!(lines[0].contains("  find the pangolin  ") && lines[0].ends_with(" ago"), "{output}");
-    assert_eq!(lines[1], "  find the pangolin");
+    assert_eq!(lines.len(), 7, "two hits with a line between: {output}");
+    assert!(lines[0].ends_with("  find the pangolin") && lines[1].contains(" ago · echo · "), "{output}");
+    assert_eq!(lines[2], "  find the pangolin");
     let found = daemon.cli(&["search", "--json", "find", "the", "-n", "1"]).await.json();
     assert_eq!((&found["total"], &found["limit"]), (&json!(2), &json!(1)));
     let nothing = daemon.cli(&["search", "aardvark"]).await;

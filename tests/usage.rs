@@ -84,7 +84,9 @@ async fn tokens_and_cost_are_kept_per_turn_and_per_session() {
     );
     assert_eq!(notices(&daemon, &session).await, ["other_currency"], "told once");
     let shown = daemon.cli(&["show", &session]).await.success();
-    assert!(shown.contains("41 tokens, 0.35 USD, context 100 of 1000"), "{shown}");
+    for told in ["41 (15 in, 26 out, 1 thought)", "0.35 USD", "100 of 1,000 tokens (10 %)"] {
+        assert!(shown.contains(told), "{told} in {shown}");
+    }
 }
 
 #[tokio::test]

@@ -82,6 +82,12 @@ impl Daemon {
         self.call(Method::POST, path, body.into()).await
     }
 
+    pub async fn patch<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
+        let operation = operation(&Method::PATCH, path);
+        let body = serde_json::to_vec(body).map_err(|source| ClientError::Answer { operation, source })?;
+        self.call(Method::PATCH, path, body.into()).await
+    }
+
     /// A request whose answer takes as long as the work takes.
     pub async fn post_patiently<T: DeserializeOwned>(
         &self,

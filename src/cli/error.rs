@@ -100,7 +100,13 @@ impl ClientError {
             Self::Broken { .. } | Self::TooSlow { .. } => "`acpd status` tells how the daemon is; its log tells why",
             Self::Answer { .. } => "the client and the daemon may be of different versions; compare with `acpd status`",
             Self::NotStarted { hint, .. } | Self::Local { hint, .. } => hint,
-            Self::Io { .. } | Self::Output(_) | Self::Left => "",
+            Self::Io { source, .. } => match source.kind() {
+                io::ErrorKind::NotFound => "there is nothing at that path; is it spelled right?",
+                io::ErrorKind::NotADirectory => "it is no directory; name the one that it is in",
+                io::ErrorKind::PermissionDenied => "it is not yours to use; choose another, or ask its owner",
+                _ => "",
+            },
+            Self::Output(_) | Self::Left => "",
         }
     }
 }

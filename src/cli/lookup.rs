@@ -8,6 +8,7 @@ use crate::model::{SessionId, WorkspaceId};
 
 use super::connection::{Daemon, with_query};
 use super::error::ClientError;
+use super::suggest;
 use super::text::{cut_end, one_line, short_id};
 
 /// Fewer digits are more likely a slip than a session.
@@ -60,25 +61,44 @@ pub async fn sessions(daemon: &Daemon, all: bool) -> Result<Vec<Session>, Client
     Ok(sessions)
 }
 
-/// The id of the workspace at `path`, which must be its real path; or that no session was ever in it.
-pub async fn workspace(daemon: &Daemon, path: &Path) -> Result<WorkspaceId, ClientError> {
-    find_workspace(daemon, path).await?.ok_or_else(|| {
+/// The id of the workspace at `path`, if there has ever been a session in it. A directory that is gone may have been one.
+pub async fn workspace(daemon: &Daemon, path: &Path) -> Result<Option<WorkspaceId>, ClientError> {
+    let real = std::fs::canonicalize(path).or_else(|_| std::path::absolute(path));
+    let real = real.map_err(|source| ClientError::io(format!("find {}", path.display()), source))?;
+    let known = workspaces(daemon, false).await?;
+    if let Some(workspace) = known.iter().find(|workspace| Path::new(&workspace.path) == real) {
+        return Ok(Some(workspace.id));
+    }
+    if real.is_dir() {
+        return Ok(None);
+    }
+    let paths = known.iter().map(|workspace| workspace.path.as_str());
+    let otherwise = "`acpd workspaces` lists the directories that have had a session";
+    let hint = suggest::hint(&real.to_string_lossy(), paths, otherwise);
+    Err(ClientError::local(format!("there is no directory {}", real.display()), hint))
+}
+
+/// The workspace at `path`, where something must be in it.
+pub async fn known_workspace(daemon: &Daemon, path: &Path) -> Result<WorkspaceId, ClientError> {
+    workspace(daemon, path).await?.ok_or_else(|| {
         let message = format!("there has never been a session in {}", path.display());
         ClientError::local(message, "`acpd workspaces` lists the directories that have had one")
     })
 }
 
-async fn find_workspace(daemon: &Daemon, path: &Path) -> Result<Option<WorkspaceId>, ClientError> {
+/// All workspaces; with `all` and for root, of whichever user.
+pub async fn workspaces(daemon: &Daemon, all: bool) -> Result<Vec<Workspace>, ClientError> {
+    let mut workspaces = Vec::new();
     for page in 0..PAGES_MAX {
-        let parameters = [("limit", PAGE.to_string()), ("offset", (page * PAGE).to_string())];
+        let parameters = [("all", all.to_string()), ("limit", PAGE.to_string()), ("offset", (page * PAGE).to_string())];
         let list: WorkspaceList = daemon.get(&with_query("/v1/workspaces", &parameters)).await?;
         let is_last = list.workspaces.len() < PAGE;
-        let found = list.workspaces.into_iter().find(|workspace: &Workspace| Path::new(&workspace.path) == path);
-        if found.is_some() || is_last {
-            return Ok(found.map(|workspace| workspace.id));
+        workspaces.extend(list.workspaces);
+        if is_last {
+            break;
         }
     }
-    Ok(None)
+    Ok(workspaces)
 }
 
 async fn newest_here(daemon: &Daemon) -> Result<SessionId, ClientError> {
@@ -91,7 +111,7 @@ async fn newest_here(daemon: &Daemon) -> Result<SessionId, ClientError> {
             "`acpd ls` lists the sessions of every directory; `acpd run \"…\"` starts one here",
         )
     };
-    let workspace_id = find_workspace(daemon, &here).await?.ok_or_else(none)?;
+    let workspace_id = workspace(daemon, &here).await?.ok_or_else(none)?;
     let parameters = [("workspaceId", workspace_id.to_string()), ("limit", "1".to_owned())];
     let list: SessionList = daemon.get(&with_query("/v1/sessions", &parameters)).await?;
     list.sessions.first().map(|session| session.id).ok_or_else(none)
@@ -101,13 +121,16 @@ fn choose(sessions: &[Session], name: &str) -> Result<SessionId, ClientError> {
     let candidates: Vec<&Session> = sessions.iter().filter(|session| is_meant(session, name)).collect();
     match candidates.as_slice() {
         [session] => Ok(session.id),
-        [] => Err(ClientError::local(
-            format!("there is no session {name:?}"),
-            format!(
-                "`acpd ls --all` lists them; a session is named by its id, {PART_DIGITS_MIN} or more digits of its \
-                 beginning or end, its exact title, or - for the newest of this directory"
-            ),
-        )),
+        [] => {
+            let names = || {
+                format!(
+                    "`acpd ls --all` lists them; a session is named by its id, {PART_DIGITS_MIN} or more digits of its \
+                     beginning or end, its exact title, or - for the newest of this directory"
+                )
+            };
+            let hint = suggest::sessions(name, sessions).unwrap_or_else(names);
+            Err(ClientError::local(format!("there is no session {name:?}"), hint))
+        }
         several => Err(ambiguous(name, several)),
     }
 }

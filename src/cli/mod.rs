@@ -8,18 +8,25 @@ mod exit;
 mod error;
 mod style;
 mod text;
+mod span;
 mod table;
+mod facts;
 mod output;
 mod connection;
 mod sse;
 mod stream;
 mod autostart;
 mod context;
+mod suggest;
 mod lookup;
+mod several;
 mod interrupts;
 mod prompt_text;
 mod attachments;
 mod transcript;
+mod pager;
+mod watch;
+mod processes;
 mod render;
 mod view;
 mod question;
@@ -27,6 +34,7 @@ mod verdict;
 mod follow;
 mod command;
 mod top;
+mod misread;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -40,6 +48,7 @@ use self::error::ClientError;
 use self::output::Output;
 
 pub use self::exit::Exit;
+pub use self::misread::parse;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -120,6 +129,8 @@ pub enum ClientCommand {
     Show(command::show::Show),
     Messages(command::messages::Messages),
     Turns(command::turns::Turns),
+    Mode(command::choice::Mode),
+    Model(command::choice::Model),
     Search(command::search::Search),
     Cancel(command::cancel::Cancel),
     Permissions(command::permissions::Permissions),
@@ -156,7 +167,10 @@ impl Globals {
 pub async fn run(client: ClientCommand, globals: &Globals) -> ExitCode {
     let output = Output::new(globals.json);
     let outcome = match Context::new(&globals.overrides(), output) {
-        Ok(context) => execute(client, &context).await,
+        Ok(context) => match execute(client, &context).await {
+            Err(error) => Err(suggest::agent(&context, error).await),
+            done => done,
+        },
         Err(error) => Err(error),
     };
     let exit = outcome.unwrap_or_else(|error| {
@@ -176,6 +190,8 @@ async fn execute(client: ClientCommand, context: &Context) -> Result<Exit, Clien
         ClientCommand::Show(arguments) => arguments.execute(context).await,
         ClientCommand::Messages(arguments) => arguments.execute(context).await,
         ClientCommand::Turns(arguments) => arguments.execute(context).await,
+        ClientCommand::Mode(arguments) => arguments.execute(context).await,
+        ClientCommand::Model(arguments) => arguments.execute(context).await,
         ClientCommand::Search(arguments) => arguments.execute(context).await,
         ClientCommand::Cancel(arguments) => arguments.execute(context).await,
         ClientCommand::Permissions(arguments) => arguments.execute(context).await,

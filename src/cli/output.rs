@@ -56,6 +56,12 @@ impl Output {
         writeln!(stdout, "{text}").and_then(|()| stdout.flush()).map_err(ClientError::Output)
     }
 
+    /// A piece of a text on stdout, without a line end. The caller has cleaned what others wrote in it.
+    #[expect(clippy::unused_self, reason = "who prints has an output at hand, and all of them look alike")]
+    pub fn print_part(self, text: &str) -> Result<(), ClientError> {
+        io::stdout().lock().write_all(text.as_bytes()).map_err(ClientError::Output)
+    }
+
     /// The interface's JSON as it came, on one line.
     pub fn print_json(self, json: &RawValue) -> Result<(), ClientError> {
         self.print(&clean_json(json.get()))
@@ -80,13 +86,24 @@ impl Output {
         }
         self.tell(&format!("{} {}", self.note_style.red("error:"), clean(&chain(error))));
         if !error.hint().is_empty() {
-            self.tell(&format!("{} {}", self.note_style.yellow("hint:"), clean(error.hint())));
+            self.hint(error.hint());
         }
         if let Some(wait) = error.retry_after() {
             let seconds = wait.as_secs();
             let unit = if seconds == 1 { "second" } else { "seconds" };
-            self.tell(&format!("{} try again in {seconds} {unit}", self.note_style.yellow("hint:")));
+            self.hint(&format!("try again in {seconds} {unit}"));
         }
+    }
+
+    /// What a person can do.
+    pub fn hint(self, text: &str) {
+        self.tell(&format!("{} {}", self.note_style.yellow("hint:"), clean(text)));
+    }
+
+    /// Whether what is on the screen can be painted over.
+    pub fn can_repaint(self) -> bool {
+        let is_dumb = std::env::var_os("TERM").is_none_or(|value| value == "dumb");
+        self.stdout_is_terminal && !is_dumb && !self.json
     }
 
     /// A text on stderr as it is, without a line end of its own. The caller has cleaned what others wrote in it.

@@ -2,6 +2,18 @@
 
 const RESET: &str = "\x1b[0m";
 
+/// What a piece of text looks like where there are colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Paint {
+    #[default]
+    Plain,
+    Bold,
+    Dim,
+    Green,
+    Yellow,
+    Red,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     enabled: bool,
@@ -12,6 +24,10 @@ impl Style {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
         Self { enabled: is_terminal && !refused && !is_dumb }
+    }
+
+    pub const fn colourless() -> Self {
+        Self { enabled: false }
     }
 
     #[cfg(test)]
@@ -46,6 +62,17 @@ impl Style {
 
     pub fn yellow(self, text: &str) -> String {
         self.wrap("\x1b[33m", text)
+    }
+
+    pub fn paint(self, paint: Paint, text: &str) -> String {
+        match paint {
+            Paint::Plain => text.to_owned(),
+            Paint::Bold => self.bold(text),
+            Paint::Dim => self.dim(text),
+            Paint::Green => self.green(text),
+            Paint::Yellow => self.yellow(text),
+            Paint::Red => self.red(text),
+        }
     }
 
     /// What takes the line away that the cursor is in; or, where that cannot be done, ends it.

@@ -2,6 +2,9 @@
 
 use std::fmt::{Display, Write};
 
+use unicode_segmentation::UnicodeSegmentation;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
 use crate::model::Timestamp;
 
 /// The last group of a UUID. Version 7 begins with the time, so only the end tells sessions of one day apart.
@@ -13,11 +16,41 @@ const DAY: i64 = 24 * HOUR;
 
 /// A number of bytes as people say it, rounded up.
 pub fn byte_count(bytes: usize) -> String {
+    size(bytes as u64)
+}
+
+/// A size as people say it, rounded up; with one digit after the point where less would say too little.
+pub fn size(bytes: u64) -> String {
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+    const GIB: u64 = 1 << 30;
     match bytes {
-        0..1024 => format!("{bytes} bytes"),
-        1024..0x10_0000 => format!("{} KiB", bytes.div_ceil(1024)),
-        _ => format!("{} MiB", bytes.div_ceil(1 << 20)),
+        ..KIB => format!("{bytes} bytes"),
+        KIB..MIB => format!("{} KiB", bytes.div_ceil(KIB)),
+        MIB..GIB => format!("{} MiB", bytes.div_ceil(MIB)),
+        GIB.. => {
+            let tenths = (bytes / (GIB / 10)).max(10);
+            format!("{}.{} GiB", tenths / 10, tenths % 10)
+        }
     }
+}
+
+/// A number that people can read: `1,234,567`.
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 turn`, `2 turns`.
+pub fn count(number: u64, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{} {noun}s", thousands(number)) }
 }
 
 /// Without the characters a terminal acts upon: C0 but for line feed and tab, DEL, C1, and those that turn the direction
@@ -55,26 +88,23 @@ pub fn clean_json(json: &str) -> String {
     text
 }
 
-/// How many columns a terminal gives the text. The blocks that matter are listed by hand: a table that is one column
-/// off for a rare character is worth less than one more dependency.
+/// How many columns a terminal gives the text. What a person sees as one character is counted as one, whatever it is
+/// made of: an emoji with its joiners and selectors, a letter with its marks.
 pub fn columns(text: &str) -> usize {
-    text.chars().map(character_columns).sum()
+    text.graphemes(true).map(UnicodeWidthStr::width).sum()
 }
 
-const fn character_columns(character: char) -> usize {
-    match character {
-        '\u{300}'..='\u{36f}' | '\u{200b}'..='\u{200f}' | '\u{fe00}'..='\u{fe0f}' => 0,
-        '\u{1100}'..='\u{115f}'
-        | '\u{2e80}'..='\u{a4cf}'
-        | '\u{ac00}'..='\u{d7a3}'
-        | '\u{f900}'..='\u{faff}'
-        | '\u{fe30}'..='\u{fe6f}'
-        | '\u{ff00}'..='\u{ff60}'
-        | '\u{ffe0}'..='\u{ffe6}'
-        | '\u{1f300}'..='\u{1faff}'
-        | '\u{20000}'..='\u{3fffd}' => 2,
-        _ => 1,
-    }
+/// The text as every terminal shows it equally wide. Some draw an emoji that is made of several as one, others beside each
+/// other; some believe a selector that asks for the wide picture, others do not. What they disagree on is reduced to its
+/// first character: a table with half a family in it is better than one that is broken.
+pub fn steady(text: &str) -> String {
+    let alike = |grapheme: &str| {
+        let apart: usize = grapheme.chars().map(|character| character.width().unwrap_or(0)).sum();
+        let kept =
+            if apart == grapheme.width() { grapheme.len() } else { grapheme.chars().next().map_or(0, char::len_utf8) };
+        grapheme[..kept].to_owned()
+    };
+    text.graphemes(true).map(alike).collect()
 }
 
 /// The text within `width` columns, its end cut off when it is longer.
@@ -85,16 +115,8 @@ pub fn cut_end(text: &str, width: usize) -> String {
     if width == 0 {
         return String::new();
     }
-    let mut kept = String::new();
-    let mut used = 1;
-    for character in text.chars() {
-        used += character_columns(character);
-        if used > width {
-            break;
-        }
-        kept.push(character);
-    }
-    kept + "…"
+    let kept = within(text.graphemes(true), width - 1);
+    format!("{}…", kept.concat().trim_end())
 }
 
 /// The text within `width` columns, its beginning cut off when it is longer: the end of a path says more.
@@ -102,8 +124,50 @@ pub fn cut_start(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
     }
-    let reversed: String = text.chars().rev().collect();
-    cut_end(&reversed, width).chars().rev().collect()
+    if width == 0 {
+        return String::new();
+    }
+    let mut kept = within(text.graphemes(true).rev(), width - 1);
+    kept.reverse();
+    format!("…{}", kept.concat())
+}
+
+/// As many as fit.
+fn within<'a>(graphemes: impl Iterator<Item = &'a str>, width: usize) -> Vec<&'a str> {
+    let mut used = 0;
+    let fits = |grapheme: &&str| {
+        used += grapheme.width();
+        used <= width
+    };
+    graphemes.take_while(fits).collect()
+}
+
+/// The text in lines of `width` columns, broken between words where that is possible.
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split_word_bounds() {
+        let wide = columns(word);
+        if used + wide > width && used > 0 {
+            lines.push(String::new());
+            used = 0;
+        }
+        if used == 0 && word.trim().is_empty() && lines.len() > 1 {
+            continue;
+        }
+        // A word that is wider than a line is broken where it must be.
+        for grapheme in word.graphemes(true) {
+            if used + grapheme.width() > width && used > 0 {
+                lines.push(String::new());
+                used = 0;
+            }
+            if let Some(line) = lines.last_mut() {
+                line.push_str(grapheme);
+            }
+            used += grapheme.width();
+        }
+    }
+    lines.into_iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
 /// The end of an id, which commands accept in its place.
@@ -170,6 +234,41 @@ mod tests {
         }
         assert_eq!(cut_end("abcdef", 4), "abc…");
         assert_eq!(cut_start("abcdef", 4), "…def");
+    }
+
+    #[test]
+    fn what_looks_like_one_character_is_counted_and_cut_as_one() {
+        for (text, wide) in [("👩‍👩‍👧‍👦", 2), ("❤️", 2), ("e\u{301}", 1), ("日本", 4), ("🇯🇵", 2), ("", 0)]
+        {
+            assert_eq!(columns(text), wide, "{text:?}");
+        }
+        assert_eq!(cut_end("👩‍👩‍👧‍👦 family", 4), "👩‍👩‍👧‍👦…", "cut before the space, not within the family");
+        assert_eq!(cut_end("👩‍👩‍👧‍👦👩‍👩‍👧‍👦", 3), "👩‍👩‍👧‍👦…");
+        assert_eq!(cut_start("xe\u{301}e\u{301}", 2), "…e\u{301}");
+    }
+
+    #[test]
+    fn what_terminals_disagree_on_is_reduced_to_what_they_agree_on() {
+        for (text, shown) in [("👩‍👩‍👧‍👦 ❤️", "👩 ❤"), ("👍🏽", "👍"), ("e\u{301} 日本 🇯🇵", "e\u{301} 日本 🇯🇵")]
+        {
+            assert_eq!(steady(text), shown);
+        }
+    }
+
+    #[test]
+    fn sizes_and_numbers_are_readable() {
+        let sizes: Vec<String> = [0, 1023, 1024, 34_816, 148_897_792, 1_610_612_736].map(size).into();
+        assert_eq!(sizes, ["0 bytes", "1023 bytes", "1 KiB", "34 KiB", "142 MiB", "1.5 GiB"]);
+        assert_eq!([0, 999, 1000, 1_234_567].map(thousands), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!((count(1, "turn"), count(2000, "turn")), ("1 turn".to_owned(), "2,000 turns".to_owned()));
+    }
+
+    #[test]
+    fn a_text_is_wrapped_between_words() {
+        assert_eq!(wrapped("one two three", 8), ["one two", "three"]);
+        assert_eq!(wrapped("abcdefghij", 4), ["abcd", "efgh", "ij"]);
+        assert_eq!(wrapped("日本語", 4), ["日本", "語"]);
+        assert_eq!(wrapped("", 4), [""]);
     }
 
     #[test]

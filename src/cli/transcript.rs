@@ -6,10 +6,11 @@ use serde_json::Value;
 use crate::model::{Content, Timestamp};
 
 use super::style::Style;
-use super::text::{byte_count, clean, cut_end, one_line};
+use super::text::{age, byte_count, clean, columns, cut_end, one_line, steady};
 
 const ARGUMENTS_COLUMNS_MAX: usize = 200;
 const RESULT_LINES_MAX: usize = 12;
+const BRIEF_COLUMNS_MAX: usize = 160;
 
 /// A message as the interface gives it.
 #[derive(Debug, Deserialize)]
@@ -33,6 +34,23 @@ pub fn render(messages: &[MessageView], style: Style) -> String {
         })
         .collect();
     blocks.join("\n\n")
+}
+
+/// A message on one line: who, how long ago, and the beginning of what it says.
+pub fn brief(message: &MessageView, now: Timestamp, width: Option<usize>, style: Style) -> String {
+    let who = match message.content["type"].as_str() {
+        Some("thought") => "thinking".to_owned(),
+        _ => one_line(&message.role),
+    };
+    let head = format!("{:<12} {:>4}  ", who, age(message.created_at, now));
+    let said = body(&message.content, Style::colourless());
+    let said: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let said = one_line(&said.join(" "));
+    let said = match width {
+        Some(width) => cut_end(&steady(&said), width.saturating_sub(columns(&head))),
+        None => cut_end(&said, BRIEF_COLUMNS_MAX),
+    };
+    format!("{}{said}", style.dim(&head))
 }
 
 fn body(content: &Value, style: Style) -> String {

@@ -1,29 +1,40 @@
-//! `acpd archive`: is done with a session and keeps it.
+//! `acpd archive`: is done with sessions and keeps them.
 
 use clap::Args;
 use serde_json::json;
-use serde_json::value::RawValue;
 
+use crate::cli::connection::with_query;
 use crate::cli::context::Context;
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
-use crate::cli::lookup;
-use crate::control::wire::Session;
+use crate::cli::several;
 
-/// Stop a session for good and keep its record; prints its id
+/// Stop sessions for good and keep their record; prints their ids
 ///
 /// The running turn is cancelled and the agent's process stopped. An archived session can only be read or deleted.
 #[derive(Args, Debug)]
 pub struct Archive {
-    /// An id or a part of it, a title, or - for the newest session here
-    pub session: String,
+    /// Ids or parts of them, titles, or - for the newest session here
+    #[arg(required = true, value_name = "SESSION")]
+    pub sessions: Vec<String>,
+    /// Why, for the record
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
 }
 
 impl Archive {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
         let daemon = context.daemon().await?;
-        let id = lookup::session(&daemon, &self.session).await?;
-        let answer: Box<RawValue> = daemon.post(&format!("/v1/sessions/{id}/archive"), &json!({})).await?;
-        context.show(&answer, |session: Session| session.id.to_string())
+        let work = async |id| match &self.reason {
+            None => daemon.post(&format!("/v1/sessions/{id}/archive"), &json!({})).await,
+            // The same, with a word for the record.
+            Some(reason) => {
+                daemon.delete(&with_query(&format!("/v1/sessions/{id}"), &[("reason", reason.clone())])).await
+            }
+        };
+        several::each(context, &daemon, &self.sessions, work, |answer| {
+            several::session_line(context, "archived", answer)
+        })
+        .await
     }
 }

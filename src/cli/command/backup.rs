@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use crate::cli::context::Context;
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
+use crate::cli::text::{one_line, size};
 use crate::control::wire::{BackUp, Backup};
 
 /// A copy takes as long as the disk takes; past this something is wrong with it.
@@ -39,7 +40,10 @@ impl BackupCommand {
         let request = BackUp { path: path.to_owned() };
         let answer: Box<RawValue> = daemon.post_patiently("/v1/backup", &request, TIMEOUT).await?;
         context.show(&answer, |made: Backup| {
-            format!("{} ({} bytes, schema version {})", made.path, made.bytes, made.schema_version)
+            let seconds = made.duration_ms / 1000;
+            let took = format!("{seconds}.{} s", made.duration_ms % 1000 / 100);
+            let about = format!("{}, schema version {}, in {took}", size(made.bytes), made.schema_version);
+            format!("{} ({about})", one_line(&made.path))
         })
     }
 }

@@ -1,22 +1,23 @@
-//! `acpd cancel`: ends the running turn.
+//! `acpd cancel`: ends running turns.
 
 use clap::Args;
-use serde_json::value::RawValue;
 
-use crate::cli::context::Context;
+use crate::cli::context::{Context, read};
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
-use crate::cli::lookup;
+use crate::cli::several;
+use crate::cli::text::count;
 use crate::control::wire;
-use crate::model::TurnId;
+use crate::model::{SessionId, TurnId};
 
-/// Cancel the running turn of a session, which stays active
+/// Cancel the running turns of sessions, which stay active
 ///
 /// Prints the ids of the turns that were told to end.
 #[derive(Args, Debug)]
 pub struct Cancel {
-    /// An id or a part of it, a title, or - for the newest session here
-    pub session: String,
+    /// Ids or parts of them, titles, or - for the newest session here
+    #[arg(required = true, value_name = "SESSION")]
+    pub sessions: Vec<String>,
     /// Also everything that waits in the queue
     #[arg(long)]
     pub queued: bool,
@@ -27,12 +28,19 @@ pub struct Cancel {
 
 impl Cancel {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
+        if self.turn.is_some() && self.sessions.len() > 1 {
+            let hint = "name the session that the turn is of, alone; `acpd turns SESSION` lists them";
+            return Err(ClientError::local("a turn is of one session", hint));
+        }
         let daemon = context.daemon().await?;
-        let id = lookup::session(&daemon, &self.session).await?;
         let body = wire::Cancel { turn_id: self.turn, queued: self.queued };
-        let answer: Box<RawValue> = daemon.post(&format!("/v1/sessions/{id}/cancel"), &body).await?;
-        context.show(&answer, |accepted: wire::CancelAccepted| {
-            accepted.turns.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-        })
+        let work = async |id: SessionId| daemon.post(&format!("/v1/sessions/{id}/cancel"), &body).await;
+        let told = |answer: &serde_json::value::RawValue| {
+            let accepted: wire::CancelAccepted = read(answer)?;
+            let turns: Vec<String> = accepted.turns.iter().map(ToString::to_string).collect();
+            context.output.aside(&format!("{} told to end", count(turns.len() as u64, "turn")));
+            Ok(turns.join("\n"))
+        };
+        several::each(context, &daemon, &self.sessions, work, told).await
     }
 }

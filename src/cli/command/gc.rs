@@ -10,7 +10,7 @@ use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
 use crate::cli::output::Output;
 use crate::cli::table::{Fit, Table};
-use crate::cli::text::{age, short_id};
+use crate::cli::text::{age, count, short_id, size};
 use crate::control::wire::{CollectGarbage, ExpiredSession, GarbageReport, UpkeepReport};
 use crate::model::Timestamp;
 
@@ -57,8 +57,7 @@ fn text(report: &GarbageReport, now: Timestamp, output: Output) -> String {
             let table = table(sessions, now).render(output.width(), output.style);
             let more = total.saturating_sub(sessions.len());
             let more = if more > 0 { format!("\nand {more} more") } else { String::new() };
-            let plural = if total == 1 { "session" } else { "sessions" };
-            format!("{total} {plural} {what}:\n{table}{more}")
+            format!("{} {what}:\n{table}{more}", count(total as u64, "session"))
         })
         .collect();
     if parts.is_empty() {
@@ -75,12 +74,15 @@ fn text(report: &GarbageReport, now: Timestamp, output: Output) -> String {
 fn store_text(store: &UpkeepReport, dry_run: bool) -> String {
     let UpkeepReport { bytes_before, bytes_after, deltas_removed, messages_indexed, complete } = store;
     let would = if dry_run { "would be " } else { "" };
-    let size = match bytes_after {
-        Some(after) => format!("the store: {bytes_before} bytes before, {after} after"),
-        None => format!("the store: {bytes_before} bytes"),
+    let held = match bytes_after {
+        Some(after) if after == bytes_before => format!("the store has {}", size(*after)),
+        Some(after) => format!("the store had {} and has {}", size(*bytes_before), size(*after)),
+        None => format!("the store has {}", size(*bytes_before)),
     };
     let rest = if *complete || dry_run { "" } else { "; the daemon goes on with it" };
-    format!("{size}; {deltas_removed} text deltas {would}removed, {messages_indexed} messages {would}indexed{rest}")
+    let deltas = count(*deltas_removed, "text delta");
+    let messages = count(*messages_indexed, "message");
+    format!("{held}; {deltas} {would}removed, {messages} {would}indexed{rest}")
 }
 
 fn table(sessions: &[ExpiredSession], now: Timestamp) -> Table {

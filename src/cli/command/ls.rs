@@ -1,30 +1,43 @@
-//! `acpd ls`: the sessions, newest first.
+//! `acpd ls`: the sessions, newest first; once, or for as long as somebody looks.
 
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::value::RawValue;
 
 use crate::cli::connection::{Daemon, with_query};
 use crate::cli::context::{Context, read};
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
-use crate::cli::lookup;
-use crate::cli::table::{Fit, Table};
+use crate::cli::output::Output;
+use crate::cli::processes::Processes;
+use crate::cli::style::Paint;
+use crate::cli::table::{Cell, Fit, Table};
 use crate::cli::text::{age, short_id};
+use crate::cli::watch::{Next, Screen, Watch};
+use crate::cli::{lookup, suggest};
 use crate::control::wire::{Session, SessionList};
 use crate::model::{SessionStatus, Timestamp};
 
-use super::new::real_directory;
+const LIMIT_DEFAULT: i64 = 20;
 
-/// List sessions, newest first
+/// List sessions, newest first: those that are active or suspended
+///
+/// ASKS counts the questions that wait for an answer (`acpd permissions`), QUEUED the turns that wait for the running one.
+/// With --watch the list is kept up to date until Ctrl-C or q. Where stdout is no terminal it is then printed again, after
+/// an empty line, whenever something but an age or a size has changed; with --json that is one line each.
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag that is given or not")]
 #[derive(Args, Debug)]
 pub struct Ls {
+    /// Also those that are archived
+    #[arg(long, conflicts_with = "status")]
+    pub archived: bool,
     /// Also those that are archived or in error, and for root those of all users
     #[arg(long, conflicts_with = "status")]
     pub all: bool,
-    /// Only these: active, suspended, archived, error
-    #[arg(long, value_name = "STATUS", value_delimiter = ',')]
+    /// Only these, with commas between them
+    #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = statuses())]
     pub status: Vec<SessionStatus>,
     /// Only those of this agent
     #[arg(long, short, value_name = "NAME")]
@@ -35,87 +48,237 @@ pub struct Ls {
     /// Only those with this tag
     #[arg(long, value_name = "TAG")]
     pub tag: Option<String>,
-    /// At most this many
+    /// At most this many [default: 20]
     #[arg(long, short = 'n', value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub limit: Option<u32>,
+    /// Pass over this many
+    #[arg(long, value_name = "COUNT")]
+    pub offset: Option<u32>,
+    /// Print whole ids and nothing else
+    #[arg(long, short, conflicts_with = "watch")]
+    pub quiet: bool,
+    /// Keep the list up to date until Ctrl-C
+    #[arg(long, short)]
+    pub watch: bool,
+}
+
+/// What clap can suggest from.
+fn statuses() -> impl TypedValueParser<Value = SessionStatus> {
+    PossibleValuesParser::new(SessionStatus::ALL.map(SessionStatus::as_str)).try_map(|name| name.parse())
 }
 
 impl Ls {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
         let daemon = context.daemon().await?;
-        let parameters = self.parameters(&daemon).await?;
-        let answer: Box<RawValue> = daemon.get(&with_query("/v1/sessions", &parameters)).await?;
+        if self.watch {
+            return self.look_on(context, &daemon).await;
+        }
+        let answer = self.list(&daemon).await?;
         let output = context.output;
         if output.json {
             output.print_json(&answer)?;
             return Ok(Exit::Ok);
         }
         let list: SessionList = read(&answer)?;
-        let shown = i64::try_from(list.sessions.len()).unwrap_or(i64::MAX);
-        output.print(&table(list.sessions).render(output.width(), output.style))?;
-        if shown == 0 {
-            output.aside("no sessions; `acpd run \"…\"` starts one");
-        } else if shown < list.total {
-            output.aside(&format!("{shown} of {}; --limit shows more", list.total));
+        if self.quiet {
+            let ids: Vec<String> = list.sessions.iter().map(|session| session.id.to_string()).collect();
+            output.print(&ids.join("\n"))?;
+            return Ok(Exit::Ok);
         }
+        let processes = Processes::ask(&daemon, self.all).await?;
+        output.print(&table(&list.sessions, &processes).render(output.width(), output.style))?;
+        self.remark(&daemon, output, &list).await;
         Ok(Exit::Ok)
     }
 
-    async fn parameters(&self, daemon: &Daemon) -> Result<Vec<(&'static str, String)>, ClientError> {
+    /// What the table does not say.
+    async fn remark(&self, daemon: &Daemon, output: Output, list: &SessionList) {
+        let shown = i64::try_from(list.sessions.len()).unwrap_or(i64::MAX);
+        let next = list.offset + shown;
+        if shown > 0 && next < list.total {
+            output.aside(&format!("{shown} of {}; --offset {next} goes on, --limit shows more at once", list.total));
+        }
+        if shown > 0 {
+            return;
+        }
+        if let Some(agent) = &self.agent
+            && let Some(unknown) = suggest::unknown_agent(daemon, agent).await
+        {
+            output.note(&unknown);
+        } else if list.total > 0 {
+            output.aside(&format!("there are no more than {}", list.total));
+        } else if self.is_narrowed() {
+            output.aside("no such sessions; `acpd ls --all` lists every one");
+        } else {
+            output.aside("no sessions; `acpd run \"…\"` starts one");
+        }
+    }
+
+    fn is_narrowed(&self) -> bool {
+        !self.status.is_empty() || self.agent.is_some() || self.workspace.is_some() || self.tag.is_some()
+    }
+
+    /// The list again and again, until somebody has seen enough.
+    async fn look_on(&self, context: &Context, daemon: &Daemon) -> Result<Exit, ClientError> {
+        let output = context.output;
+        let path = format!("/v1/events?all={}", self.all);
+        let mut watch = Watch::new(daemon, path, output.can_repaint())?;
+        let screen = output.can_repaint().then(Screen::enter);
+        let (mut shown, mut last) = (String::new(), String::new());
+        loop {
+            let looked = self.look(daemon, output).await;
+            match (&screen, looked) {
+                (Some(screen), Ok(look)) => {
+                    screen.paint(&look.text);
+                    last = look.text;
+                }
+                // It may be on its way back, and there is somebody who can wait for it.
+                (Some(screen), Err(error)) if may_pass(&error) => {
+                    screen.paint(&format!("{last}\n{}", output.style.red(&format!("{error}; still trying"))));
+                }
+                (None, Ok(look)) if look.facts != shown => {
+                    output.print(&look.text)?;
+                    shown = look.facts;
+                }
+                (None, Ok(_)) => {}
+                (_, Err(error)) => return Err(error),
+            }
+            if watch.next().await == Next::Leave {
+                drop(screen);
+                if output.can_repaint() {
+                    output.print(&last)?;
+                }
+                return Ok(Exit::Ok);
+            }
+        }
+    }
+
+    async fn look(&self, daemon: &Daemon, output: Output) -> Result<Look, ClientError> {
+        let answer = self.list(daemon).await?;
+        let list: SessionList = read(&answer)?;
+        let processes = Processes::ask(daemon, self.all).await?;
+        let facts = list.sessions.iter().map(|session| row_facts(session, &processes)).collect::<Vec<_>>().join("\n");
+        let text = if output.json {
+            answer.get().to_owned()
+        } else {
+            let table = table(&list.sessions, &processes).render(output.width(), output.style);
+            let table = if table.is_empty() { "no sessions".to_owned() } else { table };
+            if output.can_repaint() { table } else { format!("{table}\n") }
+        };
+        Ok(Look { text, facts: format!("{}\n{facts}", list.total) })
+    }
+
+    async fn list(&self, daemon: &Daemon) -> Result<Box<RawValue>, ClientError> {
+        if let Some(parameters) = self.parameters(daemon).await? {
+            return daemon.get(&with_query("/v1/sessions", &parameters)).await;
+        }
+        // No session has ever been there, which is an answer.
+        let (limit, offset) = (self.limit.map_or(LIMIT_DEFAULT, i64::from), self.offset.unwrap_or(0).into());
+        let none = SessionList { sessions: Vec::new(), total: 0, limit, offset };
+        serde_json::value::to_raw_value(&none)
+            .map_err(|source| ClientError::Answer { operation: "the list".to_owned(), source })
+    }
+
+    /// Nothing when there cannot be any session.
+    async fn parameters(&self, daemon: &Daemon) -> Result<Option<Vec<(&'static str, String)>>, ClientError> {
         let mut parameters = Vec::new();
         let statuses = if self.all { SessionStatus::ALL.as_slice() } else { self.status.as_slice() };
         if !statuses.is_empty() {
             let names: Vec<&str> = statuses.iter().map(|status| status.as_str()).collect();
             parameters.push(("status", names.join(",")));
         }
-        if self.all {
-            parameters.push(("all", "true".to_owned()));
-        }
-        if let Some(agent) = &self.agent {
-            parameters.push(("agent", agent.clone()));
-        }
         if let Some(directory) = &self.workspace {
-            let id = lookup::workspace(daemon, &real_directory(Some(directory))?).await?;
+            let Some(id) = lookup::workspace(daemon, directory).await? else { return Ok(None) };
             parameters.push(("workspaceId", id.to_string()));
         }
-        if let Some(tag) = &self.tag {
-            parameters.push(("tag", tag.clone()));
-        }
-        if let Some(limit) = self.limit {
-            parameters.push(("limit", limit.to_string()));
-        }
-        Ok(parameters)
+        let others = [
+            ("includeArchived", self.archived.then(|| "true".to_owned())),
+            ("all", self.all.then(|| "true".to_owned())),
+            ("agent", self.agent.clone()),
+            ("tag", self.tag.clone()),
+            ("limit", self.limit.map(|limit| limit.to_string())),
+            ("offset", self.offset.map(|offset| offset.to_string())),
+        ];
+        parameters.extend(others.into_iter().filter_map(|(name, value)| Some((name, value?))));
+        Ok(Some(parameters))
     }
 }
 
-fn table(sessions: Vec<Session>) -> Table {
+/// Whether it may be otherwise at the next look.
+fn may_pass(error: &ClientError) -> bool {
+    let is_gone =
+        matches!(error, ClientError::Unreachable { .. } | ClientError::Broken { .. } | ClientError::TooSlow { .. });
+    is_gone || error.is_overload()
+}
+
+/// The list at one moment, and what of it is more than the passing of time.
+struct Look {
+    text: String,
+    facts: String,
+}
+
+fn row_facts(session: &Session, processes: &Processes) -> String {
+    format!(
+        "{} {} {} {} {} {} {}",
+        session.id,
+        session.status,
+        processes.state(session),
+        session.turns,
+        session.open_permissions,
+        processes.queued(session.id),
+        session.title
+    )
+}
+
+fn table(sessions: &[Session], processes: &Processes) -> Table {
     let now = Timestamp::now();
     let home = std::env::var("HOME").unwrap_or_default();
-    let mut table = Table::new([
+    let table = Table::new([
         ("ID", Fit::Whole),
         ("OWNER", Fit::IfAny),
         ("STATUS", Fit::Whole),
         ("PROCESS", Fit::Whole),
+        ("MEMORY", Fit::NumberIfAny),
+        ("ASKS", Fit::IfAny),
+        ("QUEUED", Fit::NumberIfAny),
         ("AGENT", Fit::Whole),
         ("TURNS", Fit::Number),
         ("AGE", Fit::Number),
         ("TITLE", Fit::CutEnd),
         ("WORKSPACE", Fit::CutStart),
     ]);
+    let mut table = table.without_if_narrow(&["TURNS", "MEMORY", "QUEUED", "AGENT"]);
     for session in sessions {
-        table.row(&[
-            short_id(session.id),
-            lookup::other_owner(session.owner).unwrap_or_default(),
-            session.status.to_string(),
-            session.process_state.as_str().to_owned(),
-            session.agent,
-            session.turns.to_string(),
-            age(session.created_at, now),
-            session.title,
-            below_home(&session.workspace, &home),
+        let asks = session.open_permissions;
+        let queued = processes.queued(session.id);
+        let is_over = matches!(session.status, SessionStatus::Archived);
+        let rest = if is_over { Paint::Dim } else { Paint::Plain };
+        table.cells([
+            Cell::new(&short_id(session.id), rest),
+            lookup::other_owner(session.owner).unwrap_or_default().into(),
+            Cell::new(session.status.as_str(), status_paint(session.status)),
+            processes.state_cell(session),
+            processes.memory(session.id).into(),
+            Cell::new(&if asks > 0 { format!("? {asks}") } else { String::new() }, Paint::Yellow),
+            (if queued > 0 { queued.to_string() } else { String::new() }).into(),
+            Cell::new(&session.agent, rest),
+            Cell::new(&session.turns.to_string(), rest),
+            Cell::new(&age(session.created_at, now), rest),
+            Cell::new(&session.title, rest),
+            Cell::new(&below_home(&session.workspace, &home), Paint::Dim),
         ]);
     }
     table
+}
+
+/// What can be gone on with is green, what wants a person is not.
+pub const fn status_paint(status: SessionStatus) -> Paint {
+    match status {
+        SessionStatus::Active => Paint::Green,
+        SessionStatus::Suspended => Paint::Yellow,
+        SessionStatus::Archived => Paint::Dim,
+        SessionStatus::Error => Paint::Red,
+    }
 }
 
 /// The path as people write it.

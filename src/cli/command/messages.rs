@@ -1,62 +1,170 @@
-//! `acpd messages`: the record of a session.
+//! `acpd messages`: the record of a session, whole, page by page.
 
 use clap::Args;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::cli::connection::with_query;
-use crate::cli::context::Context;
+use crate::cli::connection::{Daemon, with_query};
+use crate::cli::context::{Context, read};
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
-use crate::cli::lookup;
+use crate::cli::output::Output;
+use crate::cli::pager::Pager;
+use crate::cli::text::clean_json;
 use crate::cli::transcript::{self, MessageView};
-use crate::model::Timestamp;
+use crate::cli::{lookup, span};
+use crate::model::message::Role;
+use crate::model::{SessionId, Timestamp};
 
 /// What the daemon gives at once.
-const LIMIT_MAX: u32 = 1000;
+const PAGE: u32 = 1000;
 
 /// Print the messages of a session
+///
+/// On a terminal they are shown through `$ACPD_PAGER`, `$PAGER` or less. With --json they are one object, as the interface
+/// answers, with all the messages that were asked for.
 #[derive(Args, Debug)]
 pub struct Messages {
     /// An id or a part of it, a title, or - for the newest session here
     pub session: String,
-    /// Only those since this time, such as 2026-01-31T12:00:00Z
-    #[arg(long, value_name = "TIME")]
+    /// Only those since this time, such as 2026-01-31T12:00:00Z, or for so long, such as 2h or 3d
+    #[arg(long, value_name = "TIME", value_parser = span::since)]
     pub since: Option<Timestamp>,
     /// Only those after this message
     #[arg(long, value_name = "SEQUENCE", value_parser = clap::value_parser!(i64).range(0..))]
     pub after: Option<i64>,
-    /// At most this many
-    #[arg(long, short = 'n', value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// Only these: user, agent, `tool_call`, `tool_result` or system
+    #[arg(long, value_name = "ROLE")]
+    pub role: Option<Role>,
+    /// At most this many, the first ones
+    #[arg(long, short = 'n', value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
+    /// Only the newest so many
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["after", "limit", "role"])]
+    pub last: Option<u32>,
+    /// Print at once, also on a terminal
+    #[arg(long)]
+    pub no_pager: bool,
 }
 
 #[derive(Deserialize)]
-struct List {
-    messages: Vec<MessageView>,
+struct Page {
+    messages: Vec<Box<RawValue>>,
     total: i64,
+}
+
+/// Which of a page's messages are meant, and where the next page begins.
+#[derive(Deserialize)]
+struct Head {
+    sequence: i64,
+    role: String,
 }
 
 impl Messages {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
         let daemon = context.daemon().await?;
-        let id = lookup::session(&daemon, &self.session).await?;
-        let parameters: Vec<(&str, String)> = [
-            ("since", self.since.map(|since| since.to_string())),
-            ("after", self.after.map(|after| after.to_string())),
-            ("limit", Some(self.limit.unwrap_or(LIMIT_MAX).to_string())),
-        ]
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, value?)))
-        .collect();
-        let path = with_query(&format!("/v1/sessions/{id}/messages"), &parameters);
-        let answer: Box<RawValue> = daemon.get(&path).await?;
+        let session = lookup::session(&daemon, &self.session).await?;
         let output = context.output;
-        context.show(&answer, |list: List| {
-            if let Some(last) = list.messages.last().filter(|last| last.sequence < list.total) {
-                output.aside(&format!("more follow: --after {} shows them", last.sequence));
+        let mut sink = Sink::start(output, !self.no_pager)?;
+        let mut after = self.first(&daemon, session).await?;
+        let mut left = self.limit.unwrap_or(u32::MAX);
+        let mut total = 0;
+        while left > 0 {
+            let limit = if self.role.is_none() { left.min(PAGE) } else { PAGE };
+            let answer = self.page(&daemon, session, after, limit).await?;
+            let page: Page = read(&answer)?;
+            total = page.total;
+            let mut chosen = Vec::new();
+            let before = after;
+            for message in page.messages {
+                let head: Head = read(&message)?;
+                after = head.sequence;
+                if self.role.is_none_or(|role| role.as_str() == head.role) && left > 0 {
+                    chosen.push(message);
+                    left -= 1;
+                }
             }
-            transcript::render(&list.messages, output.style)
-        })
+            // A page may have less than was asked for when its messages are large; an empty one is the end.
+            if after == before || !sink.write(&chosen)? {
+                break;
+            }
+        }
+        sink.finish(total, self.limit)?;
+        Ok(Exit::Ok)
+    }
+
+    /// The sequence after which to begin.
+    async fn first(&self, daemon: &Daemon, session: SessionId) -> Result<i64, ClientError> {
+        let Some(last) = self.last else { return Ok(self.after.unwrap_or(0)) };
+        let answer = self.page(daemon, session, 0, 1).await?;
+        let page: Page = read(&answer)?;
+        Ok((page.total - i64::from(last)).max(0))
+    }
+
+    async fn page(
+        &self,
+        daemon: &Daemon,
+        session: SessionId,
+        after: i64,
+        limit: u32,
+    ) -> Result<Box<RawValue>, ClientError> {
+        let mut parameters = vec![("after", after.to_string()), ("limit", limit.to_string())];
+        parameters.extend(self.since.map(|since| ("since", since.to_string())));
+        daemon.get(&with_query(&format!("/v1/sessions/{session}/messages"), &parameters)).await
+    }
+}
+
+/// Where messages go: to a reader, or as one JSON object that is written while it is read.
+enum Sink {
+    Reader { pager: Pager, output: Output, is_first: bool },
+    Json { output: Output, is_first: bool },
+}
+
+impl Sink {
+    fn start(output: Output, is_paged: bool) -> Result<Self, ClientError> {
+        if output.json {
+            output.print_part("{\"messages\":[")?;
+            return Ok(Self::Json { output, is_first: true });
+        }
+        Ok(Self::Reader { pager: Pager::start(output, is_paged)?, output, is_first: true })
+    }
+
+    /// Tells whether there is still somebody who reads.
+    fn write(&mut self, messages: &[Box<RawValue>]) -> Result<bool, ClientError> {
+        match self {
+            Self::Reader { pager, output, is_first } => {
+                for message in messages {
+                    let view: MessageView = read(message)?;
+                    let text = transcript::render(&[view], output.style);
+                    let gap = if std::mem::take(is_first) { "" } else { "\n" };
+                    if !pager.write(&format!("{gap}{text}"))? {
+                        return Ok(false);
+                    }
+                }
+            }
+            Self::Json { output, is_first } => {
+                for message in messages {
+                    let comma = if std::mem::take(is_first) { "" } else { "," };
+                    output.print_part(&format!("{comma}{}", clean_json(message.get())))?;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn finish(self, total: i64, limit: Option<u32>) -> Result<(), ClientError> {
+        match self {
+            Self::Reader { pager, output, is_first } => {
+                pager.finish()?;
+                if is_first {
+                    output.aside(if total == 0 { "no messages yet" } else { "no such messages" });
+                }
+                Ok(())
+            }
+            Self::Json { output, .. } => {
+                let limit = limit.map_or(total, i64::from);
+                output.print(&format!("],\"total\":{total},\"limit\":{limit},\"offset\":0}}"))
+            }
+        }
     }
 }

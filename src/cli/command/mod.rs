@@ -6,6 +6,7 @@ pub mod archive;
 pub mod attach;
 pub mod backup;
 pub mod cancel;
+pub mod choice;
 pub mod gc;
 pub mod ls;
 pub mod messages;

@@ -65,6 +65,12 @@ impl Permissions {
             open(&list.permissions, &sessions.map(|session| (session.id, session)).collect())
         };
         output.print(&table.render(output.width(), output.style))?;
+        if let ([permission], false) = (list.permissions.as_slice(), self.all) {
+            let id = short_id(permission.id);
+            output.aside(&format!("`acpd approve {id}` allows it, `acpd reject {id}` does not"));
+        } else if !self.all {
+            output.aside("`acpd approve ID` allows, `acpd reject ID` does not");
+        }
         if shown < list.total {
             output.aside(&format!("{shown} of {}; --limit shows more", list.total));
         }
@@ -75,7 +81,7 @@ impl Permissions {
 fn open(permissions: &[Permission], sessions: &HashMap<SessionId, Session>) -> Table {
     let now = Timestamp::now();
     let home = std::env::var("HOME").unwrap_or_default();
-    let mut table = Table::new([
+    let table = Table::new([
         ("ID", Fit::Whole),
         ("AGE", Fit::Number),
         ("SESSION", Fit::Whole),
@@ -83,6 +89,7 @@ fn open(permissions: &[Permission], sessions: &HashMap<SessionId, Session>) -> T
         ("WORKSPACE", Fit::CutStart),
         ("QUESTION", Fit::CutEnd),
     ]);
+    let mut table = table.without_if_narrow(&["WORKSPACE", "TITLE"]);
     for permission in permissions {
         let session = sessions.get(&permission.session_id);
         table.row(&[

@@ -8,7 +8,8 @@ use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
 use crate::cli::lookup;
 use crate::cli::question::{self, Found};
-use crate::cli::table::{Fit, Table};
+use crate::cli::style::Paint;
+use crate::cli::table::{Cell, Fit, Table};
 use crate::cli::text::{age, short_id};
 use crate::control::wire::permissions::{PermissionRule, PermissionRuleList};
 use crate::model::permission::question::{Decider, Decision};
@@ -73,12 +74,13 @@ fn table(rules: &[PermissionRule]) -> Table {
             Decision::Allow => "allow",
             Decision::Reject => "reject",
         };
-        table.row(&[
-            short_id(rule.id),
-            age(rule.made_at, now),
-            decision.to_owned(),
-            subject(rule),
-            Decider::Person(rule.made_by.clone()).to_string(),
+        let paint = if rule.decision == Decision::Allow { Paint::Green } else { Paint::Red };
+        table.cells([
+            short_id(rule.id).into(),
+            age(rule.made_at, now).into(),
+            Cell::new(decision, paint),
+            subject(rule).into(),
+            Decider::Person(rule.made_by.clone()).to_string().into(),
         ]);
     }
     table

@@ -9,16 +9,15 @@ use crate::cli::connection::{Daemon, with_query};
 use crate::cli::context::{Context, read};
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
-use crate::cli::lookup;
 use crate::cli::output::Output;
 use crate::cli::style::Style;
 use crate::cli::text::{age, clean, cut_end, one_line, short_id};
-use crate::config;
+use crate::cli::{lookup, span, suggest};
 use crate::control::wire::search::{SearchResult, SearchResults, Snippet};
 use crate::model::Timestamp;
 use crate::model::message::Role;
 
-use super::new::real_directory;
+use super::ls::below_home;
 
 /// Titles are cut to this when they are long.
 const TITLE_COLUMNS: usize = 60;
@@ -45,7 +44,7 @@ pub struct Search {
     #[arg(long, value_name = "ROLE")]
     pub role: Option<Role>,
     /// Only since this time, such as 2026-01-31T12:00:00Z, or for so long, such as 7d or 12h
-    #[arg(long, value_name = "TIME", value_parser = since)]
+    #[arg(long, value_name = "TIME", value_parser = span::since)]
     pub since: Option<Timestamp>,
     /// In the sessions of all users, for root
     #[arg(long)]
@@ -53,15 +52,6 @@ pub struct Search {
     /// At most this many
     #[arg(long, short = 'n', value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub limit: Option<u32>,
-}
-
-/// A time, or how long ago it was.
-fn since(text: &str) -> Result<Timestamp, String> {
-    if let Some(ago) = config::duration(text) {
-        let millis = i64::try_from(ago.as_millis()).map_err(|_| "is too long ago".to_owned())?;
-        return Ok(Timestamp::from_millis(Timestamp::now().as_millis() - millis));
-    }
-    text.parse().map_err(|_| "is neither a time, such as 2026-01-31T12:00:00Z, nor a duration, such as 7d".to_owned())
 }
 
 impl Search {
@@ -75,6 +65,12 @@ impl Search {
             output.print_json(&answer)?;
         } else {
             print(&found, output)?;
+            if found.results.is_empty()
+                && let Some(agent) = &self.agent
+                && let Some(unknown) = suggest::unknown_agent(&daemon, agent).await
+            {
+                output.note(&unknown);
+            }
         }
         Ok(if found.results.is_empty() { Exit::Error } else { Exit::Ok })
     }
@@ -82,7 +78,7 @@ impl Search {
     async fn parameters(&self, daemon: &Daemon) -> Result<Vec<(&'static str, String)>, ClientError> {
         let mut parameters = vec![("q", self.query.join(" "))];
         if let Some(directory) = &self.workspace {
-            let id = lookup::workspace(daemon, &real_directory(Some(directory))?).await?;
+            let id = lookup::known_workspace(daemon, directory).await?;
             parameters.push(("workspaceId", id.to_string()));
         }
         if let Some(session) = &self.session {
@@ -102,7 +98,7 @@ impl Search {
 
 fn print(found: &SearchResults, output: Output) -> Result<(), ClientError> {
     let now = Timestamp::now();
-    let paragraphs: Vec<String> = found.results.iter().map(|result| paragraph(result, now, output.style)).collect();
+    let paragraphs: Vec<String> = found.results.iter().map(|result| paragraph(result, now, output)).collect();
     output.print(&paragraphs.join("\n\n"))?;
     if found.results.is_empty() {
         output.aside("nothing was found");
@@ -115,18 +111,21 @@ fn print(found: &SearchResults, output: Output) -> Result<(), ClientError> {
     Ok(())
 }
 
-/// Where it is on one line, and what it says below.
-fn paragraph(result: &SearchResult, now: Timestamp, style: Style) -> String {
+/// Whose it is, where and when it was said, and what it says.
+fn paragraph(result: &SearchResult, now: Timestamp, output: Output) -> String {
+    let style = output.style;
+    let home = std::env::var("HOME").unwrap_or_default();
     let title = cut_end(&one_line(&result.title), TITLE_COLUMNS);
     let place = format!(
-        "{} · {} · {} · {} ago",
-        one_line(&result.workspace),
+        "{} · {} ago · {} · {}",
         result.role,
+        age(result.created_at, now),
         one_line(&result.agent),
-        age(result.created_at, now)
+        one_line(&below_home(&result.workspace, &home)),
     );
-    let head = format!("{}  {}  {}", short_id(result.session_id), style.bold(&title), style.dim(&place));
-    format!("{head}\n  {}", emphasised(&result.snippet, style))
+    let place = output.width().map_or_else(|| place.clone(), |width| cut_end(&place, width.saturating_sub(2)));
+    let head = format!("{}  {}", short_id(result.session_id), style.bold(&title));
+    format!("{}\n  {}\n  {}", head.trim_end(), style.dim(&place), emphasised(&result.snippet, style))
 }
 
 /// The snippet on one line, with its matches emphasised.
@@ -149,16 +148,6 @@ fn emphasised(snippet: &Snippet, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_time_is_one_or_how_long_ago_it_was() {
-        assert_eq!(since("2026-01-31T12:00:00Z").unwrap().to_string(), "2026-01-31T12:00:00.000Z");
-        let day = 24 * 60 * 60 * 1000;
-        let week = since("7d").unwrap();
-        let ago = Timestamp::now().as_millis() - week.as_millis();
-        assert!((7 * day..7 * day + 60_000).contains(&ago), "{ago}");
-        assert!(since("soon").is_err());
-    }
 
     #[test]
     fn nothing_in_a_snippet_acts_on_the_terminal() {

@@ -6,7 +6,10 @@ use serde_json::value::RawValue;
 use crate::cli::context::{Context, read};
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
-use crate::cli::text::{age, clean_json, duration, one_line};
+use crate::cli::facts::Facts;
+use crate::cli::processes::Processes;
+use crate::cli::style::Paint;
+use crate::cli::text::{age, clean_json, duration, size, thousands};
 use crate::control::wire::{ConfigOrigin, Health, HealthProblem, Info, Kernel, StoreReport};
 use crate::model::Timestamp;
 
@@ -45,41 +48,44 @@ impl Status {
             let both = format!(r#"{{"health":{health},"info":{}}}"#, info.get());
             context.output.print(&clean_json(&both))?;
         } else {
-            context.output.print(&facts(&health, &read(&info)?, context))?;
+            let processes = Processes::ask(&daemon, false).await?;
+            let facts = facts(&health, &read(&info)?, &processes);
+            context.output.print(&facts.render(context.output.width(), context.output.style))?;
         }
         ailment.map_or(Ok(Exit::Ok), Err)
     }
 }
 
-fn facts(health: &Health, info: &Info, context: &Context) -> String {
-    let style = context.output.style;
-    let counts = info.sessions.iter().map(|(status, count)| format!("{count} {status}"));
-    let counts = counts.collect::<Vec<_>>().join(", ");
-    let mut facts = vec![
-        ("health", health.status.clone()),
-        ("version", info.version.clone()),
-        ("pid", info.pid.to_string()),
-        ("running for", duration(info.started_at, Timestamp::now())),
-        ("socket", info.socket.clone()),
-        ("sessions", if counts.is_empty() { "none".to_owned() } else { counts }),
-        ("processes", format!("{} of {}", info.processes.running, info.processes.max)),
-    ];
-    // A guest is not told.
-    if let Some(directory) = &info.state_dir {
-        facts.insert(5, ("state", directory.clone()));
+fn facts(health: &Health, info: &Info, processes: &Processes) -> Facts {
+    let mut facts = Facts::default();
+    let health_paint = if health.status == "ok" { Paint::Green } else { Paint::Red };
+    facts.painted("health", &health.status, health_paint);
+    for problem in health.problems.iter().flatten() {
+        facts.painted("warning", &problem_fact(problem), Paint::Yellow);
     }
-    facts.extend(info.kernel.as_ref().map(|kernel| ("kernel", kernel_fact(kernel))));
-    let problems = health.problems.iter().flatten();
-    facts.extend(problems.map(|problem| ("warning", problem_fact(problem))));
     // Only when there is something to say.
     if let Some(store) = info.store.as_ref().filter(|store| store.check != "clean" || store.problem.is_some()) {
-        facts.push(("store", store_fact(store)));
+        facts.tell("store", &store_fact(store));
     }
-    if let Some(config) = &info.config {
-        facts.extend(config_facts(config));
+    let memory = processes.daemon.as_ref().and_then(|daemon| daemon.rss_bytes);
+    let memory = memory.map(|bytes| format!(", {}", size(bytes))).unwrap_or_default();
+    facts.tell("version", &info.version);
+    facts.tell("process", &format!("pid {}, up {}{memory}", info.pid, duration(info.started_at, Timestamp::now())));
+    facts.group();
+    let counts = info.sessions.iter().filter(|(_, count)| **count > 0);
+    let counts = counts.map(|(status, count)| format!("{} {status}", thousands(count.unsigned_abs())));
+    let counts = counts.collect::<Vec<_>>().join(", ");
+    facts.tell("sessions", if counts.is_empty() { "none" } else { &counts });
+    facts.tell("agents", &format!("{} of at most {} run", info.processes.running, info.processes.max));
+    facts.group();
+    facts.tell("socket", &info.socket);
+    // A guest is not told.
+    facts.maybe("state", info.state_dir.clone());
+    for (name, value) in info.config.iter().flat_map(config_facts) {
+        facts.tell(name, &value);
     }
-    let lines = facts.iter().map(|(name, value)| format!("{} {}", style.dim(&format!("{name:<13}")), one_line(value)));
-    lines.collect::<Vec<_>>().join("\n")
+    facts.maybe("kernel", info.kernel.as_ref().map(kernel_fact));
+    facts
 }
 
 /// A guest is told the code alone.

@@ -1,0 +1,33 @@
+//! A time as people name it on the command line.
+
+use crate::config;
+use crate::model::Timestamp;
+
+/// A time, or how long ago it was.
+pub fn since(text: &str) -> Result<Timestamp, String> {
+    if let Some(ago) = config::duration(text) {
+        let millis = i64::try_from(ago.as_millis()).map_err(|_| "is too long ago".to_owned())?;
+        return Ok(Timestamp::from_millis(Timestamp::now().as_millis() - millis));
+    }
+    // A day is a time as well: its beginning.
+    let day = format!("{text}T00:00:00Z");
+    text.parse().or_else(|_| day.parse()).map_err(|_| {
+        "is neither a time, such as 2026-01-31T12:00:00Z or 2026-01-31, nor a duration, such as 7d or 2h".to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_one_or_how_long_ago_it_was() {
+        assert_eq!(since("2026-01-31T12:00:00Z").unwrap().to_string(), "2026-01-31T12:00:00.000Z");
+        assert_eq!(since("2026-01-31").unwrap().to_string(), "2026-01-31T00:00:00.000Z");
+        let day = 24 * 60 * 60 * 1000;
+        let week = since("7d").unwrap();
+        let ago = Timestamp::now().as_millis() - week.as_millis();
+        assert!((7 * day..7 * day + 60_000).contains(&ago), "{ago}");
+        assert!(since("soon").is_err());
+    }
+}
