@@ -178,7 +178,7 @@ async fn agents_come_from_the_configuration_and_show_no_values() {
     let listed = listed.expect_status(200);
     let slugs: Vec<&str> =
         listed["agents"].as_array().unwrap().iter().map(|agent| agent["slug"].as_str().unwrap()).collect();
-    assert_eq!(slugs, ["demo", "echo", "gemini"]);
+    assert_eq!(slugs, ["claude", "codex", "demo", "echo", "gemini", "opencode", "qwen"]);
     let echo = daemon.get("/v1/agents/echo").await.expect_status(200);
     assert_eq!((&echo["env"], &echo["installed"]), (&json!(["KEY"]), &json!(true)));
     daemon.get("/v1/agents/nobody").await.refused(404, "agent_not_found");

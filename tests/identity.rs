@@ -190,6 +190,22 @@ fn assert_nothing_of_others(info: &Value) {
     assert!(kernel["cgroup"].get("path").is_none() && kernel["bubblewrap"].get("program").is_none(), "{info}");
 }
 
+/// How a list is asked for what is another's.
+fn list_queries(route: &str, own: &Belongings) -> Vec<String> {
+    match route {
+        "/v1/sessions" => {
+            let all = "?status=active,suspended,archived,error&all=true";
+            vec![all.to_owned(), format!("{all}&workspaceId={}", own.workspace), format!("{all}&tag={WORD}")]
+        }
+        "/v1/workspaces" => vec![String::new(), "?all=true".to_owned()],
+        "/v1/permissions" => vec!["?all=true".to_owned(), "?status=all&all=true".to_owned()],
+        _ => {
+            let all = format!("?q={WORD}&all=true");
+            vec![format!("{all}&session={}", own.session), format!("{all}&workspaceId={}", own.workspace), all]
+        }
+    }
+}
+
 /// Tries a route as somebody whose nothing of it is.
 async fn try_route(stranger: &Who<'_>, method: &str, route: &str, own: &Belongings) {
     let what = format!("{method} {route}");
@@ -214,19 +230,7 @@ async fn try_route(stranger: &Who<'_>, method: &str, route: &str, own: &Belongin
             assert_nothing_of_others(&info);
         }
         ("GET", "/v1/sessions" | "/v1/workspaces" | "/v1/permissions" | "/v1/search") => {
-            let queries = match route {
-                "/v1/sessions" => {
-                    let all = "?status=active,suspended,archived,error&all=true";
-                    vec![all.to_owned(), format!("{all}&workspaceId={}", own.workspace), format!("{all}&tag={WORD}")]
-                }
-                "/v1/workspaces" => vec![String::new(), "?all=true".to_owned()],
-                "/v1/permissions" => vec!["?all=true".to_owned(), "?status=all&all=true".to_owned()],
-                _ => {
-                    let all = format!("?q={WORD}&all=true");
-                    vec![format!("{all}&session={}", own.session), format!("{all}&workspaceId={}", own.workspace), all]
-                }
-            };
-            for query in queries {
+            for query in list_queries(route, own) {
                 assert_eq!(ask(own, &query).await.expect_status(200)["total"], 0, "{what}{query}");
             }
         }
@@ -238,6 +242,10 @@ async fn try_route(stranger: &Who<'_>, method: &str, route: &str, own: &Belongin
         ("GET", "/v1/events") => {
             let stream = ask(own, "?after=0&follow=false&all=true").await;
             assert_eq!((stream.status, stream.text.trim()), (200, ": acpd"), "{what}");
+        }
+        // A trial of an agent is of whoever asks for it, and leaves nothing behind.
+        ("POST", "/v1/agents/{slug}/check") => {
+            assert_eq!(ask(own, "").await.status, 200, "{what}");
         }
         // Whoever may go there at all has a workspace of their own.
         ("POST", "/v1/workspaces") => {}

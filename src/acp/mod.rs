@@ -15,6 +15,7 @@ pub mod envelope;
 #[cfg(test)]
 pub mod fuzz;
 pub mod incoming;
+pub mod introduction;
 pub mod outgoing;
 pub mod requests;
 pub mod update;

@@ -196,6 +196,7 @@ mod tests {
             fs_scope: crate::model::FsScope::Full,
             tags: vec![],
             install_hint: String::new(),
+            login_hint: String::new(),
         }
     }
 

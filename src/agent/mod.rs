@@ -62,4 +62,4 @@ pub use terminal::{Terminal, TerminalBounds, TerminalEnd, TerminalTold};
 pub use terminal_command::{Prepared, TerminalError, TerminalRights, prepare};
 #[cfg(test)]
 pub use workspace::open_workspace;
-pub use workspace::{Grounds, OpenWorkspace, WorkspaceError};
+pub use workspace::{Grounds, OpenWorkspace, WorkspaceError, open_own};

@@ -17,6 +17,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_thread
 
 use super::account::{Account, AccountError};
 use super::beneath::FileError;
+use super::shim::Owner;
 use super::workspace::{self, Grounds, OpenWorkspace, WorkspaceError};
 
 /// No user and no group: a call with it changes nothing, and tells what holds.
@@ -44,6 +45,11 @@ impl Persona {
     /// The same, without a question to the user database yet.
     pub fn to_be_asked_for(owner: Option<u32>) -> Self {
         if other(owner).is_some() { Self::Unknown } else { Self::Own }
+    }
+
+    /// Whom a process of theirs runs as, when that is not the daemon's own user.
+    pub fn owner(&self) -> Option<Owner> {
+        self.account().map(Account::owner)
     }
 
     /// Who that is, when it is not the daemon's user.

@@ -112,6 +112,14 @@ fn check_reserved(path: &Path, real: &Path, reserved: &[PathBuf]) -> Result<(), 
     }
 }
 
+/// Opens a directory of acpd's own as a workspace: for a process that has no other one.
+pub fn open_own(path: &Path) -> std::io::Result<OpenWorkspace> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(path, flags, Mode::empty())?;
+    let identity = identity_of(&directory)?;
+    Ok(OpenWorkspace { path: path.to_owned(), directory, identity })
+}
+
 /// Opens a workspace by its real path, on which there must be no link now, and looks at what was opened.
 pub fn open_workspace(path: &Path, grounds: &Grounds) -> Result<OpenWorkspace, WorkspaceError> {
     let Grounds { roots, reserved } = grounds;

@@ -7,6 +7,7 @@ mod current;
 mod group;
 mod paths;
 mod policy;
+mod profiles;
 mod read;
 mod reload;
 mod sandbox;
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::model::permission::rule::Rule;
-use crate::model::{Adapter, AgentProfile, Amount, FsScope, OnExceed, PermissionMode, Policy};
+use crate::model::{AgentProfile, Amount, OnExceed, PermissionMode};
 
 pub use current::{Changes, Current, Origin};
 pub use group::ControlGroup;
@@ -342,7 +343,7 @@ impl Default for Config {
             permissions: Permissions { mode: PermissionMode::Ask, rules: Vec::new(), timeout: None },
             sandbox: Sandbox::default(),
             log: Log { level: LogLevel::Info, files: 7 },
-            agents: [builtin_gemini(), builtin_demo()].map(|agent| (agent.slug.clone(), agent)).into(),
+            agents: profiles::shipped(),
         }
     }
 }
@@ -362,74 +363,5 @@ fn default_limits() -> Limits {
         file_max: ByteSize::mib(10),
         terminals: 8,
         terminal_output: ByteSize::mib(1),
-    }
-}
-
-fn builtin_gemini() -> AgentProfile {
-    let passed = [
-        "GEMINI_API_KEY",
-        "GOOGLE_API_KEY",
-        "GOOGLE_APPLICATION_CREDENTIALS",
-        "GOOGLE_CLOUD_LOCATION",
-        "GOOGLE_CLOUD_PROJECT",
-        "GOOGLE_GEMINI_BASE_URL",
-        "GOOGLE_GENAI_USE_VERTEXAI",
-    ];
-    let plain = [
-        "GEMINI_CLI_*",
-        "GOOGLE_APPLICATION_CREDENTIALS",
-        "GOOGLE_CLOUD_LOCATION",
-        "GOOGLE_CLOUD_PROJECT",
-        "GOOGLE_GEMINI_BASE_URL",
-        "GOOGLE_GENAI_USE_VERTEXAI",
-    ];
-    AgentProfile {
-        slug: "gemini".to_owned(),
-        name: "Gemini CLI".to_owned(),
-        description: "Google's Gemini CLI".to_owned(),
-        command: "gemini".to_owned(),
-        args: vec!["--acp".to_owned()],
-        env: [("GEMINI_CLI_NO_RELAUNCH", "true"), ("GEMINI_CLI_TRUST_WORKSPACE", "true")]
-            .map(|(name, value)| (name.to_owned(), value.into()))
-            .into(),
-        env_pass: passed.map(str::to_owned).into(),
-        env_file: Vec::new(),
-        credentials: BTreeMap::new(),
-        env_plain: plain.map(str::to_owned).into(),
-        adapter: Adapter::Gemini,
-        permissions: Policy::of(PermissionMode::Ask),
-        modes_allowed: Vec::new(),
-        client_files: true,
-        terminal_commands: Vec::new(),
-        terminal_env: Vec::new(),
-        fs_scope: FsScope::Full,
-        tags: Vec::new(),
-        install_hint: "install it with `npm install -g @google/gemini-cli` and run `gemini` once to sign in, \
-                       or try acpd without any key: --agent demo"
-            .to_owned(),
-    }
-}
-
-fn builtin_demo() -> AgentProfile {
-    AgentProfile {
-        slug: "demo".to_owned(),
-        name: "Demo agent".to_owned(),
-        description: "Built in; needs no key and no network".to_owned(),
-        command: SELF_COMMAND.to_owned(),
-        args: vec!["demo-agent".to_owned()],
-        env: BTreeMap::new(),
-        env_pass: vec!["ACPD_DEMO_PAUSE_MS".to_owned()],
-        env_file: Vec::new(),
-        credentials: BTreeMap::new(),
-        env_plain: vec!["ACPD_DEMO_PAUSE_MS".to_owned()],
-        adapter: Adapter::Generic,
-        permissions: Policy::of(PermissionMode::Ask),
-        modes_allowed: Vec::new(),
-        client_files: true,
-        terminal_commands: Vec::new(),
-        terminal_env: Vec::new(),
-        fs_scope: FsScope::Full,
-        tags: Vec::new(),
-        install_hint: String::new(),
     }
 }

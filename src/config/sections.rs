@@ -3,7 +3,7 @@
 use super::read::Section;
 use super::value::OneOrMore;
 use super::{Config, Limits, Problem, Store, TURN_CAP, group, policy, sandbox};
-use crate::model::{Adapter, AgentProfile, FsScope, Policy};
+use crate::model::{AgentProfile, Policy};
 
 /// The sections; a name in the environment that begins with one of them is a setting.
 pub const NAMES: [&str; 10] =
@@ -124,27 +124,8 @@ fn read_agents(root: &mut Section<'_>, config: &mut Config) {
     }
     root.section("agents", |section| {
         section.named_sections(|slug, section| {
-            let mut profile = config.agents.get(slug).cloned().unwrap_or_else(|| AgentProfile {
-                slug: slug.to_owned(),
-                name: slug.to_owned(),
-                description: String::new(),
-                command: String::new(),
-                args: Vec::new(),
-                env: std::collections::BTreeMap::new(),
-                env_pass: Vec::new(),
-                env_file: Vec::new(),
-                credentials: std::collections::BTreeMap::new(),
-                env_plain: Vec::new(),
-                adapter: Adapter::Generic,
-                permissions: granted.clone(),
-                modes_allowed: Vec::new(),
-                client_files: true,
-                terminal_commands: Vec::new(),
-                terminal_env: Vec::new(),
-                fs_scope: FsScope::Full,
-                tags: Vec::new(),
-                install_hint: String::new(),
-            });
+            let new = || AgentProfile { permissions: granted.clone(), ..AgentProfile::new(slug) };
+            let mut profile = config.agents.get(slug).cloned().unwrap_or_else(new);
             read_agent(section, &mut profile);
             config.agents.insert(slug.to_owned(), profile);
         });
@@ -173,6 +154,7 @@ fn read_agent(section: &mut Section<'_>, profile: &mut AgentProfile) {
     section.read("fs_scope", &mut profile.fs_scope);
     section.read("tags", &mut profile.tags);
     section.read("install_hint", &mut profile.install_hint);
+    section.read("login_hint", &mut profile.login_hint);
 }
 
 /// What no single key can say.

@@ -156,8 +156,8 @@ const WORDS_CHARS_MAX: usize = 4000;
 const SESSIONS_HINT: &str = "list the sessions with `acpd ls --all` or GET /v1/sessions";
 const TURNS_HINT: &str = "list the session's turns with `acpd turns` or GET /v1/sessions/{id}/turns";
 const WORKSPACES_HINT: &str = "list the workspaces with `acpd workspaces` or GET /v1/workspaces";
-const AGENTS_HINT: &str = "list the agents with `acpd agents` or GET /v1/agents; add others as [agents.SLUG] in config.toml and have acpd \
-     read it again (kill -HUP)";
+const AGENTS_HINT: &str = "list the agents with `acpd agents` or GET /v1/agents; add others with `acpd agents add`, or as [agents.SLUG] in \
+     config.toml and have acpd read it again (kill -HUP)";
 const LATE_CHOICE_HINT: &str =
     "the agent may still take it: look at the session's mode, model and configOptions (GET /v1/sessions/{id})";
 const KEPT_CHOICE_HINT: &str = "nothing else was changed; GET /v1/sessions/{id} shows what the agent has and offers";
@@ -294,6 +294,7 @@ fn registry_answer(error: RegistryError) -> Answer {
                 .details(json!({ "max": max, "perUser": true }))
                 .retry_after(PROCESS_LIMIT_WAIT)
         }
+        RegistryError::TrialLimit { .. } => bounds::overloaded(message),
         RegistryError::UnknownAgent(slug) => Answer::new(S::NOT_FOUND, "agent_not_found", message, AGENTS_HINT)
             .details(json!({ "agent": misreading::shortened(slug) })),
         RegistryError::AgentNotInstalled { agent, command, hint } => {

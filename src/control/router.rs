@@ -41,6 +41,7 @@ macro_rules! with_every_route {
             workspaces::remove,
             agents::list,
             agents::show,
+            agents::check,
             sessions::list,
             sessions::create,
             sessions::show,

@@ -24,6 +24,7 @@ use crate::model::{
 };
 use crate::store::{Remembered, StoreError};
 
+mod agent_check;
 mod garbage;
 mod sandbox;
 
@@ -35,6 +36,7 @@ mod kernel;
 mod processes;
 mod store;
 
+pub use agent_check::{AgentCheck, CheckAgent};
 pub use garbage::{CollectGarbage, ExpiredSession, GarbageReport, UpkeepReport};
 pub use health::{Health, HealthProblem, Severity};
 pub use kernel::{BubblewrapReport, CgroupReport, Kernel, LandlockReport, ResourceLimit, ResourceLimits, Versions};
@@ -298,6 +300,15 @@ pub struct Agent {
     pub status: String,
     /// Whether the command is found on this machine.
     pub installed: bool,
+    /// Where it is found. A daemon of before there was this does not say, and neither does it say what follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// How to install it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub install_hint: String,
+    /// How to sign in.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub login_hint: String,
     /// Whether a session that names no agent gets this one.
     pub default: bool,
 }
@@ -511,7 +522,7 @@ impl From<&config::Origin> for ConfigOrigin {
 }
 
 impl Agent {
-    pub fn new(profile: &AgentProfile, installed: bool, default: bool) -> Self {
+    pub fn new(profile: &AgentProfile, path: Option<String>, default: bool) -> Self {
         Self {
             slug: profile.slug.clone(),
             name: profile.name.clone(),
@@ -523,7 +534,10 @@ impl Agent {
             fs_scope: profile.fs_scope,
             tags: profile.tags.clone(),
             status: "active".to_owned(),
-            installed,
+            installed: path.is_some(),
+            path,
+            install_hint: profile.install_hint.clone(),
+            login_hint: profile.login_hint.clone(),
             default,
         }
     }

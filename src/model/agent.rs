@@ -18,6 +18,10 @@ pub enum Adapter {
     #[default]
     Generic,
     Gemini,
+    Claude,
+    Codex,
+    Opencode,
+    Qwen,
 }
 
 /// When the history that an agent repeats on `session/load` is over.
@@ -33,7 +37,7 @@ impl Adapter {
     /// Gemini CLI answers a load before it has repeated the conversation.
     pub const fn replay_end(self) -> ReplayEnd {
         match self {
-            Self::Generic => ReplayEnd::Answer,
+            Self::Generic | Self::Claude | Self::Codex | Self::Opencode | Self::Qwen => ReplayEnd::Answer,
             Self::Gemini => ReplayEnd::CommandsUpdate,
         }
     }
@@ -45,17 +49,23 @@ impl Adapter {
         const EDITS: [&str; 3] = ["acceptedit", "autoedit", "auto"];
         let name: String = mode.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
         let is_called = |words: &[&str]| words.iter().any(|word| name.contains(word));
+        // All adapters have the habit; one that has words of its own is to say so here.
         match self {
-            Self::Gemini | Self::Generic if is_called(&ALL) => Some(PermissionMode::Allow),
-            Self::Gemini | Self::Generic if is_called(&EDITS) => Some(PermissionMode::Edit),
-            Self::Gemini | Self::Generic => None,
+            Self::Generic | Self::Gemini | Self::Claude | Self::Codex | Self::Opencode | Self::Qwen
+                if is_called(&ALL) =>
+            {
+                Some(PermissionMode::Allow)
+            }
+            Self::Generic | Self::Gemini | Self::Claude | Self::Codex | Self::Opencode | Self::Qwen => {
+                is_called(&EDITS).then_some(PermissionMode::Edit)
+            }
         }
     }
 
     /// Whether the title of a tool call that executes something is the command, and the only place where it is.
     pub const fn titles_are_commands(self) -> bool {
         match self {
-            Self::Generic => false,
+            Self::Generic | Self::Claude | Self::Codex | Self::Opencode | Self::Qwen => false,
             Self::Gemini => true,
         }
     }
@@ -63,7 +73,7 @@ impl Adapter {
     /// Where a command runs, out of what the agent shows of a tool call that executes it.
     pub fn directory_shown(self, text: &str) -> Option<&str> {
         match self {
-            Self::Generic => None,
+            Self::Generic | Self::Claude | Self::Codex | Self::Opencode | Self::Qwen => None,
             Self::Gemini => {
                 let directory =
                     text.strip_prefix("[current working directory ").or_else(|| text.strip_prefix("[in "))?;
@@ -76,7 +86,7 @@ impl Adapter {
     /// file that is not there reads as an empty one.
     pub const fn reads_new_files(self) -> bool {
         match self {
-            Self::Generic => false,
+            Self::Generic | Self::Claude | Self::Codex | Self::Opencode | Self::Qwen => false,
             Self::Gemini => true,
         }
     }
@@ -89,7 +99,13 @@ impl FromStr for Adapter {
         match text {
             "generic" => Ok(Self::Generic),
             "gemini" => Ok(Self::Gemini),
-            _ => Err(format!("{text:?} is not an adapter; the adapters are generic and gemini")),
+            "claude" => Ok(Self::Claude),
+            "codex" => Ok(Self::Codex),
+            "opencode" => Ok(Self::Opencode),
+            "qwen" => Ok(Self::Qwen),
+            _ => Err(format!(
+                "{text:?} is not an adapter; the adapters are generic, gemini, claude, codex, opencode and qwen"
+            )),
         }
     }
 }
@@ -128,6 +144,8 @@ pub struct AgentProfile {
     pub tags: Vec<String>,
     /// What to tell a person whose machine does not have the command.
     pub install_hint: String,
+    /// What to tell a person whom the agent does not know yet.
+    pub login_hint: String,
 }
 
 /// What a session keeps of its profile for life: enough to go on when the profile is gone, and no value of `env`.
@@ -169,6 +187,50 @@ const fn client_files_default() -> bool {
 }
 
 impl AgentProfile {
+    /// One that has nothing but its name, and grants what is granted when nobody says more.
+    pub fn new(slug: &str) -> Self {
+        Self {
+            slug: slug.to_owned(),
+            name: slug.to_owned(),
+            description: String::new(),
+            command: String::new(),
+            args: Vec::new(),
+            env: BTreeMap::new(),
+            env_pass: Vec::new(),
+            env_file: Vec::new(),
+            credentials: BTreeMap::new(),
+            env_plain: Vec::new(),
+            adapter: Adapter::Generic,
+            permissions: Policy::of(PermissionMode::Ask),
+            modes_allowed: Vec::new(),
+            client_files: true,
+            terminal_commands: Vec::new(),
+            terminal_env: Vec::new(),
+            fs_scope: FsScope::Full,
+            tags: Vec::new(),
+            install_hint: String::new(),
+            login_hint: String::new(),
+        }
+    }
+
+    /// What a person does whose machine does not have the command.
+    pub fn how_to_install(&self) -> String {
+        if self.install_hint.is_empty() {
+            format!("install it, or give its absolute path as agents.{}.command", self.slug)
+        } else {
+            self.install_hint.clone()
+        }
+    }
+
+    /// What a person does whom the agent does not know.
+    pub fn how_to_sign_in(&self) -> String {
+        if self.login_hint.is_empty() {
+            format!("sign in with the agent's own program, or give it a key (agents.{}.env_file)", self.slug)
+        } else {
+            self.login_hint.clone()
+        }
+    }
+
     pub fn freeze(&self) -> FrozenProfile {
         FrozenProfile {
             slug: self.slug.clone(),
@@ -197,25 +259,11 @@ mod tests {
     #[test]
     fn a_frozen_profile_holds_no_value_of_the_environment() {
         let profile = AgentProfile {
-            slug: "x".into(),
-            name: "X".into(),
-            description: String::new(),
             command: "x".into(),
-            args: vec![],
             env: BTreeMap::from([("API_KEY".to_owned(), "hunter2-hunter2".into())]),
-            env_pass: vec![],
             env_file: vec!["/etc/acpd/keys".into()],
             credentials: BTreeMap::from([("OTHER_KEY".to_owned(), "other".to_owned())]),
-            env_plain: vec![],
-            adapter: Adapter::Generic,
-            permissions: Policy::of(PermissionMode::Ask),
-            modes_allowed: vec![],
-            client_files: true,
-            terminal_commands: vec![],
-            terminal_env: vec![],
-            fs_scope: FsScope::Full,
-            tags: vec![],
-            install_hint: String::new(),
+            ..AgentProfile::new("x")
         };
         let text = serde_json::to_string(&profile.freeze()).unwrap();
         assert!(["API_KEY", "/etc/acpd/keys", "OTHER_KEY"].iter().all(|name| text.contains(name)), "{text}");

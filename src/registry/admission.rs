@@ -109,16 +109,20 @@ impl Registry {
     }
 
     /// The profile with this name, or the default one.
-    fn profile(&self, slug: Option<&str>) -> Result<AgentProfile, RegistryError> {
+    pub(super) fn profile(&self, slug: Option<&str>) -> Result<AgentProfile, RegistryError> {
         let config = self.shared().config();
         let slug = slug.unwrap_or(&config.sessions.agent);
         config.agents.get(slug).cloned().ok_or_else(|| RegistryError::UnknownAgent(slug.to_owned()))
     }
 
-    /// Which of these commands are found here, and may be run by whoever's agents they would be.
-    pub async fn are_installed(&self, commands: Vec<String>, owner: Option<u32>) -> Result<Vec<bool>, WorkspaceError> {
+    /// Where these commands are found here, of those that may be run by whoever's agents they would be.
+    pub async fn find_commands(
+        &self,
+        commands: Vec<String>,
+        owner: Option<u32>,
+    ) -> Result<Vec<Option<PathBuf>>, WorkspaceError> {
         let shared = Arc::clone(&self.shared);
-        let find = move |command: &String| agent::find_agent(command, &shared.environment).is_ok();
+        let find = move |command: &String| agent::find_agent(command, &shared.environment).ok();
         let looked = self.look_as(owner, move |persona, _| {
             let found = persona.run(|| commands.iter().map(find).collect());
             found.map_err(|error| WorkspaceError::NotLooked(error.to_string()))
@@ -127,14 +131,10 @@ impl Registry {
     }
 
     async fn check_installed(&self, profile: &AgentProfile, owner: Option<u32>) -> Result<(), RegistryError> {
-        if self.are_installed(vec![profile.command.clone()], owner).await? == [true] {
+        if let [Some(_)] = self.find_commands(vec![profile.command.clone()], owner).await?.as_slice() {
             return Ok(());
         }
-        let hint = if profile.install_hint.is_empty() {
-            format!("install it, or give its absolute path as agents.{}.command", profile.slug)
-        } else {
-            profile.install_hint.clone()
-        };
+        let hint = profile.how_to_install();
         Err(RegistryError::AgentNotInstalled { agent: profile.slug.clone(), command: profile.command.clone(), hint })
     }
 

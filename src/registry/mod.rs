@@ -12,6 +12,7 @@ mod glances;
 mod lookups;
 mod recovery;
 mod retention;
+mod trials;
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -52,6 +53,8 @@ pub enum RegistryError {
     ProcessLimit { max: usize },
     #[error("all {max} agent processes that one user may have are busy")]
     ProcessShare { max: usize },
+    #[error("{max} agents are being tried already, and that is the limit")]
+    TrialLimit { max: usize },
     #[error("there is no agent {0:?}")]
     UnknownAgent(String),
     #[error("the command {command:?} of the agent {agent:?} was not found on the daemon's PATH")]
@@ -86,6 +89,8 @@ pub struct Registry {
     admission: tokio::sync::Mutex<()>,
     halt: Lane<Halt>,
     tasks: TaskTracker,
+    /// The right to try an agent.
+    trials: Arc<tokio::sync::Semaphore>,
 }
 
 impl Registry {
@@ -97,6 +102,7 @@ impl Registry {
             admission: tokio::sync::Mutex::new(()),
             halt: Lane::new(Halt::No),
             tasks: TaskTracker::new(),
+            trials: Arc::new(tokio::sync::Semaphore::new(trials::TRIALS_MAX)),
         })
     }
 

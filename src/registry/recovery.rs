@@ -64,7 +64,7 @@ impl Registry {
         let directories = &self.shared().host.directories;
         for session in directories.sessions() {
             match self.hub().store().status(session).await? {
-                None | Some(SessionStatus::Archived) => directories.remove(session),
+                None | Some(SessionStatus::Archived) => drop(directories.remove(session)),
                 Some(SessionStatus::Active | SessionStatus::Suspended | SessionStatus::Error) => {}
             }
         }

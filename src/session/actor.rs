@@ -487,7 +487,7 @@ impl SessionActor {
             After::RefusePrompt { reply, refusal } => answer(reply, Err(*refusal)),
             After::Purged => {
                 self.is_purged = true;
-                self.shared.host.directories.remove(self.id);
+                drop(self.shared.host.directories.remove(self.id));
                 self.answer_closers(|| Ok(()));
             }
         }

@@ -1,12 +1,11 @@
 //! How the session's process is confined, and what people are told of that.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::value::RawValue;
 
 use super::actor::SessionActor;
 use super::link::Link;
-use crate::agent::confine::Wish;
 use crate::agent::{Command, SpawnError};
 use crate::model::event::ExitReason;
 use crate::model::{Adapter, FsScope, Sandbox, SandboxLevel, SessionStatus};
@@ -18,44 +17,13 @@ const REFUSALS: [&str; 4] = ["Permission denied", "EACCES", "Read-only file syst
 impl SessionActor {
     /// The command with the session's own directories, and confined as the session's scope has it.
     pub(super) fn confined(&self, command: Command, adapter: Adapter) -> Result<Command, SpawnError> {
-        let own =
-            self.shared.host.directories.make(self.id, command.owner.as_ref()).map_err(SpawnError::Directories)?;
-        let command = command.with_directories(&own, &self.profile.env_names);
-        let (config, home) = (self.shared.config(), self.home_of(&command));
-        let wish = Wish {
-            scope: self.links.scope(),
-            workspace: &self.workspace,
-            is_read_only: self.permissions.forbids_writes(),
-            sandbox: &config.sandbox,
-            extra: &config.workspace.extra,
-            home: &home,
-            places: &self.shared.places,
-            own: &own,
-        };
-        if wish.scope_in_force() != wish.scope {
-            tracing::warn!(
-                "the session's scope is not allowed any more (sandbox.allow_full); it is narrowed to project"
-            );
-        }
-        Ok(match wish.confinement() {
-            Some(confinement) => command.confined(confinement, &own, adapter),
-            None => command,
-        })
-    }
-
-    /// The home of the user that the command runs as. That of another user is what the user database says, whatever the
-    /// profile has put in its place: what is hidden there is hidden.
-    fn home_of(&self, command: &Command) -> PathBuf {
-        if let Some(account) = self.persona.account() {
-            return account.home.clone();
-        }
-        command.environment.get("HOME").map_or_else(|| self.shared.home.clone(), PathBuf::from)
+        self.start().confined(command, adapter)
     }
 
     /// Nothing starts in an archived session any more.
     pub(super) fn remove_directories_of_the_archived(&self) {
         if self.status == SessionStatus::Archived {
-            self.shared.host.directories.remove(self.id);
+            drop(self.shared.host.directories.remove(self.id));
         }
     }
 

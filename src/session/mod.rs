@@ -29,8 +29,10 @@ mod services;
 mod shares;
 mod slots;
 mod spending;
+mod start;
 mod terminals;
 mod transcript;
+mod trial;
 mod turns;
 mod workspace;
 
@@ -60,6 +62,7 @@ pub use glance::{Glance, ToolNow};
 pub use inbox::{OPEN_MAX, PermissionAnswer};
 pub use modes::check_modes;
 pub use slots::{Slot, Slots};
+pub use trial::{Trial, TrialError, TrialWish, try_agent};
 
 /// Requests that wait for one session. More are shed.
 pub const MAILBOX_MAX: usize = 64;

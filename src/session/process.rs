@@ -15,9 +15,11 @@ use super::Slot;
 use super::actor::{Purpose, SessionActor};
 use super::handshake::Handshake;
 use super::link::{Connected, Link, Phase};
+use super::start::Start;
 use super::workspace::{Entered, StartingPlace};
 use crate::acp::{Requests, RpcError, incoming, outgoing, usage};
 use crate::agent::{Beneath, Cause, Command, CommandError, Exit, OpenWorkspace, Process, SpawnError};
+use crate::config::Config;
 use crate::metrics::StopStep;
 use crate::model::error::chain;
 use crate::model::event::ExitReason;
@@ -112,20 +114,25 @@ impl SessionActor {
     }
 
     fn command(&self, program: Result<PathBuf, CommandError>, workspace: OpenWorkspace) -> Result<Command, SpawnError> {
-        let (config, environment) = (self.shared.config(), self.inherited_environment());
-        let current = config.agents.get(&self.profile.slug);
-        let command = Command::new(self.id, program?, &self.profile, current, workspace, &environment)?;
-        let command = match self.persona.account() {
-            Some(account) => command.owned_by(account),
-            None => command,
-        };
-        self.confined(command, self.profile.adapter)
+        self.start().command(program?, &self.profile, workspace)
     }
 
-    /// What of the daemon's environment there is to choose from. Another user's agents get nothing of root's own.
+    /// What a process of this session is started with.
+    pub(super) fn start(&self) -> Start<'_> {
+        Start {
+            shared: &self.shared,
+            session: self.id,
+            persona: &self.persona,
+            workspace: &self.workspace,
+            scope: self.links.scope(),
+            is_read_only: self.permissions.forbids_writes(),
+            env_names: &self.profile.env_names,
+        }
+    }
+
+    /// What of the daemon's environment there is to choose from.
     pub(super) fn inherited_environment(&self) -> Cow<'_, BTreeMap<String, String>> {
-        let daemons = &self.shared.environment;
-        self.persona.account().map_or(Cow::Borrowed(daemons), |account| Cow::Owned(account.environment(daemons)))
+        self.start().inherited_environment()
     }
 
     /// The agent runs: who it is goes into the record, for a daemon that comes after this one.
@@ -237,7 +244,7 @@ impl SessionActor {
             Phase::Ready { .. } if self.running.is_some() => (ExitReason::Crash, Some("the turn")),
             Phase::Ready { .. } => (ExitReason::Crash, Some("the pause between turns")),
         };
-        let error = during.map(|during| self.exit_error(during, &exit));
+        let error = during.map(|during| exit_error(&self.shared.config(), during, &exit));
         self.requests = Requests::default();
         self.end_choices();
         self.services.end();
@@ -293,34 +300,35 @@ impl SessionActor {
         }
         error
     }
+}
 
-    fn exit_error(&self, phase: &str, exit: &Exit) -> TurnError {
-        let how = match (exit.code, exit.signal) {
-            (Some(code), _) => format!("with code {code}"),
-            (None, Some(signal)) => format!("by signal {signal}"),
-            (None, None) => "without a status".to_owned(),
-        };
-        let mut message = match &exit.cause {
-            Cause::Ended => format!("the agent exited {how} during {phase}"),
-            Cause::NotStarted(why) => format!("the agent did not start: {why}"),
-            Cause::ShimLost => format!(
-                "the agent's shim was killed during {phase}, and the agent with it; by hand, or by the kernel for want of \
-                 memory: see the system's log"
-            ),
-            Cause::OutOfMemory => {
-                let limit = self.shared.config().limits.memory_max;
-                let limit = limit.map(|limit| format!(" of {limit}")).unwrap_or_default();
-                format!(
-                    "the agent was killed during {phase}, because it used more memory than its limit{limit} \
-                     (limits.memory_max)"
-                )
-            }
-        };
-        if !exit.stderr.is_empty() {
-            message = format!("{message}; its standard error ends with: {}", exit.stderr);
+/// What is told of an agent that ended when it should not have.
+pub(super) fn exit_error(config: &Config, phase: &str, exit: &Exit) -> TurnError {
+    let how = match (exit.code, exit.signal) {
+        (Some(code), _) => format!("with code {code}"),
+        (None, Some(signal)) => format!("by signal {signal}"),
+        (None, None) => "without a status".to_owned(),
+    };
+    let mut message = match &exit.cause {
+        Cause::Ended => format!("the agent exited {how} during {phase}"),
+        Cause::NotStarted(why) => format!("the agent did not start: {why}"),
+        Cause::ShimLost => format!(
+            "the agent's shim was killed during {phase}, and the agent with it; by hand, or by the kernel for want of \
+             memory: see the system's log"
+        ),
+        Cause::OutOfMemory => {
+            let limit = config.limits.memory_max;
+            let limit = limit.map(|limit| format!(" of {limit}")).unwrap_or_default();
+            format!(
+                "the agent was killed during {phase}, because it used more memory than its limit{limit} \
+                 (limits.memory_max)"
+            )
         }
-        TurnError::new(ErrorCode::AgentExited, message)
+    };
+    if !exit.stderr.is_empty() {
+        message = format!("{message}; its standard error ends with: {}", exit.stderr);
     }
+    TurnError::new(ErrorCode::AgentExited, message)
 }
 
 pub(super) fn unreadable(method: &str, error: &str) -> TurnError {

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
+use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
 use crate::agent::shim::Owner;
@@ -70,10 +71,10 @@ impl Directories {
         Ok(SessionDirectories { home: own.join(HOME), tmp: own.join(TMP) })
     }
 
-    /// Removes a session's directories, in the background: there may be much in them.
-    pub fn remove(&self, session: SessionId) {
+    /// Removes a session's directories, in the background: there may be much in them. Whoever wants to waits for it.
+    pub fn remove(&self, session: SessionId) -> JoinHandle<()> {
         let path = self.state_dir.join(RUN).join(session.to_string());
-        self.tasks.spawn_blocking(move || remove(&path));
+        self.tasks.spawn_blocking(move || remove(&path))
     }
 
     /// The sessions that have directories.

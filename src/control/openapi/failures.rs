@@ -142,6 +142,7 @@ fn groups(operation: &str) -> Option<Vec<&'static [Failure]>> {
         "getWorkspace" => &[&[(404, "workspace_not_found")]],
         "removeWorkspace" => &[OF_WORK, &[(404, "workspace_not_found"), (409, "workspace_in_use")]],
         "getAgent" => &[&[(404, "agent_not_found")]],
+        "checkAgent" => &[OF_BODIES, &[(404, "agent_not_found"), (429, "process_limit")]],
         "createSession" => &[
             OF_BODIES,
             OF_WORK,

@@ -1,0 +1,169 @@
+//! The agents that acpd knows without being told: how each is started, what it needs, and how a person gets there.
+//!
+//! One that is not installed costs nothing and is no mistake; it is listed as missing. docs/agents.md has what was seen of
+//! each of them.
+
+use std::collections::BTreeMap;
+
+use super::SELF_COMMAND;
+use crate::model::{Adapter, AgentProfile};
+
+/// All of them, by name.
+pub fn shipped() -> BTreeMap<String, AgentProfile> {
+    [gemini(), claude(), codex(), opencode(), qwen(), demo()].map(|agent| (agent.slug.clone(), agent)).into()
+}
+
+fn names<const N: usize>(names: [&str; N]) -> Vec<String> {
+    names.map(str::to_owned).into()
+}
+
+fn gemini() -> AgentProfile {
+    AgentProfile {
+        name: "Gemini CLI".to_owned(),
+        description: "Google's Gemini CLI".to_owned(),
+        command: "gemini".to_owned(),
+        args: names(["--acp"]),
+        env: [("GEMINI_CLI_NO_RELAUNCH", "true"), ("GEMINI_CLI_TRUST_WORKSPACE", "true")]
+            .map(|(name, value)| (name.to_owned(), value.into()))
+            .into(),
+        env_pass: names([
+            "GEMINI_API_KEY",
+            "GOOGLE_API_KEY",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "GOOGLE_CLOUD_LOCATION",
+            "GOOGLE_CLOUD_PROJECT",
+            "GOOGLE_GEMINI_BASE_URL",
+            "GOOGLE_GENAI_USE_VERTEXAI",
+        ]),
+        env_plain: names([
+            "GEMINI_CLI_*",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "GOOGLE_CLOUD_LOCATION",
+            "GOOGLE_CLOUD_PROJECT",
+            "GOOGLE_GEMINI_BASE_URL",
+            "GOOGLE_GENAI_USE_VERTEXAI",
+        ]),
+        adapter: Adapter::Gemini,
+        install_hint: "install it with `npm install -g @google/gemini-cli` and run `gemini` once to sign in, \
+                       or try acpd without any key: --agent demo"
+            .to_owned(),
+        login_hint:
+            "run `gemini` once and sign in, or give it a GEMINI_API_KEY: `acpd agents add gemini --env-file FILE`"
+                .to_owned(),
+        ..AgentProfile::new("gemini")
+    }
+}
+
+fn claude() -> AgentProfile {
+    AgentProfile {
+        name: "Claude Code".to_owned(),
+        description: "Anthropic's Claude Code, by way of claude-agent-acp".to_owned(),
+        command: "claude-agent-acp".to_owned(),
+        env_pass: names([
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_AUTH_TOKEN",
+            "ANTHROPIC_BASE_URL",
+            "ANTHROPIC_MODEL",
+            "CLAUDE_CODE_EXECUTABLE",
+            "CLAUDE_CODE_OAUTH_TOKEN",
+            "CLAUDE_CODE_USE_BEDROCK",
+            "CLAUDE_CODE_USE_VERTEX",
+        ]),
+        env_plain: names([
+            "ANTHROPIC_BASE_URL",
+            "ANTHROPIC_MODEL",
+            "CLAUDE_CODE_EXECUTABLE",
+            "CLAUDE_CODE_USE_*",
+            "CLAUDE_CONFIG_DIR",
+        ]),
+        adapter: Adapter::Claude,
+        install_hint:
+            "install it with `npm install -g @agentclientprotocol/claude-agent-acp`, which needs Node.js 22 or \
+                       newer"
+                .to_owned(),
+        login_hint:
+            "run `claude` once and sign in, or give it an ANTHROPIC_API_KEY: `acpd agents add claude --env-file FILE`"
+                .to_owned(),
+        ..AgentProfile::new("claude")
+    }
+}
+
+fn codex() -> AgentProfile {
+    AgentProfile {
+        name: "Codex".to_owned(),
+        description: "OpenAI's Codex, by way of codex-acp".to_owned(),
+        command: "codex-acp".to_owned(),
+        // Nobody sits before the browser that it would open.
+        env: [("NO_BROWSER".to_owned(), "1".into())].into(),
+        env_pass: names(["CODEX_API_KEY", "CODEX_PATH", "DEFAULT_AUTH_REQUEST", "OPENAI_API_KEY", "OPENAI_BASE_URL"]),
+        env_plain: names(["CODEX_HOME", "CODEX_PATH", "DEFAULT_AUTH_REQUEST", "NO_BROWSER", "OPENAI_BASE_URL"]),
+        adapter: Adapter::Codex,
+        install_hint:
+            "install it with `npm install -g @agentclientprotocol/codex-acp`, which brings Codex itself along"
+                .to_owned(),
+        login_hint: "run `npx @openai/codex login`, or give it an OPENAI_API_KEY and DEFAULT_AUTH_REQUEST={\"methodId\":\"api-key\"}: `acpd agents add codex --env-file FILE`"
+            .to_owned(),
+        ..AgentProfile::new("codex")
+    }
+}
+
+fn opencode() -> AgentProfile {
+    AgentProfile {
+        name: "OpenCode".to_owned(),
+        description: "OpenCode, with the models of many providers".to_owned(),
+        command: "opencode".to_owned(),
+        args: names(["acp"]),
+        // The next release is for its owner to install, not for a session.
+        env: [("OPENCODE_DISABLE_AUTOUPDATE".to_owned(), "true".into())].into(),
+        env_pass: names([
+            "ANTHROPIC_API_KEY",
+            "GOOGLE_GENERATIVE_AI_API_KEY",
+            "OPENAI_API_KEY",
+            "OPENCODE_API_KEY",
+            "OPENCODE_CONFIG",
+            "OPENROUTER_API_KEY",
+        ]),
+        env_plain: names(["OPENCODE_CONFIG", "OPENCODE_DISABLE_*"]),
+        adapter: Adapter::Opencode,
+        install_hint: "install it with `npm install -g opencode-ai`".to_owned(),
+        login_hint:
+            "run `opencode auth login`, or give it a provider's key: `acpd agents add opencode --env-file FILE`"
+                .to_owned(),
+        ..AgentProfile::new("opencode")
+    }
+}
+
+fn qwen() -> AgentProfile {
+    AgentProfile {
+        name: "Qwen Code".to_owned(),
+        description: "Alibaba's Qwen Code".to_owned(),
+        command: "qwen".to_owned(),
+        args: names(["--acp"]),
+        env_pass: names([
+            "BAILIAN_CODING_PLAN_API_KEY",
+            "DASHSCOPE_API_KEY",
+            "OPENAI_API_KEY",
+            "OPENAI_BASE_URL",
+            "OPENAI_MODEL",
+        ]),
+        env_plain: names(["OPENAI_BASE_URL", "OPENAI_MODEL", "QWEN_HOME"]),
+        adapter: Adapter::Qwen,
+        install_hint: "install it with `npm install -g @qwen-code/qwen-code`, which needs Node.js 22 or newer"
+            .to_owned(),
+        login_hint: "run `qwen` once and sign in, or give it OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL: `acpd agents add qwen --env-file FILE`"
+            .to_owned(),
+        ..AgentProfile::new("qwen")
+    }
+}
+
+fn demo() -> AgentProfile {
+    AgentProfile {
+        name: "Demo agent".to_owned(),
+        description: "Built in; needs no key and no network".to_owned(),
+        command: SELF_COMMAND.to_owned(),
+        args: names(["demo-agent"]),
+        env_pass: names(["ACPD_DEMO_PAUSE_MS"]),
+        env_plain: names(["ACPD_DEMO_PAUSE_MS"]),
+        ..AgentProfile::new("demo")
+    }
+}

@@ -1,0 +1,168 @@
+//! The JSON of a trial of an agent.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::model::{AgentProfile, ErrorCode};
+use crate::session::{Trial, TrialError};
+
+/// How an agent is to be tried.
+#[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CheckAgent {
+    /// Begin a conversation too, which tells whether somebody is signed in, and which modes and models there are.
+    #[serde(default)]
+    pub session: bool,
+    /// How long it may take altogether, from 1 to 600; the deadlines of `[processes]` hold besides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 600)]
+    pub timeout_seconds: Option<u64>,
+}
+
+/// What was seen of an agent. What is not there was not come to, or the agent does not say.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentCheck {
+    pub slug: String,
+    /// Whether all went well that was asked for.
+    pub ok: bool,
+    /// Whether the command is found.
+    pub found: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// As the agent tells its name and version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol_version: Option<u16>,
+    /// What it says it can do, in its own words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capabilities: Option<Value>,
+    #[serde(default)]
+    pub auth_methods: Vec<AuthMethod>,
+    /// Null when nobody can tell: no conversation was begun, or the agent takes one from anybody.
+    pub signed_in: Option<bool>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modes: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<String>,
+    /// What confined it: `none`, `partial`, `landlock` or `bubblewrap`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
+    /// From its start to its answer to `initialize`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initialize_ms: Option<u64>,
+    /// For `session/new`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_ms: Option<u64>,
+    /// The whole of it, its end included.
+    pub took_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<CheckProblem>,
+}
+
+/// A way to sign in that the agent offers.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct AuthMethod {
+    pub id: String,
+    pub name: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+}
+
+/// What went wrong.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct CheckProblem {
+    /// `agent_not_installed`, or the code of a turn that fails for the same reason: `agent_exited`, `timeout`,
+    /// `auth_required`, `rate_limited`, `protocol` or `interrupted`.
+    pub code: String,
+    pub message: String,
+    pub hint: String,
+}
+
+impl AgentCheck {
+    pub fn new(profile: &AgentProfile, trial: Trial, took: Duration) -> Self {
+        let introduction = trial.introduction;
+        let capabilities = introduction.capabilities.and_then(|raw| serde_json::from_str(raw.get()).ok());
+        let methods = introduction.auth_methods.into_iter();
+        let methods =
+            methods.map(|method| AuthMethod { id: method.id, name: method.name, description: method.description });
+        let error = trial.error.map(|error| CheckProblem::new(profile, error));
+        // It said so itself, and a prompt would fail.
+        let unknown = (trial.signed_in == Some(false) && error.is_none()).then(|| CheckProblem {
+            code: ErrorCode::AuthRequired.as_str().to_owned(),
+            message: "the agent says that nobody is signed in".to_owned(),
+            hint: profile.how_to_sign_in(),
+        });
+        let error = error.or(unknown);
+        Self {
+            slug: profile.slug.clone(),
+            ok: error.is_none(),
+            found: trial.program.is_some(),
+            path: trial.program.map(|program| program.display().to_string()),
+            name: introduction.name,
+            title: introduction.title,
+            version: introduction.version,
+            protocol_version: trial.protocol_version,
+            capabilities,
+            auth_methods: methods.collect(),
+            signed_in: trial.signed_in,
+            modes: trial.modes,
+            models: trial.models,
+            sandbox: trial.sandbox.map(|sandbox| sandbox.level.as_str().to_owned()),
+            initialize_ms: trial.initialize_took.map(millis),
+            session_ms: trial.session_took.map(millis),
+            took_ms: millis(took),
+            error,
+        }
+    }
+}
+
+impl CheckProblem {
+    fn new(profile: &AgentProfile, error: TrialError) -> Self {
+        let error = match error {
+            TrialError::Failed(error) => error,
+            TrialError::NotFound => {
+                return Self {
+                    code: "agent_not_installed".to_owned(),
+                    message: format!("the command {:?} was not found on the daemon's PATH", profile.command),
+                    hint: profile.how_to_install(),
+                };
+            }
+        };
+        let hint = match error.code {
+            ErrorCode::AuthRequired => profile.how_to_sign_in(),
+            ErrorCode::Timeout => {
+                "run its command in a terminal to see what it waits for; a first start that downloads something may only \
+                 need more time (processes.initialize_timeout)"
+                    .to_owned()
+            }
+            ErrorCode::AgentExited => {
+                format!(
+                    "run its command in a terminal to see what it says; `acpd agents show {}` tells how acpd starts it",
+                    profile.slug
+                )
+            }
+            ErrorCode::RateLimited => "its provider asks to wait; try again later".to_owned(),
+            ErrorCode::Interrupted => "start the daemon again".to_owned(),
+            ErrorCode::Protocol
+            | ErrorCode::Internal
+            | ErrorCode::TurnLimit
+            | ErrorCode::CostLimit
+            | ErrorCode::UnsupportedContent => {
+                "it may be too old or too new for ACP version 1, or its arguments do not have it speak ACP".to_owned()
+            }
+        };
+        Self { code: error.code.as_str().to_owned(), message: error.message, hint }
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,85 @@
+//! What a process is started with: its command line, its environment, the user it runs as, and what holds it. One way for
+//! all, so that an agent that is only tried meets exactly what it would meet in a session.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::Shared;
+use crate::agent::confine::Wish;
+use crate::agent::{Command, OpenWorkspace, Persona, SpawnError};
+use crate::model::agent::FrozenProfile;
+use crate::model::{Adapter, FsScope, SessionId};
+
+pub struct Start<'a> {
+    pub shared: &'a Shared,
+    pub session: SessionId,
+    /// The owner, as the user database has them.
+    pub persona: &'a Persona,
+    pub workspace: &'a Path,
+    pub scope: FsScope,
+    pub is_read_only: bool,
+    /// The names of the profile's own part of the environment.
+    pub env_names: &'a [String],
+}
+
+impl<'a> Start<'a> {
+    /// The agent's command, whole.
+    pub fn command(
+        &self,
+        program: PathBuf,
+        profile: &FrozenProfile,
+        workspace: OpenWorkspace,
+    ) -> Result<Command, SpawnError> {
+        let (config, environment) = (self.shared.config(), self.inherited_environment());
+        let current = config.agents.get(&profile.slug);
+        let command = Command::new(self.session, program, profile, current, workspace, &environment)?;
+        let command = match self.persona.account() {
+            Some(account) => command.owned_by(account),
+            None => command,
+        };
+        self.confined(command, profile.adapter)
+    }
+
+    /// What of the daemon's environment there is to choose from. Another user's agents get nothing of root's own.
+    pub fn inherited_environment(&self) -> Cow<'a, BTreeMap<String, String>> {
+        let daemons = &self.shared.environment;
+        self.persona.account().map_or(Cow::Borrowed(daemons), |account| Cow::Owned(account.environment(daemons)))
+    }
+
+    /// A command with the session's own directories, and confined as the scope has it.
+    pub fn confined(&self, command: Command, adapter: Adapter) -> Result<Command, SpawnError> {
+        let directories = &self.shared.host.directories;
+        let own = directories.make(self.session, command.owner.as_ref()).map_err(SpawnError::Directories)?;
+        let command = command.with_directories(&own, self.env_names);
+        let (config, home) = (self.shared.config(), self.home_of(&command));
+        let wish = Wish {
+            scope: self.scope,
+            workspace: self.workspace,
+            is_read_only: self.is_read_only,
+            sandbox: &config.sandbox,
+            extra: &config.workspace.extra,
+            home: &home,
+            places: &self.shared.places,
+            own: &own,
+        };
+        if wish.scope_in_force() != wish.scope {
+            tracing::warn!(
+                "the session's scope is not allowed any more (sandbox.allow_full); it is narrowed to project"
+            );
+        }
+        Ok(match wish.confinement() {
+            Some(confinement) => command.confined(confinement, &own, adapter),
+            None => command,
+        })
+    }
+
+    /// The home of the user that the command runs as. That of another user is what the user database says, whatever the
+    /// profile has put in its place: what is hidden there is hidden.
+    fn home_of(&self, command: &Command) -> PathBuf {
+        if let Some(account) = self.persona.account() {
+            return account.home.clone();
+        }
+        command.environment.get("HOME").map_or_else(|| self.shared.home.clone(), PathBuf::from)
+    }
+}

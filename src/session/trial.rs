@@ -1,0 +1,333 @@
+//! A trial of an agent: its process is started as a session's would be, shakes hands, and goes down the ladder again.
+//!
+//! Nothing of it is recorded, and nothing stays: no process, no directory. It has the session's own temporary directory for a
+//! workspace, because a real one is nobody's to try things in.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio::time::{Instant, timeout_at};
+
+use super::process::{exit_error, rpc_failure, unreadable};
+use super::start::Start;
+use super::{Halt, Shared, Slot};
+use crate::acp::introduction::{self, Introduction};
+use crate::acp::{Envelope, Line, PROTOCOL_VERSION, RpcError, choices, incoming, outgoing};
+use crate::agent::confine::SessionDirectories;
+use crate::agent::{self, Exit, OpenWorkspace, Output, Persona, Process};
+use crate::config::Config;
+use crate::lane::LaneWatch;
+use crate::model::error::chain;
+use crate::model::{AgentProfile, ErrorCode, FsScope, Sandbox, SessionId, TurnError};
+
+/// What is taken of what an agent announces.
+const ANNOUNCED_BYTES_MAX: usize = 256 << 10;
+/// How long to listen for what an agent says of the login by itself.
+const LOGIN_PATIENCE: Duration = Duration::from_secs(2);
+/// The id of no request.
+const NOBODY: u64 = u64::MAX;
+const INITIALIZE: &str = "initialize";
+const NEW: &str = "session/new";
+
+/// What is to be tried.
+#[derive(Debug)]
+pub struct TrialWish {
+    pub profile: AgentProfile,
+    /// Whose process it is to be. Nothing: the daemon's own user's.
+    pub owner: Option<u32>,
+    /// Whether a conversation is begun too, which tells whether somebody is signed in.
+    pub with_session: bool,
+    /// How long all of it may take, beside the deadlines that hold in a session.
+    pub timeout: Option<Duration>,
+}
+
+/// What was seen. Whatever is not there was not come to.
+#[derive(Debug, Default)]
+pub struct Trial {
+    pub program: Option<PathBuf>,
+    pub protocol_version: Option<u16>,
+    pub introduction: Introduction,
+    /// Nothing, when nobody can tell.
+    pub signed_in: Option<bool>,
+    pub modes: Vec<String>,
+    pub models: Vec<String>,
+    pub sandbox: Option<Sandbox>,
+    pub initialize_took: Option<Duration>,
+    pub session_took: Option<Duration>,
+    pub error: Option<TrialError>,
+}
+
+#[derive(Debug)]
+pub enum TrialError {
+    /// The command is not there, or not for whoever asks.
+    NotFound,
+    /// It went wrong, as it would in a session.
+    Failed(TurnError),
+}
+
+impl From<TurnError> for TrialError {
+    fn from(error: TurnError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Tries an agent, to its end: when this is over, nothing of it is left. The slot is held for as long.
+pub async fn try_agent(shared: Arc<Shared>, wish: TrialWish, slot: Slot, mut halt: LaneWatch<Halt>) -> Trial {
+    let mut trial = Trial::default();
+    let session = SessionId::new();
+    if let Err(error) = run(&shared, session, &wish, &mut halt, &mut trial).await {
+        trial.error = Some(error);
+    }
+    // It is gone by itself when the daemon goes.
+    shared.host.directories.remove(session).await.ok();
+    drop(slot);
+    trial
+}
+
+async fn run(
+    shared: &Arc<Shared>,
+    session: SessionId,
+    wish: &TrialWish,
+    halt: &mut LaneWatch<Halt>,
+    trial: &mut Trial,
+) -> Result<(), TrialError> {
+    let place = enter(shared, session, wish).await?;
+    let program = place.program.ok_or(TrialError::NotFound)?;
+    trial.program = Some(program.clone());
+    let profile = wish.profile.freeze();
+    let start = Start {
+        shared,
+        session,
+        persona: &place.persona,
+        workspace: &place.own.tmp,
+        scope: FsScope::Sandboxed,
+        is_read_only: false,
+        env_names: &profile.env_names,
+    };
+    tracing::info!(agent = profile.slug, owner = wish.owner, "trying the agent");
+    let (bounds, secrets) = (shared.bounds(), shared.hub.secrets());
+    let spawned = start
+        .command(program, &profile, place.workspace)
+        .and_then(|command| Process::spawn(&command, bounds, secrets, &shared.host));
+    let process = spawned.map_err(|error| not_started(&chain(&error)))?;
+    let config = shared.config();
+    let until = wish.timeout.map(|timeout| Instant::now() + timeout);
+    let workspace = place.own.tmp.display().to_string();
+    let mut talk = Talk { process, workspace, next_id: 0, until, is_signed_in: None, sandbox: None, exit: None };
+    let outcome = tokio::select! {
+        outcome = talk.shake_hands(wish, &config, trial) => outcome,
+        _ = halt.above(Halt::No) => Err(TurnError::new(ErrorCode::Interrupted, "the daemon is stopping")),
+    };
+    let outcome = outcome.map_err(|error| match &talk.exit {
+        Some(_) => error,
+        None => with_stderr(error, &talk.process),
+    });
+    trial.sandbox = talk.sandbox.take();
+    talk.end(halt).await;
+    Ok(outcome?)
+}
+
+struct Place {
+    persona: Persona,
+    own: SessionDirectories,
+    workspace: OpenWorkspace,
+    program: Option<PathBuf>,
+}
+
+/// The user database or the disk may be far away, so it is a thread that waits for them.
+async fn enter(shared: &Arc<Shared>, session: SessionId, wish: &TrialWish) -> Result<Place, TurnError> {
+    let (shared, owner, command) = (Arc::clone(shared), wish.owner, wish.profile.command.clone());
+    let looked = tokio::task::spawn_blocking(move || {
+        let persona = Persona::of(owner).map_err(|error| chain(&error))?;
+        let found = persona.run(|| agent::find_agent(&command, &shared.environment));
+        let program = found.ok().and_then(Result::ok);
+        let made = shared.host.directories.make(session, persona.owner().as_ref());
+        let opened = made.and_then(|own| agent::open_own(&own.tmp).map(|workspace| (own, workspace)));
+        let (own, workspace) = opened.map_err(|error| format!("no directory can be made for it: {error}"))?;
+        Ok::<_, String>(Place { persona, own, workspace, program })
+    });
+    let looked = looked.await.unwrap_or_else(|error| Err(error.to_string()));
+    looked.map_err(|problem| not_started(&problem))
+}
+
+fn not_started(why: &str) -> TurnError {
+    TurnError::new(ErrorCode::AgentExited, format!("the agent did not start: {why}"))
+}
+
+fn with_stderr(mut error: TurnError, process: &Process) -> TurnError {
+    let tail = process.stderr_tail();
+    if !tail.is_empty() {
+        error.message = format!("{}; its standard error ends with: {tail}", error.message);
+    }
+    error
+}
+
+/// A process that is talked to, one request at a time.
+struct Talk {
+    process: Process,
+    workspace: String,
+    next_id: u64,
+    until: Option<Instant>,
+    /// What it has said of that by itself.
+    is_signed_in: Option<bool>,
+    sandbox: Option<Sandbox>,
+    exit: Option<Exit>,
+}
+
+impl Talk {
+    async fn shake_hands(&mut self, wish: &TrialWish, config: &Config, trial: &mut Trial) -> Result<(), TurnError> {
+        let began = Instant::now();
+        let (files, terminals) = (wish.profile.client_files, !wish.profile.terminal_commands.is_empty());
+        let line = outgoing::initialize(self.next_id, files, terminals);
+        let step = (INITIALIZE, "processes.initialize_timeout");
+        let result = self.ask(line, step, config.processes.initialize_timeout, config).await?;
+        let result = result.map_err(|error| rpc_failure(INITIALIZE, &error))?;
+        trial.initialize_took = Some(began.elapsed());
+        let version = incoming::initialized(&result).map_err(|error| unreadable(INITIALIZE, &error))?.protocol_version;
+        trial.protocol_version = Some(version);
+        trial.introduction = introduction::introduction(&result);
+        if version != PROTOCOL_VERSION {
+            let message = format!("the agent speaks ACP version {version}, acpd speaks version {PROTOCOL_VERSION}");
+            return Err(TurnError::new(ErrorCode::Protocol, message));
+        }
+        if wish.with_session {
+            self.begin_session(config, trial).await?;
+        }
+        Ok(())
+    }
+
+    async fn begin_session(&mut self, config: &Config, trial: &mut Trial) -> Result<(), TurnError> {
+        let began = Instant::now();
+        let line = outgoing::new_session(self.next_id, &self.workspace);
+        let step = (NEW, "processes.session_timeout");
+        let answer = self.ask(line, step, config.processes.session_timeout, config).await?;
+        trial.session_took = Some(began.elapsed());
+        let result = answer.map_err(|error| {
+            if error.code == RpcError::AUTH_REQUIRED {
+                trial.signed_in = Some(false);
+            }
+            rpc_failure(NEW, &error)
+        })?;
+        incoming::session_id(&result).map_err(|error| unreadable(NEW, &error))?;
+        let news = choices::news(&result, ANNOUNCED_BYTES_MAX);
+        // Newer agents have both among their options.
+        let mut options = news.known.config_options.unwrap_or_default();
+        let mut offered = |named: Option<Vec<String>>, option: &str| {
+            named.or_else(|| options.remove(option).flatten()).unwrap_or_default()
+        };
+        trial.modes = offered(news.known.modes, "mode");
+        trial.models = offered(news.known.models, "model");
+        self.hear_of_login(&trial.introduction).await?;
+        // An agent that has no login of its own takes a conversation from anybody, and that proves nothing.
+        let takes_it = (!trial.introduction.auth_methods.is_empty()).then_some(true);
+        trial.signed_in = self.is_signed_in.or(takes_it);
+        Ok(())
+    }
+
+    /// An agent that announces that it tells of the login may do so after its answer.
+    async fn hear_of_login(&mut self, introduction: &Introduction) -> Result<(), TurnError> {
+        let deadline = Instant::now() + LOGIN_PATIENCE;
+        while introduction.tells_of_login && self.is_signed_in.is_none() {
+            match timeout_at(deadline, self.process.next()).await {
+                Ok(Some(Output::Lines { lines, shares: _shares })) => {
+                    for line in &lines {
+                        self.read(line, NOBODY)?;
+                    }
+                }
+                Ok(Some(Output::Started { .. })) => {}
+                // It has answered already, so whatever happens now is no failure of what was tried.
+                Ok(Some(Output::Exited(exit))) => {
+                    self.exit = Some(exit);
+                    return Ok(());
+                }
+                Ok(None | Some(Output::NotReading { .. })) | Err(_) => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a request, and waits for its answer until its deadline. What the agent asks meanwhile is declined.
+    async fn ask(
+        &mut self,
+        line: bytes::Bytes,
+        (step, setting): (&str, &str),
+        timeout: Duration,
+        config: &Config,
+    ) -> Result<Result<Box<RawValue>, RpcError>, TurnError> {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.send(line)?;
+        let own = Instant::now() + timeout;
+        let deadline = self.until.map_or(own, |until| until.min(own));
+        loop {
+            let Ok(output) = timeout_at(deadline, self.process.next()).await else {
+                let setting = if deadline == own { setting } else { "timeoutSeconds" };
+                let message = format!("the agent did not answer {step} in time ({setting})");
+                return Err(TurnError::new(ErrorCode::Timeout, message));
+            };
+            match output.unwrap_or(Output::Exited(Exit::LOST)) {
+                Output::Started { sandbox, .. } => self.sandbox = Some(*sandbox),
+                Output::NotReading { message } => return Err(TurnError::new(ErrorCode::Timeout, message)),
+                Output::Exited(exit) => {
+                    let error = exit_error(config, step, &exit);
+                    self.exit = Some(exit);
+                    return Err(error);
+                }
+                Output::Lines { lines, shares: _shares } => {
+                    // What stands behind the answer counts as well: an agent may tell of its login there.
+                    let mut answer = None;
+                    for line in &lines {
+                        answer = self.read(line, id)?.or(answer);
+                    }
+                    if let Some(answer) = answer {
+                        return Ok(answer);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The answer that is waited for, if the line is it.
+    fn read(&mut self, line: &Line, waited_for: u64) -> Result<Option<Result<Box<RawValue>, RpcError>>, TurnError> {
+        let Line::Text(bytes) = line else { return Ok(None) };
+        let Ok(text) = std::str::from_utf8(bytes) else { return Ok(None) };
+        match Envelope::parse(text) {
+            Envelope::Answer { id, outcome } if id == waited_for => Ok(Some(outcome.map(ToOwned::to_owned))),
+            Envelope::Notification { method, params: Some(params) } if method == introduction::AUTH_STATUS => {
+                self.is_signed_in = introduction::is_signed_in(params).or(self.is_signed_in);
+                Ok(None)
+            }
+            Envelope::Request { id, method, .. } => {
+                let refusal = format!("acpd only tries the agent, and does not do {method} for it");
+                self.send(outgoing::failure(id, RpcError::METHOD_NOT_FOUND, refusal))?;
+                Ok(None)
+            }
+            Envelope::Answer { .. } | Envelope::Notification { .. } | Envelope::Noise => Ok(None),
+        }
+    }
+
+    fn send(&self, line: bytes::Bytes) -> Result<(), TurnError> {
+        self.process.send(line).map_err(|error| TurnError::new(ErrorCode::Timeout, error.to_string()))
+    }
+
+    /// Down the ladder, and straight to its end when the daemon has no time for that.
+    async fn end(mut self, halt: &mut LaneWatch<Halt>) {
+        self.process.stop();
+        let mut is_killed = false;
+        while self.exit.is_none() {
+            tokio::select! {
+                output = self.process.next() => match output {
+                    Some(Output::Exited(exit)) => self.exit = Some(exit),
+                    Some(_) => {}
+                    None => self.exit = Some(Exit::LOST),
+                },
+                _ = halt.above(Halt::Suspend), if !is_killed => {
+                    is_killed = true;
+                    self.process.kill();
+                }
+            }
+        }
+    }
+}
