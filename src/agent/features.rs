@@ -27,6 +27,11 @@ pub struct Features {
 }
 
 impl Features {
+    /// As somebody who is no daemon finds them: without a cgroup.
+    pub fn from_here() -> Self {
+        Self::probe(None)
+    }
+
     pub(super) fn probe(cgroups: Option<&Cgroups>) -> Self {
         let limit = getrlimit(Resource::Nofile);
         Self {

@@ -50,6 +50,7 @@ pub use census::{Census, Figures};
 pub use command::{Command, CommandError, find_agent};
 pub use descent::Descent;
 pub use environment::known as known_secrets;
+pub use features::Features;
 pub use files::{FileIdentity, Target, TextRead, Window, check_text};
 pub use host::Host;
 pub use inside::{PathProblem, git_ref, holds_git, path_inside, place};

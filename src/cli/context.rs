@@ -24,6 +24,7 @@ pub struct Context {
     pub output: Output,
     pub socket: PathBuf,
     paths: Paths,
+    named_config: Option<PathBuf>,
     /// A system daemon is systemd's to start.
     may_start: bool,
 }
@@ -40,7 +41,8 @@ impl Context {
             let message = format!("the socket's path {} is longer than {SOCKET_BYTES_MAX} bytes", socket.display());
             return Err(ClientError::local(message, "choose a shorter one with --socket or ACPD_SOCKET"));
         }
-        Ok(Self { output, socket, paths, may_start })
+        let named_config = overrides.config.clone();
+        Ok(Self { output, socket, paths, named_config, may_start })
     }
 
     /// The daemon, started when none runs. Sessions are kept on disk, so even a list is worth starting it.
@@ -50,6 +52,16 @@ impl Context {
             autostart::ensure(&daemon, &self.paths, self.output).await?;
         }
         Ok(daemon)
+    }
+
+    /// Where a daemon that is started from here keeps things.
+    pub fn paths(&self) -> &Paths {
+        &self.paths
+    }
+
+    /// The configuration file, when somebody has named one.
+    pub fn named_config(&self) -> Option<&Path> {
+        self.named_config.as_deref()
     }
 
     /// The daemon, if one runs.

@@ -12,12 +12,16 @@ mod span;
 mod table;
 mod facts;
 mod output;
+mod findings;
 mod connection;
 mod sse;
 mod stream;
 mod autostart;
 mod context;
 mod suggest;
+mod config_file;
+mod reload;
+mod doctor;
 mod lookup;
 mod several;
 mod interrupts;
@@ -146,6 +150,7 @@ pub enum ClientCommand {
     Workspaces(command::workspaces::Workspaces),
     Status(command::status::Status),
     Top(top::Top),
+    Doctor(command::doctor::Doctor),
     Socket(command::socket::Socket),
 }
 
@@ -207,6 +212,7 @@ async fn execute(client: ClientCommand, context: &Context) -> Result<Exit, Clien
         ClientCommand::Workspaces(arguments) => arguments.execute(context).await,
         ClientCommand::Status(arguments) => arguments.execute(context).await,
         ClientCommand::Top(arguments) => arguments.execute(context).await,
+        ClientCommand::Doctor(arguments) => arguments.execute(context).await,
         ClientCommand::Socket(_) => command::socket::Socket::execute(context),
     }
 }

@@ -230,6 +230,11 @@ impl Config {
         read::config(&text, &format!("{name} and the environment"), environment)
     }
 
+    /// Reads a text as the file of that name would be read.
+    pub fn read(text: &str, name: &str, environment: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
+        read::config(text, name, environment)
+    }
+
     /// The roots that workspaces of somebody with this home must lie in.
     pub fn workspace_roots(&self, home: &Path) -> Vec<PathBuf> {
         let root = |root: &PathBuf| match root.strip_prefix("~") {

@@ -7,6 +7,7 @@ pub mod attach;
 pub mod backup;
 pub mod cancel;
 pub mod choice;
+pub mod doctor;
 pub mod gc;
 pub mod ls;
 pub mod messages;

@@ -1,0 +1,129 @@
+//! `acpd agents check`: starts agents, shakes hands with them, and tells how that went.
+
+use std::time::Duration;
+
+use clap::Args;
+use futures_util::StreamExt;
+
+use crate::cli::connection::Daemon;
+use crate::cli::context::Context;
+use crate::cli::error::ClientError;
+use crate::cli::exit::Exit;
+use crate::cli::findings::{self, Finding, Status};
+use crate::cli::text::clean_json;
+use crate::control::wire::{Agent, AgentCheck, AgentList, CheckAgent};
+
+/// Agents that are tried at once: each works as hard as it can, and the daemon takes four.
+const CHECKS_MAX: usize = 3;
+/// How long the daemon may take beyond the time that the agent has: it stops it by the ladder.
+const STOP_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Start agents, shake hands with them, and tell how that went
+///
+/// Each is started as for a session, in an empty directory, and stopped again; nothing stays. Without names: the default
+/// agent. The exit code is 1 when an agent that was named does not work.
+#[derive(Args, Debug)]
+pub struct Check {
+    /// The agents' names
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Try all that are installed
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
+    /// Only shake hands: begin no conversation, which would tell whether somebody is signed in
+    #[arg(long)]
+    no_session: bool,
+    /// How long each may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=600))]
+    timeout: u64,
+}
+
+impl Check {
+    pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
+        let daemon = context.daemon().await?;
+        let list: AgentList = daemon.get("/v1/agents?limit=1000").await?;
+        let names = if self.names.is_empty() { of_itself(list.agents, self.all) } else { self.names };
+        let request = CheckAgent { session: !self.no_session, timeout_seconds: Some(self.timeout) };
+        let checks = checked(&daemon, context, &names, &request).await;
+        let checks: Vec<AgentCheck> = checks.into_iter().collect::<Result<_, _>>()?;
+        if context.output.json {
+            let json = serde_json::to_string(&checks).unwrap_or_default();
+            context.output.print(&clean_json(&json))?;
+        } else {
+            let findings: Vec<Finding> = checks.iter().map(|check| finding(check, Status::Problem)).collect();
+            context.output.print(&findings::render(&findings, context.output))?;
+        }
+        let is_failure = checks.iter().any(|check| !check.ok) && !self.all;
+        Ok(if is_failure { Exit::Error } else { Exit::Ok })
+    }
+}
+
+fn of_itself(agents: Vec<Agent>, all: bool) -> Vec<String> {
+    let agents = agents.into_iter().filter(|agent| if all { agent.installed } else { agent.default });
+    agents.map(|agent| agent.slug).collect()
+}
+
+/// Tries these agents, a few at once, and tells of each in their order. Somebody who looks sees which ones are waited for.
+pub async fn checked(
+    daemon: &Daemon,
+    context: &Context,
+    names: &[String],
+    request: &CheckAgent,
+) -> Vec<Result<AgentCheck, ClientError>> {
+    let patience = Duration::from_secs(request.timeout_seconds.unwrap_or_default()) + STOP_PATIENCE;
+    let output = context.output;
+    let shows = output.stderr_is_terminal && !output.json && !names.is_empty();
+    if shows {
+        output.show(&output.note_style.dim(&format!("trying {}…", names.join(", "))));
+    }
+    let tries = names.iter().map(|name| {
+        let path = format!("{}/check", super::path(name));
+        async move { daemon.post_patiently(&path, request, patience).await }
+    });
+    let checks = futures_util::stream::iter(tries).buffered(CHECKS_MAX).collect().await;
+    if shows {
+        output.show(output.note_style.line_erased());
+    }
+    checks
+}
+
+/// What a check says, in a line. `failure` is how bad it is when the agent does not work.
+pub fn finding(check: &AgentCheck, failure: Status) -> Finding {
+    let who = [check.title.as_deref().or(check.name.as_deref()), check.version.as_deref()];
+    let who = who.into_iter().flatten().collect::<Vec<_>>().join(" ");
+    if let Some(error) = &check.error {
+        let message = match (error.code.as_str(), who.is_empty()) {
+            ("auth_required", false) => format!("{who} works, and nobody is signed in"),
+            ("auth_required", true) => "nobody is signed in".to_owned(),
+            _ => error.message.clone(),
+        };
+        return Finding::new(failure, &check.slug, message, &error.hint);
+    }
+    let seconds = |millis: u64| format!("{}.{:02} s", millis / 1000, millis % 1000 / 10);
+    let mut facts: Vec<String> = Vec::new();
+    facts.extend((!who.is_empty()).then_some(who));
+    facts.extend(check.initialize_ms.map(|millis| format!("answers in {}", seconds(millis))));
+    facts.extend((check.signed_in == Some(true)).then(|| "signed in".to_owned()));
+    facts.extend(abilities(check));
+    let counted = |count: usize, one: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {one}")),
+        count => Some(format!("{count} {one}s")),
+    };
+    facts.extend(counted(check.modes.len(), "mode"));
+    facts.extend(counted(check.models.len(), "model"));
+    Finding::ok(&check.slug, facts.join(", "))
+}
+
+/// What acpd can make use of.
+fn abilities(check: &AgentCheck) -> Option<String> {
+    let capabilities = check.capabilities.as_ref()?;
+    let can = |pointer: &str| capabilities.pointer(pointer).is_some_and(|value| *value != false && !value.is_null());
+    let all = [
+        ("resumes", "/sessionCapabilities/resume"),
+        ("loads", "/loadSession"),
+        ("images", "/promptCapabilities/image"),
+    ];
+    let able: Vec<&str> = all.into_iter().filter(|(_, pointer)| can(pointer)).map(|(name, _)| name).collect();
+    (!able.is_empty()).then(|| able.join(", "))
+}

@@ -1,0 +1,64 @@
+//! `acpd agents`: who can be talked to, whether they work, and adding others.
+
+mod add;
+mod check;
+mod list;
+mod remove;
+mod show;
+
+use clap::{Args, Subcommand};
+
+use crate::cli::context::Context;
+use crate::cli::error::ClientError;
+use crate::cli::exit::Exit;
+
+pub use check::{checked, finding};
+
+/// List the agents, try them, add others
+///
+/// An agent is any program that speaks ACP on its standard input and output.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  acpd agents                                  what there is, and what is missing
+  acpd agents check gemini                     start it, shake hands, see whether it is signed in
+  acpd agents add mine --command ~/bin/agent   a program of your own
+  acpd agents add mine --npx @scope/package    one from npm, without installing it
+  acpd agents add claude --env-file ~/.keys    a key for one that acpd knows")]
+pub struct Agents {
+    #[command(subcommand)]
+    command: Option<AgentsCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+enum AgentsCommand {
+    List(list::List),
+    Show(show::Show),
+    Check(check::Check),
+    Add(Box<add::Add>),
+    Remove(remove::Remove),
+}
+
+impl Agents {
+    pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
+        match self.command {
+            None => list::List {}.execute(context).await,
+            Some(AgentsCommand::List(arguments)) => arguments.execute(context).await,
+            Some(AgentsCommand::Show(arguments)) => arguments.execute(context).await,
+            Some(AgentsCommand::Check(arguments)) => arguments.execute(context).await,
+            Some(AgentsCommand::Add(arguments)) => arguments.execute(context).await,
+            Some(AgentsCommand::Remove(arguments)) => arguments.execute(context).await,
+        }
+    }
+}
+
+/// An agent's path on the wire. A name may be anything a person types.
+fn path(name: &str) -> String {
+    format!("/v1/agents/{}", url_part(name))
+}
+
+fn url_part(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let encode = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    name.bytes().map(encode).collect()
+}

@@ -1,0 +1,48 @@
+//! `acpd agents remove`: takes a profile out of the configuration file.
+
+use clap::Args;
+use serde_json::json;
+
+use crate::cli::config_file::ConfigFile;
+use crate::cli::context::Context;
+use crate::cli::error::ClientError;
+use crate::cli::exit::Exit;
+use crate::cli::reload;
+use crate::cli::text::clean_json;
+use crate::config::Config;
+
+/// Take an agent out of the configuration file
+///
+/// Sessions of it go on with what they were made with. One of the agents that acpd knows is as it was shipped again.
+#[derive(Args, Debug)]
+#[command(visible_alias = "rm")]
+pub struct Remove {
+    /// The agent's name
+    #[arg(value_name = "NAME")]
+    name: String,
+}
+
+impl Remove {
+    pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
+        let mut file = ConfigFile::open(context).await?;
+        let is_shipped = Config::default().agents.contains_key(&self.name);
+        if file.agents()?.remove(&self.name).is_none() {
+            let message = format!("{} has no [agents.{}]", file.path().display(), self.name);
+            let hint =
+                if is_shipped { "it is shipped with acpd, and stays" } else { "list the agents with `acpd agents`" };
+            return Err(ClientError::local(message, hint));
+        }
+        file.check()?;
+        file.write()?;
+        let reloaded = reload::after_change(context, file.path()).await;
+        if context.output.json {
+            let told = json!({ "agent": self.name, "file": file.path(), "reloaded": reloaded.is_done() });
+            context.output.print(&clean_json(&told.to_string()))?;
+        } else {
+            let rest = if is_shipped { "; it is as it was shipped again" } else { "" };
+            context.output.note(&format!("took the agent {:?} out of {}{rest}", self.name, file.path().display()));
+            reloaded.tell(context.output);
+        }
+        Ok(Exit::Ok)
+    }
+}

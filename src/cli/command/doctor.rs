@@ -1,0 +1,49 @@
+//! `acpd doctor`: whether everything is as it should be, and what to do where it is not. It changes nothing.
+
+use clap::Args;
+
+use crate::cli::context::Context;
+use crate::cli::doctor;
+use crate::cli::error::ClientError;
+use crate::cli::exit::Exit;
+use crate::cli::findings::{exit, render, summary};
+use crate::cli::text::clean_json;
+
+/// Check whether everything is as it should be, and say what to do where it is not
+///
+/// Changes nothing and starts no daemon; without one it checks what can be checked from here. The default agent is tried: it
+/// is started, shakes hands, and is stopped again. The exit code is 1 when there is a problem, and 0 with warnings only.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  acpd doctor               look at everything, and try the default agent
+  acpd doctor --agents      try every agent that is installed
+  acpd doctor --no-agents   try none
+  acpd doctor --json        an array of {group, check, status, message, hint}")]
+pub struct Doctor {
+    /// Try every agent that is installed, not only the default one
+    #[arg(long)]
+    agents: bool,
+    /// Try no agent
+    #[arg(long, conflicts_with = "agents")]
+    no_agents: bool,
+}
+
+impl Doctor {
+    pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
+        let trials = match (self.agents, self.no_agents) {
+            (true, _) => doctor::Trials::All,
+            (false, true) => doctor::Trials::None,
+            (false, false) => doctor::Trials::Default,
+        };
+        let findings = doctor::examine(context, trials).await;
+        if context.output.json {
+            let json = serde_json::to_string(&findings).unwrap_or_default();
+            context.output.print(&clean_json(&json))?;
+        } else {
+            let text = render(&findings, context.output);
+            context.output.print(&format!("{text}\n\n{}", summary(&findings, context.output.style)))?;
+        }
+        Ok(exit(&findings))
+    }
+}

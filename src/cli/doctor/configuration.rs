@@ -1,0 +1,74 @@
+//! Whether the configuration can be read, and whether the daemon has read it.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::Patient;
+use crate::cli::findings::Finding;
+use crate::cli::text::age;
+use crate::control::wire::ConfigOrigin;
+use crate::model::Timestamp;
+
+/// A file is not newer for the time in which it was written and read.
+const SLACK: Duration = Duration::from_secs(1);
+
+pub fn look(patient: &Patient<'_>) -> Vec<Finding> {
+    if patient.is_guest() {
+        return vec![Finding::note("file", "the daemon has a configuration of its user's", "")];
+    }
+    let mut found = vec![];
+    match (&patient.config, patient.config_file.as_deref()) {
+        (Ok(_), Some(file)) if file.exists() => found.push(Finding::ok("file", file.display().to_string())),
+        (Ok(_), Some(file)) => {
+            let message = format!("there is none at {}, so the defaults hold", file.display());
+            found.push(Finding::ok("file", message));
+        }
+        (Ok(_), None) => found.push(Finding::ok("file", "there is none, so the defaults hold")),
+        (Err(error), _) => {
+            let problem = |problem: &crate::config::Problem| {
+                Finding::problem("key", format!("{} {}", problem.key, problem.message), &problem.hint)
+            };
+            let name = patient.config_file.as_ref().map(|file| file.display().to_string());
+            let message = format!("{} has mistakes", name.as_deref().unwrap_or(&error.source_name));
+            let hint = "put right what follows; the shipped config.toml explains every key";
+            found.push(Finding::problem("file", message, hint));
+            found.extend(error.problems.iter().map(problem));
+        }
+    }
+    if let Some((info, origin)) = patient.info().and_then(|info| Some((info, info.config.as_ref()?))) {
+        found.extend(in_force(patient, info.pid, origin));
+    }
+    found
+}
+
+/// What of the file holds in the daemon.
+fn in_force(patient: &Patient<'_>, pid: u32, origin: &ConfigOrigin) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let hint = format!("put it right, then `kill -HUP {pid}`");
+    if let Some(error) = &origin.error {
+        found.push(Finding::problem("reload", format!("the last one changed nothing: {error}"), &hint));
+    }
+    if !origin.needs_restart.is_empty() {
+        let keys = origin.needs_restart.join(", ");
+        let message = format!("new values of these hold after a restart only: {keys}");
+        found.push(Finding::warning(
+            "restart",
+            message,
+            format!("`kill {pid}`; the next command starts the daemon again"),
+        ));
+    }
+    if origin.error.is_none() && is_newer(patient, origin.loaded_at) {
+        let ago = age(origin.loaded_at, Timestamp::now());
+        let message = format!("the file has changed since the daemon read it, {ago} ago");
+        found.push(Finding::warning("reload", message, format!("have it read again: `kill -HUP {pid}`")));
+    }
+    found
+}
+
+fn is_newer(patient: &Patient<'_>, loaded_at: Timestamp) -> bool {
+    let modified = || {
+        let modified = patient.config_file.as_ref()?.metadata().ok()?.modified().ok()?;
+        modified.duration_since(UNIX_EPOCH).ok()
+    };
+    let loaded = Duration::from_millis(u64::try_from(loaded_at.as_millis()).unwrap_or(0));
+    modified().is_some_and(|modified| modified > loaded + SLACK)
+}

@@ -1,0 +1,85 @@
+//! Whether a daemon answers, and how it is.
+
+use std::io::ErrorKind;
+
+use super::{Patient, Running};
+use crate::cli::error::ClientError;
+use crate::cli::findings::{Finding, Status};
+use crate::cli::text::duration;
+use crate::control::wire::{Health, Severity};
+use crate::model::Timestamp;
+use crate::model::error::chain;
+
+pub fn look(patient: &Patient<'_>) -> Vec<Finding> {
+    match &patient.running {
+        Ok(running) => {
+            let mut found = vec![Finding::ok("socket", running.info.socket.clone()), process(running)];
+            found.push(version(running));
+            found.extend(health(running));
+            found
+        }
+        Err(error) => vec![unreachable(patient, error)],
+    }
+}
+
+fn process(running: &Running) -> Finding {
+    let info = &running.info;
+    let age = duration(info.started_at, Timestamp::now());
+    let processes = format!("{} of {} agent processes", info.processes.running, info.processes.max);
+    Finding::ok("process", format!("pid {}, running for {age}, {processes}", info.pid))
+}
+
+/// A daemon goes on after an update of the program, with what it was started with.
+fn version(running: &Running) -> Finding {
+    let (own, theirs) = (env!("CARGO_PKG_VERSION"), &running.info.version);
+    if own == theirs {
+        return Finding::ok("version", own);
+    }
+    let hint = format!("restart the daemon: `kill {}`, and the next command starts the new one", running.info.pid);
+    Finding::warning("version", format!("this program is {own}, and the daemon that runs is {theirs}"), hint)
+}
+
+fn health(running: &Running) -> Vec<Finding> {
+    let told = match &running.health {
+        Ok(health) => health.problems.clone().unwrap_or_default(),
+        Err(ClientError::Api { body, .. }) => {
+            return vec![Finding::problem("health", &body.message, &body.hint)];
+        }
+        Err(error) => return vec![Finding::problem("health", chain(error), error.hint())],
+    };
+    if told.is_empty() {
+        let status = running.health.as_ref().map_or("", |Health { status, .. }| status);
+        return vec![Finding::ok("health", status)];
+    }
+    let finding = |problem: crate::control::wire::HealthProblem| {
+        let status = match problem.severity {
+            Severity::Problem => Status::Problem,
+            Severity::Warning => Status::Warning,
+        };
+        // A guest is told the code alone.
+        let message = if problem.message.is_empty() { problem.code } else { problem.message };
+        Finding::new(status, "health", message, problem.hint)
+    };
+    told.into_iter().map(finding).collect()
+}
+
+fn unreachable(patient: &Patient<'_>, error: &ClientError) -> Finding {
+    let socket = patient.context.socket.display();
+    let kind = match error {
+        ClientError::Unreachable { source, .. } => source.kind(),
+        _ => return Finding::problem("socket", chain(error), error.hint()),
+    };
+    match kind {
+        ErrorKind::NotFound => Finding::note(
+            "socket",
+            format!("no daemon runs at {socket}"),
+            "`acpd run \"…\"` starts one when it needs one; `acpd serve` runs it in this terminal",
+        ),
+        ErrorKind::ConnectionRefused => Finding::warning(
+            "socket",
+            format!("nobody answers at {socket}: the daemon that made it is gone"),
+            "the next daemon takes its place: `acpd ls` starts one",
+        ),
+        _ => Finding::problem("socket", chain(error), error.hint()),
+    }
+}

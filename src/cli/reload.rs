@@ -1,0 +1,81 @@
+//! Having the daemon read its configuration again, and seeing whether it did.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::time::{Instant, sleep_until};
+
+use super::connection::Daemon;
+use super::context::Context;
+use super::output::Output;
+use crate::control::wire::{ConfigOrigin, Info};
+
+/// A reload takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What became of it.
+#[derive(Debug)]
+pub enum Reloaded {
+    Done,
+    NoDaemon,
+    /// It is not ours to signal, or reads another file.
+    NotOurs(String),
+    /// The daemon does not take it.
+    Refused(String),
+    Late(u32),
+}
+
+impl Reloaded {
+    pub fn is_done(&self) -> bool {
+        matches!(self, Self::Done)
+    }
+
+    pub fn tell(&self, output: Output) {
+        match self {
+            Self::Done => output.note("the daemon has read it"),
+            Self::NoDaemon => output.note("no daemon runs; the next one reads it"),
+            Self::NotOurs(why) => output.note(&format!("the daemon that runs was not told: {why}")),
+            Self::Refused(why) => output.note(&format!("the daemon keeps what it had: {why}")),
+            Self::Late(pid) => output.note(&format!("the daemon (pid {pid}) has not read it yet; its log tells why")),
+        }
+    }
+}
+
+/// Tells the daemon that the file has changed, and waits until it has taken that in.
+pub async fn after_change(context: &Context, file: &Path) -> Reloaded {
+    let Ok(daemon) = context.running_daemon().await else { return Reloaded::NoDaemon };
+    let Some((pid, before)) = asked(&daemon).await else {
+        return Reloaded::NotOurs("it is another user's, and has a configuration of its own".to_owned());
+    };
+    if let Some(theirs) = before.file.as_deref().filter(|theirs| !is_same(Path::new(theirs), file)) {
+        return Reloaded::NotOurs(format!("it reads {theirs}"));
+    }
+    let signalled = i32::try_from(pid).ok().and_then(Pid::from_raw).map(|pid| kill_process(pid, Signal::HUP));
+    if !matches!(signalled, Some(Ok(()))) {
+        return Reloaded::NotOurs(format!("pid {pid} is another user's; `kill -HUP {pid}` as that one"));
+    }
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        if let Some((_, now)) = asked(&daemon).await {
+            match now.error {
+                Some(error) if before.error.as_ref() != Some(&error) => return Reloaded::Refused(error),
+                _ if now.loaded_at != before.loaded_at => return Reloaded::Done,
+                _ => {}
+            }
+        }
+        sleep_until(Instant::now() + PAUSE).await;
+    }
+    Reloaded::Late(pid)
+}
+
+async fn asked(daemon: &Daemon) -> Option<(u32, ConfigOrigin)> {
+    let info: Info = daemon.get("/v1/info").await.ok()?;
+    Some((info.pid, info.config?))
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    real(one) == real(other)
+}

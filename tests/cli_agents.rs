@@ -1,0 +1,279 @@
+//! Agents on the command line: listed, tried for real, added to the configuration file and taken out of it again.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod harness;
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use harness::{Daemon, DaemonBuilder, ORDINARY, echo, users};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+/// Where everything of the test is, and how long things took, differ from run to run.
+fn assert_seen(name: &str, daemon: &Daemon, seen: &str) {
+    let root = daemon.root().display().to_string();
+    let filters = vec![
+        (root.as_str(), "[root]"),
+        (r"/\S+/test-agent\b", "[test-agent]"),
+        (r"answers in \d+\.\d\d s", "answers in [time]"),
+        (env!("CARGO_PKG_VERSION"), "[version]"),
+        (r"\bpid \d+", "pid [pid]"),
+    ];
+    insta::with_settings!({filters => filters}, { insta::assert_snapshot!(name, seen) });
+}
+
+fn signed_in() -> Value {
+    json!([{"handshake": {
+        "capabilities": {"loadSession": true, "promptCapabilities": {"image": true}},
+        "initialize": {
+            "agentInfo": {"name": "scripted", "title": "Scripted \u{1b}[31magent", "version": "1.2.3"},
+            "authMethods": [{"id": "key", "name": "A key"}],
+        },
+        "newSession": {"modes": {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}]}},
+    }}, {"repeat": [{"prompt": [{"textFromPrompt": true}]}]}])
+}
+
+fn stranger() -> Value {
+    json!([{"expect": "initialize"},
+        {"reply": {"protocolVersion": 1, "agentInfo": {"name": "shy", "version": "7"}, "agentCapabilities": {}}},
+        {"expect": "session/new"}, {"replyError": {"code": -32000, "message": "Authentication required"}},
+        {"hang": true}])
+}
+
+/// Says by itself, and late, that nobody is signed in.
+fn telling() -> Value {
+    json!([{"handshake": {"capabilities": {"_meta": {"authStatus": {}}}}},
+        {"notify": {"method": "_auth/status_update", "params": {"authStatus": {"kind": "none"}}}}, {"hang": true}])
+}
+
+fn agents() -> DaemonBuilder {
+    let login = "login_hint = \"run `shy login`\"";
+    Daemon::builder()
+        .config("[sessions]\nagent = \"good\"\n[processes]\neof_grace = \"100ms\"\nterm_grace = \"100ms\"")
+        .agent("good", signed_in())
+        .agent_with("shy", stranger(), login)
+        .agent_with("telling", telling(), login)
+        .agent("crashing", json!([{"stderr": "cannot find my \u{1b}[2Jwits"}, {"exit": 3}]))
+        .agent("hanging", json!([{"ignoreSignals": ["TERM"]}, {"ignoreEof": true}, {"hang": true}]))
+        .agent("old", json!([{"expect": "initialize"}, {"reply": {"protocolVersion": 0}}, {"hang": true}]))
+        .config("[agents.absent]\ncommand = \"/nowhere/agent\"\ninstall_hint = \"build it\"")
+}
+
+async fn check(daemon: &Daemon, agent: &str, body: Value) -> Value {
+    daemon.post(&format!("/v1/agents/{agent}/check"), body).await.expect_status(200)
+}
+
+/// Nothing that was tried is left: no process, no session, no directory.
+async fn assert_nothing_left(daemon: &Daemon) {
+    let info = daemon.get("/v1/info").await.expect_status(200);
+    assert_eq!(info["processes"]["running"], 0, "{info}");
+    let run = daemon.state_dir().join("run");
+    let left: Vec<_> = std::fs::read_dir(run).map(|entries| entries.flatten().collect()).unwrap_or_default();
+    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(daemon.sql_number("SELECT count(*) FROM sessions".to_owned()).await, 0);
+    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", daemon.pid())).unwrap();
+    assert_eq!(children.trim(), "", "every shim is reaped");
+}
+
+#[tokio::test]
+async fn a_check_tells_what_the_agent_says_of_itself_and_leaves_nothing() {
+    let daemon = agents().start().await;
+    let seen = check(&daemon, "good", json!({"session": true})).await;
+    assert_eq!((&seen["ok"], &seen["found"], &seen["signedIn"]), (&json!(true), &json!(true), &json!(true)), "{seen}");
+    assert_eq!((&seen["version"], &seen["protocolVersion"]), (&json!("1.2.3"), &json!(1)));
+    assert_eq!((&seen["modes"], &seen["capabilities"]["loadSession"]), (&json!(["ask"]), &json!(true)));
+    assert_eq!(seen["authMethods"][0]["id"], "key");
+    assert_nothing_left(&daemon).await;
+
+    let seen = check(&daemon, "shy", json!({})).await;
+    assert_eq!((&seen["ok"], &seen["signedIn"]), (&json!(true), &Value::Null), "nobody has asked: {seen}");
+    for agent in ["shy", "telling"] {
+        let seen = check(&daemon, agent, json!({"session": true})).await;
+        assert_eq!((&seen["ok"], &seen["signedIn"]), (&json!(false), &json!(false)), "{seen}");
+        assert_eq!(
+            (&seen["error"]["code"], &seen["error"]["hint"]),
+            (&json!("auth_required"), &json!("run `shy login`"))
+        );
+    }
+    let seen = check(&daemon, "crashing", json!({})).await;
+    assert_eq!(seen["error"]["code"], "agent_exited");
+    assert!(seen["error"]["message"].as_str().unwrap().contains("with code 3 during initialize"), "{seen}");
+    let seen = check(&daemon, "hanging", json!({"timeoutSeconds": 1})).await;
+    assert_eq!(seen["error"]["code"], "timeout", "{seen}");
+    let seen = check(&daemon, "old", json!({})).await;
+    assert_eq!((&seen["error"]["code"], &seen["protocolVersion"]), (&json!("protocol"), &json!(0)), "{seen}");
+    let seen = check(&daemon, "absent", json!({})).await;
+    assert_eq!((&seen["found"], &seen["error"]["code"]), (&json!(false), &json!("agent_not_installed")), "{seen}");
+    assert_nothing_left(&daemon).await;
+
+    daemon.post("/v1/agents/nobody/check", json!({})).await.refused(404, "agent_not_found");
+    for body in [json!({"sesion": true}), json!({"timeoutSeconds": 0}), json!({"timeoutSeconds": 601})] {
+        daemon.post("/v1/agents/good/check", body).await.refused(400, "invalid_request");
+    }
+}
+
+#[tokio::test]
+async fn a_check_takes_a_free_slot_and_drives_nobody_out() {
+    let daemon = agents().config("[limits]\nprocesses = 1").start().await;
+    let session = daemon.create_session("good").await;
+    daemon.prompt_and_wait(&session, "hello").await;
+    daemon.post("/v1/agents/shy/check", json!({})).await.refused(429, "process_limit");
+    assert_eq!(daemon.session(&session).await["processState"], "ready", "an idle one stays, too");
+    assert_eq!(daemon.cli(&["agents", "check", "good"]).await.code, 7);
+}
+
+#[tokio::test]
+async fn what_the_agent_lets_slip_of_its_key_is_not_told() {
+    let slip = json!([{"stderr": "my key is hunter2-hunter2"}, {"expect": "initialize"},
+        {"replyError": {"code": 1, "message": "bad key hunter2-hunter2"}}, {"hang": true}]);
+    let daemon = Daemon::builder()
+        .agent_with("leaky", slip, "env = { SECRET = \"hunter2-hunter2\" }\n")
+        .config("[processes]\neof_grace = \"100ms\"\nterm_grace = \"100ms\"")
+        .start()
+        .await;
+    let seen = check(&daemon, "leaky", json!({})).await.to_string();
+    assert!(seen.contains("[redacted:SECRET]") && !seen.contains("hunter2"), "{seen}");
+}
+
+#[tokio::test]
+async fn a_daemon_that_stops_ends_what_it_tries() {
+    let mut daemon = agents().start().await;
+    let (reply, ()) = tokio::join!(daemon.post("/v1/agents/hanging/check", json!({})), async {
+        daemon.logged("trying the agent").await;
+        daemon.signal(Signal::SIGTERM);
+    });
+    assert_eq!(reply.expect_status(200)["error"]["code"], "interrupted");
+    assert!(daemon.ended().await.success());
+    assert!(daemon.state_dir().join("run").read_dir().map_or(true, |mut left| left.next().is_none()));
+}
+
+#[tokio::test]
+async fn a_members_check_runs_as_the_member() {
+    if users().len() < 2 {
+        eprintln!("SKIPPED: only a daemon of root can run agents as other users");
+        return;
+    }
+    let who =
+        "[agents.who]\ncommand = \"/bin/sh\"\nargs = [\"-c\", \"echo uid $(id -u) in $(pwd) >&2; touch here; exit 3\"]";
+    let daemon = Daemon::builder().owner(ORDINARY).config(who).start().await;
+    let seen = daemon.as_user(ORDINARY, &[]).post("/v1/agents/who/check", json!({})).await.expect_status(200);
+    let message = seen["error"]["message"].as_str().unwrap();
+    assert!(message.contains(&format!("uid {} in {}", ORDINARY.uid, daemon.state_dir().display())), "{message}");
+    assert_nothing_left(&daemon).await;
+}
+
+#[tokio::test]
+async fn what_was_tried_is_told_in_lines_with_hints() {
+    let daemon = agents().start().await;
+    let all = ["agents", "check", "good", "shy", "crashing", "absent"];
+    let told = daemon.cli(&all).await;
+    assert_eq!(told.code, 1, "one that was named does not work");
+    assert_seen("check_piped", &daemon, &told.stdout);
+    for columns in [80, 140] {
+        let ended = daemon.terminal(columns, 40, &all).ended().await;
+        assert_eq!(ended.code, 1);
+        assert_seen(&format!("check_{columns}"), &daemon, &ended.screen);
+        assert!(!ended.written.contains("\u{1b}[2J"), "nothing of the agent's reaches the terminal as it is");
+    }
+    assert_eq!(daemon.cli(&["agents", "check"]).await.code, 0, "without a name it is the default");
+    assert_eq!(daemon.cli(&["agents", "check", "--all", "--timeout", "1"]).await.code, 0, "nobody named those");
+    let json = daemon.cli(&["agents", "check", "good", "--json"]).await.json();
+    assert_eq!((&json[0]["slug"], &json[0]["ok"]), (&json!("good"), &json!(true)));
+    let refused = daemon.cli(&["agents", "check", "go/od"]).await;
+    assert!(refused.code == 1 && refused.stderr.contains("hint: list the agents"), "{}", refused.stderr);
+}
+
+#[tokio::test]
+async fn agents_are_listed_with_what_is_there_first() {
+    let daemon = Daemon::builder().config("[sessions]\nagent = \"echo\"").agent("echo", echo()).start().await;
+    assert_seen("list_piped", &daemon, &daemon.cli(&["agents"]).await.success());
+    for columns in [80, 140] {
+        let ended = daemon.terminal(columns, 24, &["agents"]).ended().await;
+        assert_eq!(ended.code, 0);
+        // The path to the program has another length in every build.
+        if columns == 80 {
+            assert_seen("list_80", &daemon, &ended.screen);
+        }
+        assert!(ended.screen.contains("codex     missing"), "{}", ended.screen);
+    }
+    assert_seen("show", &daemon, &daemon.cli(&["agents", "show", "codex"]).await.success());
+    let json = daemon.cli(&["agents", "--json"]).await.json();
+    assert_eq!(json["total"], 7);
+}
+
+#[tokio::test]
+async fn an_agent_is_added_beside_what_is_there_and_the_daemon_has_it_at_once() {
+    let daemon =
+        Daemon::builder().config("# mine, and not yours\n[limits] # five are many\nprocesses = 4").start().await;
+    let file = daemon.config_file();
+    let before = std::fs::read_to_string(file).unwrap();
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let add =
+        ["agents", "add", "mine", "--command", "acpd-agent", "--arg", "--acp", "--env-pass", "MY_KEY", "--default"];
+    let told = daemon.cli(&add).await;
+    assert_eq!(told.code, 0, "{}", told.stderr);
+    assert_seen("add", &daemon, &told.stderr);
+    let after = std::fs::read_to_string(file).unwrap();
+    assert!(after.starts_with(&before), "comments and order stay:\n{after}");
+    insta::assert_snapshot!("added", after[before.len()..]);
+    assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o640);
+    let mine = daemon.get("/v1/agents/mine").await.expect_status(200);
+    assert_eq!((&mine["default"], &mine["env"]), (&json!(true), &json!(["MY_KEY"])));
+
+    // What is refused changes nothing.
+    for (arguments, word) in [
+        (&["mine", "--command", "other"][..], "--force"),
+        (&["Bad Name", "--command", "x"], "lower-case letters"),
+        (&["other"], "--command"),
+        (&["other", "--command", "x", "--permissions", "lots"], "permission mode"),
+        (&["gemini"], "acpd agents check gemini"),
+    ] {
+        let refused = daemon.cli(&[&["agents", "add"], arguments].concat()).await;
+        assert!(refused.code == 1 && refused.stderr.contains(word), "{arguments:?}: {}", refused.stderr);
+        assert!(refused.stderr.contains("hint: "), "{}", refused.stderr);
+        assert_eq!(std::fs::read_to_string(file).unwrap(), after);
+    }
+    let refused = daemon.cli(&["agents", "remove", "mine"]).await;
+    assert!(refused.code == 1 && refused.stderr.contains("sessions.agent"), "it is the default: {}", refused.stderr);
+
+    let forced = ["agents", "add", "mine", "--npx", "@scope/agent", "--arg=--acp", "--force", "--json"];
+    assert_eq!(daemon.cli(&forced).await.json()["reloaded"], true);
+    let mine = daemon.get("/v1/agents/mine").await.expect_status(200);
+    assert_eq!((&mine["command"], &mine["args"]), (&json!("npx"), &json!(["-y", "@scope/agent", "--acp"])));
+    assert_eq!(mine["env"], json!(["npm_config_cache", "MY_KEY"]), "what was not named stays");
+
+    daemon.cli(&["agents", "add", "demo", "--default"]).await.success();
+    daemon.cli(&["agents", "remove", "mine"]).await.success();
+    daemon.get("/v1/agents/mine").await.refused(404, "agent_not_found");
+    assert_eq!(daemon.get("/v1/agents/demo").await.expect_status(200)["default"], true);
+}
+
+#[tokio::test]
+async fn a_new_file_is_private_and_a_link_stays_one() {
+    let daemon = Daemon::start().await;
+    let at = |name: &str| daemon.home().join(name);
+    let add = async |file: &str, more: &[&str]| {
+        let file = at(file).display().to_string();
+        let arguments = [&["agents", "add", "mine", "--uvx", "agent", "--config", &file], more].concat();
+        daemon.cli(&arguments).await
+    };
+    let shown = add("new/config.toml", &["--dry-run"]).await.success();
+    assert!(shown.contains("[agents.mine]\ncommand = \"uvx\"") && !at("new").exists(), "{shown}");
+    let told = add("new/config.toml", &["--env", "API_KEY=x"]).await;
+    assert!(told.stderr.contains("the daemon that runs was not told: it reads"), "{}", told.stderr);
+    assert!(told.stderr.contains("API_KEY") && told.code == 0, "{}", told.stderr);
+    let mode = |name: &str| std::fs::metadata(at(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("new"), mode("new/config.toml")), (0o700, 0o600));
+    assert_eq!(std::fs::read_dir(at("new")).unwrap().count(), 1, "nothing unfinished is left");
+
+    std::fs::write(at("real.toml"), "# real\n").unwrap();
+    symlink(at("real.toml"), at("link.toml")).unwrap();
+    assert_eq!(add("link.toml", &[]).await.code, 0);
+    assert!(at("link.toml").is_symlink());
+    assert!(std::fs::read_to_string(at("real.toml")).unwrap().starts_with("# real\n"));
+
+    std::fs::write(at("broken.toml"), "[agents").unwrap();
+    let refused = add("broken.toml", &[]).await;
+    assert!(refused.code == 1 && refused.stderr.contains("is not TOML"), "{}", refused.stderr);
+}
