@@ -34,11 +34,14 @@ fn main() -> ExitCode {
         Some(first) if first == agent::confine::stage::ARGUMENT => return agent::confine::stage::run(arguments),
         _ => {}
     }
+    // A shell that asks what can follow is answered before anything is done.
+    cli::completion::answer();
     let Cli { globals, command } = cli::parse();
     match command {
         Command::DemoAgent => demo::run(),
         Command::Serve(serve) => told(daemon::serve(&globals.overrides(), serve.detached).map(|()| None)),
         Command::Migrate(migrate) => told(daemon::migrate(&globals.overrides(), migrate.down).map(Some)),
+        Command::Shell(command) => cli::print(&command, &globals),
         Command::Client(client) => match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime.block_on(cli::run(client, &globals)),
             Err(error) => told(Err(error.into())),

@@ -23,7 +23,8 @@ pub enum Exit {
     Left,
 }
 
-const HELP: &str = "\
+/// For the help.
+pub const HELP: &str = "\
 Exit codes:
   0    it went well
   1    the daemon refused, or something is wrong on this side
@@ -33,9 +34,9 @@ Exit codes:
   5    the turn was cancelled
   6    the turn was interrupted: the daemon stopped in the middle of it
   7    a limit is reached or the daemon is overloaded; try again later
-  8    the store cannot be used (serve, migrate): its directory, the space, or the database itself
+  8    the store cannot be used: directory, space or data (serve, migrate)
   9    somebody else has answered the question before (approve, reject)
-  10   the agent refused, or its turn ended with a permission that it did not get
+  10   denied: the agent refused, or was rejected and did no more
   130  left with Ctrl-C; the session goes on";
 
 /// `text`, and the exit codes after it.

@@ -38,7 +38,10 @@ mod verdict;
 mod follow;
 mod command;
 mod top;
+mod help;
 mod misread;
+mod man;
+pub mod completion;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -56,18 +59,18 @@ pub use self::misread::parse;
 
 const EXAMPLES: &str = "\
 Examples:
-  acpd run \"fix the failing test\"      start a session here and stream the answer
-  acpd prompt - \"and now document it\"  go on with the newest session of this directory
+  acpd run \"fix the failing test\"      a new session here, and its answer
+  acpd prompt - \"and now document it\"  go on with the newest session here
   acpd attach -                        watch it from another terminal
   acpd ls                              what is running
-  acpd permissions                     what agents ask; acpd approve, acpd reject answer
+  acpd permissions                     what agents ask; approve or reject it
 
-A SESSION is a whole id; the beginning or the end of one, if no other session has it
-(4 digits or more); an exact title; or - for the newest session of the current directory.";
+A SESSION is named by its id, by 4 or more digits of its beginning or end, by
+its exact title, or by - for the newest one of the current directory.";
 
 const EVERYWHERE: &str = "Options of every command";
 
-/// Keeps coding agents running: sessions that survive the terminal, the editor and the restart.
+/// Keeps coding agents running: sessions that outlive terminal, editor and restart.
 #[derive(Debug, Parser)]
 #[command(name = "acpd", version, after_help = EXAMPLES, after_long_help = exit::long_help(EXAMPLES))]
 #[command(max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
@@ -87,10 +90,10 @@ pub struct Globals {
     /// The daemon's socket
     #[arg(long, global = true, env = "ACPD_SOCKET", hide_env_values = true, help_heading = EVERYWHERE, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// The directory the daemon keeps its state in
+    /// The daemon's state directory
     #[arg(long, global = true, env = "ACPD_STATE_DIR", hide_env_values = true, help_heading = EVERYWHERE, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// Print the daemon's JSON instead of text (streams: one event a line)
+    /// Print JSON instead of text (streams: one event a line)
     #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub json: bool,
 }
@@ -106,6 +109,8 @@ pub enum Command {
     DemoAgent,
     #[command(flatten)]
     Client(ClientCommand),
+    #[command(flatten)]
+    Shell(ShellCommand),
 }
 
 #[derive(Args, Clone, Copy, Debug)]
@@ -120,6 +125,13 @@ pub struct Migrate {
     /// Go back to this schema version instead
     #[arg(long, value_name = "VERSION")]
     pub down: Option<i64>,
+}
+
+/// The commands that need no daemon, and not even a home.
+#[derive(Debug, Subcommand)]
+pub enum ShellCommand {
+    Completions(command::completions::Completions),
+    Man(command::man::ManCommand),
 }
 
 /// The commands that are clients of the daemon's socket.
@@ -150,6 +162,7 @@ pub enum ClientCommand {
     Workspaces(command::workspaces::Workspaces),
     Status(command::status::Status),
     Top(top::Top),
+    Stop(command::stop::Stop),
     Doctor(command::doctor::Doctor),
     Socket(command::socket::Socket),
 }
@@ -185,6 +198,23 @@ pub async fn run(client: ClientCommand, globals: &Globals) -> ExitCode {
     ExitCode::from(exit.code())
 }
 
+/// Runs a command that only prints.
+pub fn print(command: &ShellCommand, globals: &Globals) -> ExitCode {
+    let output = Output::new(globals.json);
+    let text = match command {
+        ShellCommand::Completions(arguments) => arguments.text(),
+        ShellCommand::Man(arguments) => arguments.text(),
+    };
+    let exit = text.and_then(|text| output.print(&text)).map_or_else(
+        |error| {
+            output.error(&error);
+            Exit::of(&error)
+        },
+        |()| Exit::Ok,
+    );
+    ExitCode::from(exit.code())
+}
+
 async fn execute(client: ClientCommand, context: &Context) -> Result<Exit, ClientError> {
     match client {
         ClientCommand::Run(arguments) => arguments.execute(context).await,
@@ -212,6 +242,7 @@ async fn execute(client: ClientCommand, context: &Context) -> Result<Exit, Clien
         ClientCommand::Workspaces(arguments) => arguments.execute(context).await,
         ClientCommand::Status(arguments) => arguments.execute(context).await,
         ClientCommand::Top(arguments) => arguments.execute(context).await,
+        ClientCommand::Stop(arguments) => arguments.execute(context).await,
         ClientCommand::Doctor(arguments) => arguments.execute(context).await,
         ClientCommand::Socket(_) => command::socket::Socket::execute(context),
     }

@@ -14,12 +14,6 @@ use crate::cli::text::clean_json;
 /// Changes nothing and starts no daemon; without one it checks what can be checked from here. The default agent is tried: it
 /// is started, shakes hands, and is stopped again. The exit code is 1 when there is a problem, and 0 with warnings only.
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  acpd doctor               look at everything, and try the default agent
-  acpd doctor --agents      try every agent that is installed
-  acpd doctor --no-agents   try none
-  acpd doctor --json        an array of {group, check, status, message, hint}")]
 pub struct Doctor {
     /// Try every agent that is installed, not only the default one
     #[arg(long)]

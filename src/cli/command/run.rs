@@ -24,18 +24,9 @@ agent's thoughts, and ? tells the keys. Ctrl-C cancels the turn, and a second on
 piped into the command follows the words of the prompt, or is the prompt when there are none. A daemon is started when \
 none runs; it takes nothing but the basics from this shell's environment.";
 
-const EXAMPLES: &str = "\
-Examples:
-  acpd run \"fix the failing test\"
-  acpd run --agent demo hello               without any key or model
-  cargo test 2>&1 | acpd run \"explain this\"
-  acpd run --no-wait \"write the tests\"      accepted; acpd attach - shows the rest
-  acpd run --attach screen.png \"what is wrong here?\"
-  acpd run -C ~/src/app --title changelog \"write the changelog\"";
-
 /// Start a session, send it a prompt and stream the answer
 #[derive(Args, Debug)]
-#[command(long_about = LONG_HELP, after_long_help = exit::long_help(EXAMPLES))]
+#[command(long_about = LONG_HELP, after_long_help = exit::HELP)]
 pub struct Run {
     /// The prompt; several words are joined
     pub prompt: Vec<String>,

@@ -22,12 +22,6 @@ const SECRET_WORDS: [&str; 4] = ["KEY", "TOKEN", "SECRET", "PASSWORD"];
 /// Writes [agents.NAME]; the rest of the file, its comments included, stays as it is. Nothing is written that the daemon
 /// would not take. For one of the agents that acpd knows (see `acpd agents`), only what is given here is changed.
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  acpd agents add mine --command /opt/agent --arg --acp
-  acpd agents add mine --npx @scope/agent --env-pass SCOPE_API_KEY --default
-  acpd agents add fast --uvx fast-agent-acp --arg=--model --arg=haiku
-  acpd agents add claude --env-file ~/.config/acpd/claude.env")]
 pub struct Add {
     /// What it is called: lower-case letters, digits, - and _
     #[arg(value_name = "NAME")]

@@ -18,13 +18,6 @@ pub use check::{checked, finding};
 ///
 /// An agent is any program that speaks ACP on its standard input and output.
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  acpd agents                                  what there is, and what is missing
-  acpd agents check gemini                     start it, shake hands, see whether it is signed in
-  acpd agents add mine --command ~/bin/agent   a program of your own
-  acpd agents add mine --npx @scope/package    one from npm, without installing it
-  acpd agents add claude --env-file ~/.keys    a key for one that acpd knows")]
 pub struct Agents {
     #[command(subcommand)]
     command: Option<AgentsCommand>,

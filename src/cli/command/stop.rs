@@ -1,0 +1,81 @@
+//! `acpd stop`: ends the daemon as SIGTERM does, and waits for it.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use clap::Args;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde_json::json;
+
+use crate::cli::context::Context;
+use crate::cli::error::ClientError;
+use crate::cli::exit::Exit;
+use crate::control::wire::Info;
+
+/// Longer than the daemon gives its agents: `processes.shutdown_timeout` and what follows it.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Stop the daemon; sessions are suspended and go on after `acpd resume`
+///
+/// Running turns are interrupted and recorded, queued ones stay queued, and every agent's process is stopped. The next
+/// command that needs a daemon starts one. Where systemd runs it, `systemctl stop` is the way: a service may be started
+/// again. Prints the process id when the daemon is gone.
+#[derive(Args, Debug)]
+pub struct Stop {}
+
+impl Stop {
+    pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
+        let daemon = context.running_daemon().await.map_err(|error| match error {
+            ClientError::Unreachable { source, socket }
+                if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
+            {
+                let message = format!("no daemon runs at {}", socket.display());
+                ClientError::NotStarted { message, hint: "there is nothing to stop".to_owned() }
+            }
+            other => other,
+        })?;
+        let info: Info = daemon.get("/v1/info").await?;
+        end(info.pid)?;
+        if context.output.json {
+            context.output.print(&json!({ "pid": info.pid }).to_string())?;
+        } else {
+            context
+                .output
+                .aside("the daemon has stopped; its sessions are suspended, and `acpd resume` goes on with one");
+            context.output.print(&info.pid.to_string())?;
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+fn end(pid: u32) -> Result<(), ClientError> {
+    let failed = |error: Errno| {
+        let hint = match error {
+            Errno::PERM => "it belongs to another user, who can stop it, or root",
+            _ => "`acpd status` tells how the daemon is",
+        };
+        ClientError::local(format!("cannot stop the daemon (pid {pid}): {error}"), hint)
+    };
+    let process = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(|| failed(Errno::INVAL))?;
+    let descriptor = match pidfd_open(process, PidfdFlags::empty()) {
+        Ok(descriptor) => descriptor,
+        // It has ended by itself meanwhile.
+        Err(Errno::SRCH) => return Ok(()),
+        Err(error) => return Err(failed(error)),
+    };
+    match pidfd_send_signal(&descriptor, Signal::TERM) {
+        Ok(()) | Err(Errno::SRCH) => {}
+        Err(error) => return Err(failed(error)),
+    }
+    let patience = Timespec { tv_sec: i64::try_from(PATIENCE.as_secs()).unwrap_or(i64::MAX), tv_nsec: 0 };
+    // Nothing else happens in this program meanwhile, and Ctrl-C ends it.
+    match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&patience)).map_err(failed)? {
+        0 => Err(ClientError::local(
+            format!("the daemon (pid {pid}) is still stopping after {} seconds", PATIENCE.as_secs()),
+            "its log tells what it waits for",
+        )),
+        _ => Ok(()),
+    }
+}
