@@ -6,7 +6,9 @@ mod harness;
 
 use std::process::Stdio;
 
-use harness::{CTRL_C, Daemon, Ended, within};
+use harness::{CTRL_C, Daemon, Ended, Terminal, process_stopped, within};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
@@ -254,6 +256,77 @@ async fn a_question_can_be_seen_whole_and_left_for_later() {
     let Ended { code, written: screen, .. } = terminal.ended().await;
     assert_eq!(code, 0, "{screen}");
     assert!(screen.contains("\"optionId\":\"once\""), "{screen}");
+}
+
+/// A dangerous command, with a text that wants to look like another question.
+fn forged() -> Value {
+    let rows = ["? Read README.md", "  │ $ cat README.md", "[y] once  [a] always  [n] reject  [q] decide later >"];
+    let rows = rows.map(|row| format!("{row:<80}")).concat();
+    let text = format!("{}{}{rows}", "\n".repeat(26), " ".repeat(76));
+    json!({"toolCallId": "c1", "title": "Delete everything", "kind": "execute", "status": "pending",
+        "rawInput": {"command": "rm -rf ~"}, "content": [{"type": "content", "content": {"type": "text", "text": text}}]})
+}
+
+#[tokio::test]
+async fn no_text_of_an_agents_looks_like_a_question_or_hides_one() {
+    let daemon = Daemon::builder().agent("asking", asking(&forged())).start().await;
+    for (columns, rows, prompt) in [(80, 24, PROMPT), (40, 10, PROMPT), (20, 5, "y/a/n/d/q > ")] {
+        let mut terminal = daemon.terminal(columns, rows, &["run", "--agent", "asking", "go"]);
+        let is_asked = |screen: &str| {
+            let lines: Vec<&str> = screen.lines().collect();
+            let questions: Vec<&&str> = lines.iter().filter(|line| line.starts_with('?')).collect();
+            let is_whole = screen.replace('\n', "").ends_with(prompt.trim_end());
+            !questions.is_empty() && questions.iter().all(|line| line.starts_with("? Delete every")) && is_whole
+        };
+        let asked = terminal.settles("the question", is_asked).await;
+        assert!(asked.contains("\n  │ $ rm -rf ~\n"), "{asked}");
+        terminal.types("d\n");
+        terminal.until("cat").await;
+        let whole = terminal.settles("all of it", |screen| is_asked(screen) && screen.contains("│ $ rm -rf ~\n")).await;
+        for line in whole.lines().filter(|line| line.contains("README") || line.contains("decide later >")) {
+            assert!(line.starts_with("  │ ") || whole.replace('\n', "").ends_with(line), "{line:?} in {whole}");
+        }
+        terminal.types("n\n");
+        assert_eq!(terminal.ended().await.code, 0);
+    }
+}
+
+#[tokio::test]
+async fn after_whatever_came_between_the_question_is_asked_again() {
+    let mut daemon = Daemon::builder().agent("asking", asking(&run("make"))).start().await;
+    let mut terminal = daemon.terminal(100, 30, &["run", "--agent", "asking", "go"]);
+    terminal.until(PROMPT).await;
+    let client = Pid::from_raw(terminal.pid().cast_signed());
+    kill(client, Signal::SIGTSTP).unwrap();
+    process_stopped(terminal.pid()).await;
+    kill(client, Signal::SIGCONT).unwrap();
+    let again = terminal.until(PROMPT).await;
+    assert!(again.contains("Run make") && again.contains("$ make"), "{again}");
+
+    terminal.types("y");
+    daemon.kill().await;
+    terminal.until("lost the daemon").await;
+    let again = terminal.until(PROMPT).await;
+    assert!(again.contains("Run make") && again.contains("$ make"), "{again}");
+    let screen = terminal.screen();
+    assert!(screen.contains("decide later > y\nacpd: lost the daemon"), "on a line of its own: {screen}");
+    terminal.types(CTRL_C);
+    terminal.types(CTRL_C);
+    terminal.ended().await;
+    daemon.restart().await;
+}
+
+#[tokio::test]
+async fn a_question_is_asked_on_the_terminal_also_when_stdin_is_a_pipe() {
+    let daemon = Daemon::builder().agent("asking", asking(&run("make"))).start().await;
+    let line = "echo 'diff --git a b' | \"$1\" run --agent asking 'review this'";
+    let mut terminal = Terminal::start(100, 30, &daemon.shell(line));
+    terminal.until(PROMPT).await;
+    terminal.types("y\n");
+    let end = terminal.ended().await;
+    assert!(end.code == 0 && end.is_sane, "{}", end.screen);
+    assert!(end.screen.contains("permission allowed: Run make"), "{}", end.screen);
+    assert_eq!(resolution(&daemon).await["decision"], "allow");
 }
 
 #[tokio::test]

@@ -5,11 +5,10 @@
 
 mod harness;
 
-use harness::{CTRL_C, Daemon, Ended, Terminal};
+use harness::{CTRL_C, Daemon, Ended, Terminal, Tmux};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use tokio::process::Command;
 
 const TEXT: &str = "## What I found\n\nThe test fails because `parse` **drops** the last line, see \
     [the issue](https://example.com/7). It is a long sentence that has to be wrapped in a terminal of the usual width.\n\n\
@@ -101,16 +100,6 @@ async fn a_turn_is_seen_while_it_goes_on_and_kept_when_it_is_over() {
     }
 }
 
-/// A shell in the terminal that runs this line; `acpd` is its first argument.
-fn shell(daemon: &Daemon, line: &str) -> Command {
-    let client = daemon.client(&[]);
-    let client = client.as_std();
-    let mut shell = Command::new("sh");
-    shell.arg("-c").arg(line).arg("sh").arg(client.get_program()).current_dir(client.get_current_dir().unwrap());
-    shell.envs(client.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    shell
-}
-
 #[tokio::test]
 async fn what_goes_to_a_program_is_the_answer_as_it_is() {
     let daemon = daemon().await;
@@ -120,12 +109,61 @@ async fn what_goes_to_a_program_is_the_answer_as_it_is() {
     assert!(!piped.stderr.contains('\u{1b}') && !piped.stderr.contains("think"), "{}", piped.stderr);
     assert!(piped.stderr.contains("→ Read a.rs (read)\n"), "{}", piped.stderr);
 
-    let mut terminal = Terminal::start(80, 60, &shell(&daemon, "\"$1\" run --agent busy go > answer"));
+    let mut terminal = Terminal::start(80, 60, &daemon.shell("\"$1\" run --agent busy go > answer"));
     shows_all(&mut terminal, &["The test is in a.rs.", "thinking"]).await;
     let (end, ()) = tokio::join!(terminal.ended(), gates());
     assert_eq!(end.code, 0, "{}", end.screen);
     assert_eq!(std::fs::read_to_string(daemon.workspace().join("answer")).unwrap(), TEXT);
     assert_screen!("end_with_stdout_piped", end.screen);
+}
+
+#[tokio::test]
+async fn notes_that_go_to_a_file_leave_the_answer_on_the_terminal() {
+    let daemon = daemon().await;
+    let mut terminal = Terminal::start(80, 60, &daemon.shell("\"$1\" run --agent busy go 2> notes"));
+    shows_all(&mut terminal, &["thinking"]).await;
+    terminal.types("xX");
+    let (end, ()) = tokio::join!(terminal.ended(), pass(&daemon, &["thinking", "tools", "words"]));
+    assert!(end.code == 0 && end.is_sane, "{}", end.screen);
+    assert!(end.screen.starts_with("What I found\n\nThe test fails because parse drops"), "{}", end.screen);
+    assert!(end.screen.ends_with("12") && !end.screen.contains("Read a.rs"), "{}", end.screen);
+    let notes = std::fs::read_to_string(daemon.workspace().join("notes")).unwrap();
+    assert!(
+        notes.contains("\n✓ Read a.rs (read) ") && !notes.contains('\u{1b}') && !notes.contains("What I"),
+        "{notes}"
+    );
+}
+
+#[tokio::test]
+async fn what_was_painted_over_is_not_in_the_history_of_tmux() {
+    let daemon = daemon().await;
+    // In the first row of a fresh pane, where erasing all below is the clearing of a screen.
+    let Some(tmux) = Tmux::start(&daemon, "acpd run --agent busy go; echo left with $?; cat").await else { return };
+    tmux.settles("the thoughts", |screen| screen.contains("thinking")).await;
+    pass(&daemon, &["thinking"]).await;
+    tmux.settles("the tools", |screen| screen.contains("Repair it")).await;
+    pass(&daemon, &["tools"]).await;
+    tmux.settles("the words", |screen| screen.contains("The test fails because")).await;
+    pass(&daemon, &["words"]).await;
+    tmux.settles("the end", |screen| screen.contains("left with 0")).await;
+    let all = tmux.run(&["capture-pane", "-p", "-S", "-"]).await;
+    assert!(!all.contains("thinking") && !all.contains("waiting for"), "{all}");
+    for once in ["▸ thought", "Read a.rs", "Find the failing test", "What I found", "The test fails"] {
+        assert_eq!(all.matches(once).count(), 1, "{once:?} in {all}");
+    }
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_gone_is_what_is_waited_for() {
+    let mut daemon = daemon().await;
+    let mut terminal = daemon.terminal(100, 24, &["run", "--agent", "busy", "go"]);
+    shows_all(&mut terminal, &["thinking"]).await;
+    daemon.kill().await;
+    shows_all(&mut terminal, &["acpd: lost the daemon", "waiting for the daemon…"]).await;
+    let end = terminal.ended().await;
+    assert_eq!(end.code, 3, "{}", end.screen);
+    assert!(end.screen.contains("hint: `acpd attach ") && !end.screen.contains("acpd serve"), "{}", end.screen);
+    daemon.restart().await;
 }
 
 #[tokio::test]

@@ -3,80 +3,17 @@
 //! `ACPD_UPDATE_TOP=1 cargo test --test top_in_tmux` writes the capture anew.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-#![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 
 mod harness;
 mod scene;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use harness::{Daemon, within};
-use tokio::process::Command;
+use harness::{Daemon, Tmux};
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/top.md");
 const FENCE: &str = "\n```text\n";
 const FENCE_END: &str = "\n```\n";
-
-/// A server of its own, which ends with the test.
-struct Tmux {
-    socket: PathBuf,
-}
-
-impl Tmux {
-    /// Runs a line of shell with this client's environment in a window of 80 by 24. Nothing where there is no tmux.
-    async fn start(daemon: &Daemon, line: &str) -> Option<Self> {
-        if Command::new("tmux").arg("-V").output().await.is_err() {
-            assert!(std::env::var_os("CI").is_none(), "there is no tmux");
-            eprintln!("SKIPPED: there is no tmux, so acpd top was not tried in it");
-            return None;
-        }
-        let tmux = Self { socket: daemon.root().join("tmux") };
-        let client = daemon.client(&["top"]);
-        let client = client.as_std();
-        let mut command = Command::new("tmux");
-        command.env_clear().envs(client.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        command.env("SHELL", "/bin/sh").env("TERM", "xterm-256color").env("LANG", "C.UTF-8");
-        command.arg("-u").arg("-S").arg(&tmux.socket).args([
-            "-f",
-            "/dev/null",
-            "new-session",
-            "-d",
-            "-x",
-            "80",
-            "-y",
-            "24",
-        ]);
-        command.arg("-c").arg(daemon.workspace());
-        command.arg(line.replace("acpd", &client.get_program().display().to_string()));
-        let started = within("tmux", command.output()).await.unwrap();
-        assert!(started.status.success(), "{}", String::from_utf8_lossy(&started.stderr));
-        Some(tmux)
-    }
-
-    async fn run(&self, arguments: &[&str]) -> String {
-        let output = Command::new("tmux").arg("-u").arg("-S").arg(&self.socket).args(arguments).output();
-        String::from_utf8(within("tmux", output).await.unwrap().stdout).unwrap()
-    }
-
-    /// Waits until the screen is as it should be, and gives it.
-    async fn settles(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
-        let mut screen = String::new();
-        let settled = async {
-            while !is_so(&screen) {
-                screen = self.run(&["capture-pane", "-p"]).await;
-            }
-        };
-        let has_settled = tokio::time::timeout(harness::DEADLINE, settled).await.is_ok();
-        assert!(has_settled, "{what} never came:\n{screen}");
-        screen
-    }
-}
-
-impl Drop for Tmux {
-    fn drop(&mut self) {
-        let _ = std::process::Command::new("tmux").arg("-S").arg(&self.socket).arg("kill-server").output();
-    }
-}
 
 #[tokio::test]
 async fn the_capture_in_the_docs_is_what_it_shows() {

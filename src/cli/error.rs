@@ -34,6 +34,13 @@ pub enum ClientError {
     },
     #[error("the daemon did not answer {operation} within {seconds} seconds")]
     TooSlow { operation: String, seconds: u64 },
+    /// It went away while a session was followed, and did not come back in time.
+    #[error("lost the daemon")]
+    Lost {
+        hint: String,
+        #[source]
+        source: Box<ClientError>,
+    },
     #[error("cannot understand the daemon's answer to {operation}")]
     Answer {
         operation: String,
@@ -99,7 +106,7 @@ impl ClientError {
             },
             Self::Broken { .. } | Self::TooSlow { .. } => "`acpd status` tells how the daemon is; its log tells why",
             Self::Answer { .. } => "the client and the daemon may be of different versions; compare with `acpd status`",
-            Self::NotStarted { hint, .. } | Self::Local { hint, .. } => hint,
+            Self::NotStarted { hint, .. } | Self::Local { hint, .. } | Self::Lost { hint, .. } => hint,
             Self::Io { source, .. } => match source.kind() {
                 io::ErrorKind::NotFound => "there is nothing at that path; is it spelled right?",
                 io::ErrorKind::NotADirectory => "it is no directory; name the one that it is in",

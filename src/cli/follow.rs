@@ -14,7 +14,7 @@ use super::exit::Exit;
 use super::interrupts::Interrupts;
 use super::question::Desk;
 use super::render::{Outcome, Scope, ThoughtsShown, Wait};
-use super::stream::{Event, EventStream};
+use super::stream::{Event, EventStream, Notice};
 use super::text::{one_line, short_id};
 use super::verdict::Verdict;
 use super::view::View;
@@ -69,7 +69,7 @@ enum Happening {
 /// something to do.
 async fn next(
     stream: &mut EventStream<'_>,
-    notices: &mut Receiver<&'static str>,
+    notices: &mut Receiver<Notice>,
     desk: &mut Desk<'_>,
     interrupts: &mut Interrupts,
 ) -> Result<Happening, ClientError> {
@@ -79,7 +79,7 @@ async fn next(
         tokio::select! {
             biased;
             () = interrupts.next() => return Ok(Happening::Interrupt),
-            Some(notice) = notices.recv() => desk.note(notice)?,
+            Some(notice) = notices.recv() => desk.notice(notice)?,
             input = desk.next(is_caught_up) => desk.take(input)?,
             event = &mut event => return Ok(Happening::Event(event)),
         }
@@ -130,8 +130,7 @@ pub async fn turn(
             }
             Happening::Event(Err(error)) => {
                 desk.close()?;
-                tell_how_to_come_back(context, session, &error);
-                return Err(error);
+                return Err(with_way_back(context, session, error));
             }
         };
         if event.turn_id != Some(accepted.turn_id) {
@@ -191,24 +190,25 @@ pub async fn session(
             }
             Happening::Event(Err(error)) => {
                 desk.close()?;
-                tell_how_to_come_back(context, session, &error);
-                return Err(error);
+                return Err(with_way_back(context, session, error));
             }
         }
     }
 }
 
 /// Whoever can only not be shown what goes on has left nothing behind that has ended.
-fn tell_how_to_come_back(context: &Context, session: SessionId, error: &ClientError) {
+fn with_way_back(context: &Context, session: SessionId, error: ClientError) -> ClientError {
     let attach = format!("`acpd attach {}`", short_id(session));
     match error {
         error if error.is_overload() => {
             context.output.note(&format!("the session goes on: {attach} comes back to it"));
+            error
         }
         ClientError::Unreachable { .. } | ClientError::Broken { .. } | ClientError::TooSlow { .. } => {
-            context.output.note(&format!("{attach} tells what became of it when the daemon can be reached"));
+            let hint = format!("{attach} starts the daemon where none runs, and tells what became of the session");
+            ClientError::Lost { hint, source: Box::new(error) }
         }
-        _ => {}
+        error => error,
     }
 }
 

@@ -29,6 +29,7 @@ mod prompt_text;
 mod attachments;
 mod transcript;
 mod pager;
+mod terminal;
 mod watch;
 mod processes;
 mod render;

@@ -49,6 +49,26 @@ pub struct Event {
     pub json: String,
 }
 
+/// What a person has to know of a stream that does not flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    Lost,
+    NoRoom,
+    /// It flows again.
+    Back,
+}
+
+impl Notice {
+    /// In words, where it takes any.
+    pub const fn text(self) -> Option<&'static str> {
+        match self {
+            Self::Lost => Some("lost the daemon; waiting for it to come back"),
+            Self::NoRoom => Some("the daemon has no room for the stream now; trying again"),
+            Self::Back => None,
+        }
+    }
+}
+
 pub struct EventStream<'a> {
     daemon: &'a Daemon,
     output: Output,
@@ -62,7 +82,7 @@ pub struct EventStream<'a> {
     failures: u32,
     is_at_end: bool,
     /// Who tells the person, when not the stream itself.
-    notices: Option<Sender<&'static str>>,
+    notices: Option<Sender<Notice>>,
 }
 
 impl<'a> EventStream<'a> {
@@ -84,7 +104,7 @@ impl<'a> EventStream<'a> {
     }
 
     /// Leaves what a person has to know to somebody who knows what else is on the terminal.
-    pub fn telling(mut self, notices: Sender<&'static str>) -> Self {
+    pub fn telling(mut self, notices: Sender<Notice>) -> Self {
         self.notices = Some(notices);
         self
     }
@@ -131,7 +151,9 @@ impl<'a> EventStream<'a> {
         let piece = timeout(SILENCE_MAX, connection.piece()).await.map_err(|_| self.too_slow())?;
         match piece {
             Ok(Some(bytes)) => {
-                self.failures = 0;
+                if std::mem::take(&mut self.failures) > PATIENCE_ATTEMPTS {
+                    self.tell(Notice::Back);
+                }
                 let frames = self.parser.push(&bytes).map_err(|error| self.broken(error))?;
                 self.frames.extend(frames);
                 Ok(())
@@ -170,21 +192,25 @@ impl<'a> EventStream<'a> {
             return Err(error);
         }
         if self.failures == PATIENCE_ATTEMPTS {
-            let notice = match &error {
-                ClientError::Api { .. } => "the daemon has no room for the stream now; trying again",
-                _ => "lost the daemon; waiting for it to come back",
-            };
-            match &self.notices {
-                // One that is not taken in time is one of many.
-                Some(notices) => drop(notices.try_send(notice)),
-                None => self.output.note(notice),
-            }
+            self.tell(match &error {
+                ClientError::Api { .. } => Notice::NoRoom,
+                _ => Notice::Lost,
+            });
         }
         let pause = PAUSE_MIN.saturating_mul(1 << self.failures).min(PAUSE_MAX);
         let pause = pause.max(error.retry_after().unwrap_or_default().min(RETRY_AFTER_MAX));
         self.failures += 1;
         sleep_until(Instant::now() + pause).await;
         Ok(())
+    }
+
+    fn tell(&self, notice: Notice) {
+        match (&self.notices, notice.text()) {
+            // One that is not taken in time is one of many.
+            (Some(notices), _) => drop(notices.try_send(notice)),
+            (None, Some(text)) => self.output.note(text),
+            (None, None) => {}
+        }
     }
 
     fn read(&self, frame: Frame) -> Result<Event, ClientError> {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::error::ClientError;
 use super::output::Output;
-use super::render::{Canvas, Glyphs, Live, Plain, Scope, ThoughtsShown, Wait};
+use super::render::{Beside, Canvas, Glyphs, Live, Plain, Scope, ThoughtsShown, Wait};
 use super::stream::Event;
 use super::text::clean_json;
 
@@ -21,15 +21,24 @@ impl View {
             return Self::Json(output);
         }
         let is_dumb = std::env::var_os("TERM").is_none_or(|value| value == "dumb" || value.is_empty());
-        if !output.stderr_is_terminal || is_dumb {
+        if (!output.stderr_is_terminal && !output.stdout_is_terminal) || is_dumb {
             let is_shared = output.stdout_is_terminal && output.stderr_is_terminal;
             let (stdout, stderr) = (std::io::stdout(), std::io::stderr());
             return Self::Plain(Box::new(Plain::new(stdout, stderr, is_shared, output.note_style, scope)));
         }
         let glyphs = Glyphs::of_environment();
-        let piped = (!output.stdout_is_terminal).then(std::io::stdout);
-        let canvas = Canvas::on_terminal(std::io::stderr(), output.note_style, glyphs.ellipsis);
-        Self::Live(Box::new(Live::new(canvas, piped, glyphs, scope, thoughts)))
+        let (canvas, beside) = match (output.stdout_is_terminal, output.stderr_is_terminal) {
+            // The notes were sent elsewhere: what stays on the terminal is the answer.
+            (_, false) => {
+                let canvas = Canvas::on_terminal(std::io::stdout(), output.style, glyphs.ellipsis);
+                (canvas, Beside::Notes(std::io::stderr()))
+            }
+            (is_shared, true) => {
+                let canvas = Canvas::on_terminal(std::io::stderr(), output.note_style, glyphs.ellipsis);
+                (canvas, if is_shared { Beside::Nothing } else { Beside::answer(std::io::stdout()) })
+            }
+        };
+        Self::Live(Box::new(Live::new(canvas, beside, glyphs, scope, thoughts)))
     }
 
     pub fn event(&mut self, event: &Event) -> Result<(), ClientError> {
@@ -56,6 +65,13 @@ impl View {
                 true
             }
             Self::Json(_) | Self::Plain(_) => false,
+        }
+    }
+
+    /// Whether the daemon cannot be heard now.
+    pub fn cut_off(&mut self, is_lost: bool) {
+        if let Self::Live(live) = self {
+            live.cut_off(is_lost);
         }
     }
 

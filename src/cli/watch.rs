@@ -3,22 +3,18 @@
 //! The daemon's stream of events only tells that it is time to look again; what is shown is asked for anew. So nothing is
 //! lost when the stream breaks, and a busy agent costs one look in [`LOOK_PAUSE`] and not one an event.
 
-use std::fmt::Write as _;
-use std::io::{self, IsTerminal, PipeReader, PipeWriter, Write};
+use std::io;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::retry_on_intr;
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook_tokio::Signals;
-use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::connection::{Daemon, StreamBody};
 use super::error::ClientError;
 use super::sse::SseParser;
+use super::terminal::{Keyboard, Keys};
 
 /// Ages and memory change by themselves.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -26,9 +22,6 @@ const PERIOD: Duration = Duration::from_secs(1);
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// A daemon that does not answer at once is not waited for: the next look is a second away.
 const OPEN_PATIENCE: Duration = Duration::from_millis(500);
-
-/// Nobody types more than this between two looks.
-const KEYS_MAX: usize = 64;
 
 /// What is to be done next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +37,8 @@ pub struct Watch<'a> {
     stream: Option<StreamBody>,
     parser: SseParser,
     signals: Signals,
-    keys: Option<Keys>,
+    /// While a key is waited for, what is typed is not shown. Ctrl-C is still a signal.
+    keyboard: Option<Keyboard>,
 }
 
 impl<'a> Watch<'a> {
@@ -52,9 +46,9 @@ impl<'a> Watch<'a> {
     pub fn new(daemon: &'a Daemon, path: String, takes_keys: bool) -> Result<Self, ClientError> {
         let failed = |source| ClientError::io("listen to Ctrl-C", source);
         let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGWINCH]).map_err(failed)?;
-        let takes_keys = takes_keys && io::stdin().is_terminal() && is_in_front();
-        let keys = takes_keys.then(|| Keys::listen().ok()).flatten();
-        Ok(Self { daemon, path, stream: None, parser: SseParser::default(), signals, keys })
+        let keys = if takes_keys { Keys::of_person(io::stdout()) } else { None };
+        let keyboard = keys.map(Keyboard::new);
+        Ok(Self { daemon, path, stream: None, parser: SseParser::default(), signals, keyboard })
     }
 
     /// Waits for a change, a second, a new size of the window, or the wish to leave.
@@ -62,14 +56,14 @@ impl<'a> Watch<'a> {
         let latest = Instant::now() + PERIOD;
         let mut due = latest;
         loop {
-            let Self { daemon, path, stream, parser, signals, keys } = self;
+            let Self { daemon, path, stream, parser, signals, keyboard } = self;
             tokio::select! {
                 biased;
                 signal = signals.next() => match signal {
                     Some(SIGWINCH) => return Next::Look,
                     _ => return Next::Leave,
                 },
-                is_quit = quits(keys.as_mut()) => if is_quit {
+                is_quit = quits(keyboard.as_mut()) => if is_quit {
                     return Next::Leave;
                 },
                 // Before the stream, which may always have something to say.
@@ -113,107 +107,10 @@ async fn changes(
     frames.iter().any(|frame| !matches!(frame.event.as_str(), "message.delta" | "tool.updated"))
 }
 
-/// What is typed, read by a thread that goes when this is dropped.
-struct Keys {
-    typed: mpsc::Receiver<u8>,
-    /// The other end sees when it is closed.
-    _until: PipeWriter,
-}
-
-impl Keys {
-    fn listen() -> io::Result<Self> {
-        let (stop, until) = io::pipe()?;
-        let (sender, typed) = mpsc::channel(KEYS_MAX);
-        std::thread::Builder::new().name("keys".to_owned()).spawn(move || read_keys(&stop, &sender))?;
-        Ok(Self { typed, _until: until })
-    }
-}
-
-fn read_keys(stop: &PipeReader, sender: &mpsc::Sender<u8>) {
-    let stdin = io::stdin();
-    loop {
-        let mut descriptors = [PollFd::new(stop, PollFlags::IN), PollFd::new(&stdin, PollFlags::IN)];
-        let polled = retry_on_intr(|| poll(&mut descriptors, None));
-        let is_stopped = !descriptors[0].revents().is_empty();
-        let mut typed = [0; KEYS_MAX];
-        if polled.is_err() || is_stopped || !is_in_front() {
-            return;
-        }
-        match retry_on_intr(|| rustix::io::read(&stdin, &mut typed)) {
-            Ok(count @ 1..) => {
-                for key in &typed[..count] {
-                    // What nobody has taken yet is enough.
-                    let _ = sender.try_send(*key);
-                }
-            }
-            Ok(0) | Err(_) => return,
-        }
-    }
-}
-
 /// Waits for a key, and tells whether it is the one that leaves.
-async fn quits(keys: Option<&mut Keys>) -> bool {
-    let Some(keys) = keys else { return std::future::pending().await };
-    match keys.typed.recv().await {
-        Some(key) => matches!(key, b'q' | b'Q'),
-        // Nobody listens to the keyboard any more, which ends nothing.
+async fn quits(keyboard: Option<&mut Keyboard>) -> bool {
+    match keyboard {
+        Some(keyboard) => matches!(keyboard.key().await, 'q' | 'Q'),
         None => std::future::pending().await,
     }
-}
-
-/// Whether it is this program that the terminal listens to. One in the background would be stopped for reading.
-fn is_in_front() -> bool {
-    tcgetpgrp(io::stdin()).is_ok_and(|foreground| foreground == rustix::process::getpgrp())
-}
-
-/// The whole terminal, until it is dropped; then it is as it was, also when that is because of a panic.
-pub struct Screen {
-    before: Option<Termios>,
-}
-
-impl Screen {
-    pub fn enter() -> Self {
-        let before = tcgetattr(io::stdin()).ok().filter(|_| is_in_front());
-        if let Some(before) = &before {
-            let mut quiet = before.clone();
-            // What is typed is not shown, and comes without the end of a line. Ctrl-C is still a signal.
-            quiet.local_modes -= LocalModes::ECHO | LocalModes::ICANON;
-            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &quiet);
-        }
-        write("\x1b[?1049h\x1b[?25l");
-        Self { before }
-    }
-
-    /// Paints the lines from the top, as many as there is room for.
-    #[expect(clippy::unused_self, reason = "only who has the screen paints it")]
-    pub fn paint(&self, text: &str) {
-        let rows = rustix::termios::tcgetwinsize(io::stdout()).map_or(24, |size| usize::from(size.ws_row)).max(2);
-        let lines: Vec<&str> = text.lines().collect();
-        let shown = if lines.len() > rows { rows - 1 } else { lines.len() };
-        // All at once, where the terminal can; without flicker where it cannot.
-        let mut frame = "\x1b[?2026h\x1b[H".to_owned();
-        for (index, line) in lines.iter().take(shown).enumerate() {
-            let _ = write!(frame, "{}{line}\x1b[K", if index > 0 { "\r\n" } else { "" });
-        }
-        if shown < lines.len() {
-            let _ = write!(frame, "\r\n… and {} more\x1b[K", lines.len() - shown);
-        }
-        frame.push_str("\x1b[J\x1b[?2026l");
-        write(&frame);
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        write("\x1b[?25h\x1b[?1049l");
-        if let Some(before) = &self.before {
-            let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
-        }
-    }
-}
-
-/// A terminal that is gone needs no screen.
-fn write(text: &str) {
-    let mut stdout = io::stdout().lock();
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }

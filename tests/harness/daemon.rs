@@ -247,6 +247,16 @@ impl Daemon {
         Terminal::start(columns, rows, &self.client(arguments))
     }
 
+    /// A shell that runs this line as a client; `acpd` is its first argument.
+    pub fn shell(&self, line: &str) -> Command {
+        let client = self.client(&[]);
+        let client = client.as_std();
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(line).arg("sh").arg(client.get_program()).current_dir(&self.paths.workspace);
+        shell.envs(client.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        shell
+    }
+
     /// Runs `acpd` as a client that reads this text, and then the end, on stdin.
     pub async fn cli_with_input(&self, arguments: &[&str], input: &str) -> Output {
         let mut command = self.client(arguments);

@@ -35,6 +35,7 @@ mod raw;
 mod record;
 mod sse;
 mod terminal;
+mod tmux;
 
 use std::time::Duration;
 
@@ -56,6 +57,7 @@ pub use raw::{HEALTH, RawAnswer, answers, ask, next_answer};
 pub use record::Heard;
 pub use sse::{Frame, SseParser};
 pub use terminal::{CTRL_C, CTRL_D, ESCAPE, Ended, Terminal};
+pub use tmux::Tmux;
 
 /// How long anything may take before the test gives up. It is generous, because two cores may run many tests at once.
 pub const DEADLINE: Duration = Duration::from_mins(1);

@@ -5,7 +5,7 @@
 //! scroll away; whoever else answers it first makes it go. Where nobody can be asked, a line says that the agent waits.
 
 use std::collections::VecDeque;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::time::Instant;
 
 use futures_util::FutureExt;
@@ -19,11 +19,10 @@ use super::super::connection::Daemon;
 use super::super::error::ClientError;
 use super::super::output::Output;
 use super::super::render::Wait;
-use super::super::stream::Event;
+use super::super::stream::{Event, Notice};
+use super::super::terminal::{self, Keyboard, Keys, Size, TerminalSignal, TerminalSignals, USUAL};
 use super::super::view::View;
 use super::dialog::{Dialog, Move};
-use super::keyboard::{self, Keyboard};
-use super::signals::{self, TerminalSignal, TerminalSignals};
 use super::waits;
 
 /// A daemon has far fewer open at once; what is beyond has been answered, and its answer is on its way.
@@ -74,12 +73,17 @@ pub enum Input {
 
 impl<'a> Desk<'a> {
     pub fn new(daemon: &'a Daemon, output: Output, view: View, follow: bool) -> Self {
-        let is_attended = !output.json && output.stderr_is_terminal && io::stdin().is_terminal();
-        let asking = match (follow, is_attended) {
+        let keys = match (follow && !output.json, view.takes_keys()) {
+            (false, _) => None,
+            (true, false) => Keys::of_person(io::stderr()),
+            // The picture may be on stdout alone. Then nothing is asked, but what is typed must not be echoed into it.
+            (true, true) => Keys::of_person(io::stderr()).or_else(|| Keys::of_person(io::stdout())),
+        };
+        let asking = match (follow, keys) {
             (false, _) => Asking::Never,
-            (true, false) => Asking::Told,
-            (true, true) => {
-                TerminalSignals::listen().map_or(Asking::Told, |signals| Asking::Here(Keyboard::default(), signals))
+            (true, None) => Asking::Told,
+            (true, Some(keys)) => {
+                TerminalSignals::listen().map_or(Asking::Told, |signals| Asking::Here(Keyboard::new(keys), signals))
             }
         };
         Self {
@@ -121,7 +125,7 @@ impl<'a> Desk<'a> {
         if self.held_bytes >= HELD_BYTES_MAX && self.request.is_none() {
             self.output.show(self.output.note_style.line_erased());
             self.release()?;
-            self.ask_again("")?;
+            self.ask()?;
         }
         Ok(())
     }
@@ -218,9 +222,9 @@ impl<'a> Desk<'a> {
             }
         }
         match signal {
-            TerminalSignal::Stopped => signals::stop(),
-            TerminalSignal::Ended(signal) => signals::end(signal),
-            TerminalSignal::Continued if self.asked.is_some() => return self.ask_again(""),
+            TerminalSignal::Stopped => terminal::stop(),
+            TerminalSignal::Ended(signal) => terminal::end(signal),
+            TerminalSignal::Continued if self.asked.is_some() => return self.ask(),
             TerminalSignal::Continued | TerminalSignal::Resized => {}
         }
         self.view.disturbed();
@@ -242,13 +246,10 @@ impl<'a> Desk<'a> {
 
     fn begin(&mut self, permission: Permission) -> Result<(), ClientError> {
         match &mut self.asking {
-            Asking::Here(keyboard, _) if keyboard::is_in_front() => {
+            Asking::Here(keyboard, _) if self.output.stderr_is_terminal && keyboard.is_ours() => {
                 keyboard.forget();
-                self.view.interrupt()?;
-                let dialog = Dialog::new(permission, self.output.note_style);
-                let opening = dialog.opening();
-                self.asked = Some(dialog);
-                self.ask_again(&opening)
+                self.asked = Some(Dialog::new(permission, self.output.note_style));
+                self.ask()
             }
             Asking::Here(..) | Asking::Told | Asking::Never => self.note(&waits(&permission)),
         }
@@ -258,6 +259,10 @@ impl<'a> Desk<'a> {
         let Some(dialog) = &mut self.asked else { return Ok(()) };
         match dialog.line(line) {
             Move::Ask(text) => self.ask_again(&text),
+            Move::ShowAll => {
+                let whole = dialog.whole(size());
+                self.ask_again(&whole)
+            }
             Move::Later => self.later(),
             Move::Answer(answer) => {
                 let id = dialog.permission().id.to_string();
@@ -285,7 +290,7 @@ impl<'a> Desk<'a> {
             }
             Err(error) => {
                 self.output.error(&error);
-                self.ask_again("")
+                self.ask()
             }
         }
     }
@@ -310,10 +315,19 @@ impl<'a> Desk<'a> {
         self.release()
     }
 
+    /// Shows the question, all of it that fits the terminal.
+    fn ask(&mut self) -> Result<(), ClientError> {
+        self.view.interrupt()?;
+        if let Some(dialog) = &self.asked {
+            self.output.show(&dialog.opening(size()));
+        }
+        Ok(())
+    }
+
     fn ask_again(&mut self, said: &str) -> Result<(), ClientError> {
         self.view.interrupt()?;
         if let Some(dialog) = &self.asked {
-            self.output.show(&format!("{said}{}", dialog.prompt()));
+            self.output.show(&dialog.again(said, size()));
         }
         Ok(())
     }
@@ -324,12 +338,34 @@ impl<'a> Desk<'a> {
         held.iter().try_for_each(|event| self.view.event(event))
     }
 
-    /// A word to the person, in the middle of it.
+    /// The stream does not flow, or flows again.
+    pub fn notice(&mut self, notice: Notice) -> Result<(), ClientError> {
+        self.view.cut_off(notice == Notice::Lost);
+        notice.text().map_or(Ok(()), |text| self.note(text))
+    }
+
+    /// A word to the person, in the middle of it. A question that stands is asked anew below it, and what was typed so
+    /// far, which nobody sees any more, is forgotten; one that was answered has ended its line already.
     pub fn note(&mut self, text: &str) -> Result<(), ClientError> {
         self.view.interrupt()?;
+        let stands = self.asked.is_some() && self.request.is_none();
+        if stands {
+            self.output.show("\n");
+        }
         self.output.note(text);
-        Ok(())
+        if !stands {
+            return Ok(());
+        }
+        if let Asking::Here(keyboard, _) = &mut self.asking {
+            keyboard.forget();
+        }
+        self.ask()
     }
+}
+
+/// Of the terminal that questions are asked on.
+fn size() -> Size {
+    Size::of(io::stderr()).unwrap_or(USUAL)
 }
 
 async fn reply(request: &mut Option<LocalBoxFuture<'_, Reply>>) -> Reply {

@@ -1,20 +1,22 @@
 //! What a question is about, as lines: the command, the files, and what the agent shows of it, changes as a diff.
 //!
-//! Every line stands behind a mark, so that nothing an agent writes can look like the question itself.
+//! Every row on the screen stands behind a mark, so that nothing an agent writes can look like the question itself. So the
+//! lines are broken here and not by the terminal, which would begin the rest of a long one at its edge.
 
 use serde_json::Value;
 
 use crate::control::wire::permissions::Permission;
 use crate::model::permission::question::PermissionKind;
 
-use super::super::render::Change;
+use super::super::render::{Change, Colour, Ink, Line as Inked};
 use super::super::style::Style;
-use super::super::text::{clean, columns, cut_end};
+use super::super::text::clean;
 use super::super::transcript;
 use super::{command_text, with_surroundings};
 
-const BRIEF_LINES_MAX: usize = 30;
-const BRIEF_COLUMNS_MAX: usize = 400;
+/// Before each row.
+const MARK: &str = "  │ ";
+const MARK_COLUMNS: usize = 4;
 
 #[derive(Debug, PartialEq, Eq)]
 enum Line {
@@ -94,24 +96,17 @@ impl Details {
         }
     }
 
-    /// Whether the brief form leaves something out.
-    pub fn is_long(&self) -> bool {
-        self.lines.len() > BRIEF_LINES_MAX || self.lines.iter().any(|line| columns(line.text()) > BRIEF_COLUMNS_MAX)
+    /// All of it in rows of at most so many columns.
+    pub fn rows(&self, columns: usize, style: Style) -> Vec<String> {
+        self.lines.iter().flat_map(|line| marked(line.text(), line.ink(), columns, style)).collect()
     }
+}
 
-    /// The beginning, each line with its end; what is left out is told.
-    pub fn brief(&self, style: Style) -> String {
-        let shown = self.lines.iter().take(BRIEF_LINES_MAX).map(|line| line.render(BRIEF_COLUMNS_MAX, style));
-        let mut text: String = shown.collect();
-        if let Some(more @ 1..) = self.lines.len().checked_sub(BRIEF_LINES_MAX) {
-            text += &mark(&style.dim(&format!("… {more} more lines")), style);
-        }
-        text
-    }
-
-    pub fn whole(&self, style: Style) -> String {
-        self.lines.iter().map(|line| line.render(usize::MAX, style)).collect()
-    }
+/// A text of somebody else's in rows of at most so many columns, each behind the mark.
+pub fn marked(text: &str, ink: Ink, columns: usize, style: Style) -> Vec<String> {
+    let room = columns.saturating_sub(MARK_COLUMNS);
+    let pieces = Inked::new(text, ink).chop(room);
+    pieces.into_iter().map(|piece| piece.after(Inked::new(MARK, Ink::DIM)).render(style)).collect()
 }
 
 impl Line {
@@ -121,20 +116,14 @@ impl Line {
         }
     }
 
-    fn render(&self, width: usize, style: Style) -> String {
-        let text = cut_end(self.text(), width);
-        let styled = match self {
-            Self::Head(_) => style.bold(&text),
-            Self::Plain(_) => text,
-            Self::Added(_) => style.green(&text),
-            Self::Removed(_) => style.red(&text),
-        };
-        mark(&styled, style)
+    fn ink(&self) -> Ink {
+        match self {
+            Self::Head(_) => Ink::BOLD,
+            Self::Plain(_) => Ink::PLAIN,
+            Self::Added(_) => Ink::PLAIN.colour(Colour::Green),
+            Self::Removed(_) => Ink::PLAIN.colour(Colour::Red),
+        }
     }
-}
-
-fn mark(line: &str, style: Style) -> String {
-    format!("  {} {line}\n", style.dim("│"))
 }
 
 #[cfg(test)]
@@ -151,10 +140,14 @@ mod tests {
         })))
     }
 
+    fn shown(details: &Details, columns: usize) -> String {
+        details.rows(columns, Style::plain()).join("\n")
+    }
+
     #[test]
     fn changes_are_a_diff_with_something_around_them() {
         let old = "1\n2\n3\n4\n5\nsix\n7\n";
-        insta::assert_snapshot!(details(Some(old), &old.replace("six", "6\x1b[2J\r")).brief(Style::plain()), @r"
+        insta::assert_snapshot!(shown(&details(Some(old), &old.replace("six", "6\x1b[2J\r")), 80), @r"
           │ b.txt
           │ a.txt
           │   3
@@ -164,25 +157,28 @@ mod tests {
           │ + 6[2J
           │   7
         ");
-        insta::assert_snapshot!(details(None, "1\n[y] once > ").brief(Style::plain()), @r"
+        insta::assert_snapshot!(shown(&details(None, "1\n[y] once > "), 80), @r"
           │ b.txt
           │ a.txt (new)
           │ + 1
           │ + [y] once >
         ");
-        assert!(details(Some(old), old).brief(Style::plain()).contains("nothing is changed"));
+        assert!(shown(&details(Some(old), old), 80).contains("nothing is changed"));
     }
 
     #[test]
-    fn what_is_long_is_cut_and_can_be_had_whole() {
-        let many = "line\n".repeat(100);
-        let long = details(None, &many);
-        assert!(long.is_long());
-        assert!(long.brief(Style::plain()).ends_with("  │ … 72 more lines\n"));
-        assert_eq!(long.whole(Style::plain()).lines().count(), 102);
-        let wide = details(None, &"x".repeat(1000));
-        assert!(wide.is_long() && wide.brief(Style::plain()).contains("x…"));
-        assert!(!details(None, "x").is_long());
+    fn every_row_stands_behind_the_mark_and_fits() {
+        let forged = format!("{}? Read README.md\t{}[y] once", " ".repeat(76), "漢".repeat(40));
+        for columns in [79, 39, 19] {
+            let rows = details(None, &forged).rows(columns, Style::plain());
+            assert!(rows.len() > 3, "{rows:?}");
+            for row in &rows {
+                assert!(row.starts_with(MARK) && super::super::super::text::columns(row) <= columns, "{row:?}");
+            }
+        }
+        assert_eq!(details(None, &forged).rows(usize::MAX, Style::plain()).len(), 3);
+        // A terminal of a few columns is no place for a question, and no reason to fail.
+        assert!(!details(None, &forged).rows(1, Style::plain()).is_empty());
     }
 
     #[test]
@@ -191,7 +187,7 @@ mod tests {
             "action": {"kind": "execute", "paths": [], "command": "make \\\n  install"},
             "request": {"toolCall": {"content": [{"type": "content", "content": {"type": "text", "text": "why\nnot"}}]}},
         }));
-        insta::assert_snapshot!(Details::of(&permission).brief(Style::plain()), @r"
+        insta::assert_snapshot!(shown(&Details::of(&permission), 80), @r"
           │ $ make \
           │     install
           │ why

@@ -1,17 +1,27 @@
 //! One question, asked in lines of text: what is shown, what is asked for, and what a line means.
-
-use std::fmt::Write;
+//!
+//! 1. What an agent wrote never begins a row of its own: it is cut to the row that names it, or stands behind a mark.
+//! 2. Who is asked sees what: the whole question fits the terminal, and where anything stands between its head and the
+//!    line that waits, the head is said once more, directly above that line.
 
 use serde_json::Value;
 
 use crate::control::wire::permissions::{AnswerPermission, ElicitationAction, Permission};
 use crate::model::permission::question::{Decision, OptionKind, PermissionKind, PermissionOption};
 
+use super::super::render::{Colour, Ink, Line};
 use super::super::style::Style;
-use super::super::text::{one_line, short_id};
-use super::details::Details;
+use super::super::terminal::Size;
+use super::super::text::{columns, one_line, short_id, wrapped};
+use super::details::{Details, marked};
 use super::form::Form;
-use super::what;
+use super::{subject, what};
+
+/// More of what it is about is shown when it is wanted, also where the terminal is taller.
+const BRIEF_ROWS_MAX: usize = 30;
+/// The choices have their words beside them where they take no more than this part of the terminal's rows.
+const CHOICES_SHARE: usize = 3;
+const ELLIPSIS: &str = "…";
 
 pub struct Dialog {
     permission: Permission,
@@ -37,10 +47,25 @@ enum Subject {
     TooHard,
 }
 
+/// What fits the terminal.
+struct Page {
+    /// What the question is about, in rows.
+    about: Vec<String>,
+    /// How many of them are shown at first.
+    room: usize,
+    /// What stands between them and the line that waits.
+    closing: Vec<String>,
+}
+
+/// A question that is taller than this is named again where it is answered, because that is where people look.
+const NEAR_ROWS_MAX: usize = 6;
+
 /// What follows from a line.
 pub enum Move {
-    /// This is shown, and it is asked again.
+    /// This is said, and it is asked again.
     Ask(String),
+    /// What the question is about is shown, all of it, and it is asked again.
+    ShowAll,
     Answer(AnswerPermission),
     Later,
 }
@@ -66,39 +91,136 @@ impl Dialog {
         &self.permission
     }
 
-    /// What is shown first: lines, each with its end.
-    pub fn opening(&self) -> String {
+    /// All of the question, and the line that waits for an answer, without an end.
+    pub fn opening(&self, size: Size) -> String {
+        let Page { about, room, closing } = self.page(size);
+        let mut rows = vec![self.head(size)];
+        if about.len() > room {
+            rows.extend(about.iter().take(room - 1).cloned());
+            let more = format!("{ELLIPSIS} {} more lines", about.len() - (room - 1));
+            // Of a terminal that is too narrow for it, in one row all the same.
+            rows.extend(marked(&more, Ink::DIM, width(size), self.style).into_iter().take(1));
+        } else {
+            rows.extend(about);
+        }
+        rows.extend(closing);
+        rows.join("\n") + "\n" + &self.prompt(size)
+    }
+
+    /// The end of the question, after something else was said: what is answered, and the line that waits.
+    pub fn again(&self, said: &str, size: Size) -> String {
+        let mut rows = self.choices(size);
+        if !matches!(self.subject, Subject::Field(_)) {
+            rows.extend(self.reminder(size));
+        }
+        let rows: String = rows.into_iter().map(|row| row + "\n").collect();
+        said.to_owned() + &rows + &self.prompt(size)
+    }
+
+    /// What the question is about, all of it: rows, each with its end.
+    pub fn whole(&self, size: Size) -> String {
+        self.about(size).into_iter().map(|row| row + "\n").collect()
+    }
+
+    fn page(&self, size: Size) -> Page {
+        let about = self.about(size);
+        let mut closing = self.choices(size);
+        if about.len() + closing.len() > NEAR_ROWS_MAX && !matches!(self.subject, Subject::Field(_)) {
+            closing.extend(self.reminder(size));
+        }
+        let head_rows = 1;
+        // With a column for the answer.
+        let prompt_rows = (columns(&self.keys(true, size)) + 1).div_ceil(size.columns.max(1));
+        let room = size.rows.saturating_sub(head_rows + closing.len() + prompt_rows).clamp(1, BRIEF_ROWS_MAX);
+        Page { about, room, closing }
+    }
+
+    fn title(&self) -> String {
         // What the details tell needs not be in the title as well.
         let title = one_line(&self.permission.title);
-        let title = if title.is_empty() { what(&self.permission) } else { title };
-        let head = format!("{} {}\n", self.style.yellow("?"), self.style.bold(&title));
-        let mut text = head + &self.details.brief(self.style);
+        if title.is_empty() { what(&self.permission) } else { title }
+    }
+
+    fn head(&self, size: Size) -> String {
+        let head = Line::new("?", Ink::PLAIN.colour(Colour::Yellow)).and(" ", Ink::PLAIN).and(&self.title(), Ink::BOLD);
+        head.cut(width(size), ELLIPSIS).render(self.style)
+    }
+
+    fn about(&self, size: Size) -> Vec<String> {
+        let title = self.title();
+        let is_cut = Line::new(&title, Ink::PLAIN).width() + 2 > width(size);
+        let mut rows = if is_cut { marked(&title, Ink::PLAIN, width(size), self.style) } else { Vec::new() };
+        rows.extend(self.details.rows(width(size), self.style));
+        rows
+    }
+
+    /// What is answered, in a row or two.
+    fn reminder(&self, size: Size) -> Vec<String> {
+        let subject = one_line(&subject(&self.permission.action));
+        let mark = if self.permission.action.command.is_some() { "$ " } else { "" };
+        let mut rows = vec![self.head(size)];
+        if !subject.is_empty() {
+            let line = Line::new("  │ ", Ink::DIM).and(mark, Ink::BOLD).and(&subject, Ink::BOLD);
+            rows.push(line.cut(width(size), ELLIPSIS).render(self.style));
+        }
+        rows
+    }
+
+    /// The agent's own options, or what else there is to know of how it is answered.
+    fn choices(&self, size: Size) -> Vec<String> {
+        let width = width(size);
         match &self.subject {
             Subject::Permission { options } if !options.is_empty() => {
-                let numbered =
-                    (1..).zip(options).map(|(number, option)| format!("[{number}] {}", one_line(&option.name)));
-                let _ = writeln!(text, "{}", numbered.collect::<Vec<_>>().join("  "));
+                let numbered: Vec<Line> = (1..)
+                    .zip(options)
+                    .map(|(number, option)| {
+                        Line::new(&format!("[{number}] {}", one_line(&option.name)), Ink::PLAIN).cut(width, ELLIPSIS)
+                    })
+                    .collect();
+                let together = numbered.iter().map(Line::text).collect::<Vec<_>>().join("  ");
+                if columns(&together) <= width { vec![together] } else { numbered.iter().map(Line::text).collect() }
             }
             Subject::TooHard => {
                 let id = short_id(self.permission.id);
-                let _ = writeln!(text, "it takes more than lines: `acpd approve {id} --content '{{…}}'` answers it");
+                wrapped(&format!("it takes more than lines: `acpd approve {id} --content '{{…}}'` answers it"), width)
             }
-            _ => {}
+            Subject::Permission { .. } | Subject::Offer(_) | Subject::Field(_) | Subject::Link => Vec::new(),
         }
-        text
     }
 
     /// The line that waits for an answer, without an end.
-    pub fn prompt(&self) -> String {
-        let all = if self.details.is_long() { "  [d] show all" } else { "" };
-        let keys = match &self.subject {
-            Subject::Permission { .. } => format!("[y] once  [a] always  [n] reject{all}  [q] decide later > "),
-            Subject::Offer(_) => format!("[y] answer  [n] decline{all}  [q] decide later > "),
-            Subject::Link => format!("[y] agree  [n] decline{all}  [q] decide later > "),
-            Subject::TooHard => format!("[n] decline{all}  [q] decide later > "),
-            Subject::Field(form) => form.prompt().unwrap_or_default(),
+    fn prompt(&self, size: Size) -> String {
+        let Subject::Field(form) = &self.subject else {
+            let Page { about, room, .. } = self.page(size);
+            return self.style.bold(&self.keys(about.len() > room, size));
         };
-        self.style.bold(&keys)
+        let field = form.prompt().unwrap_or_default();
+        if columns(&field) < width(size) {
+            return self.style.bold(&field);
+        }
+        // What is asked of the field is the agent's, and too long for the line.
+        let rows = marked(&field, Ink::BOLD, width(size), self.style).into_iter();
+        let rows: String = rows.take(size.rows.saturating_sub(1).max(1)).map(|row| row + "\n").collect();
+        rows + &self.style.bold("> ")
+    }
+
+    fn keys(&self, has_more: bool, size: Size) -> String {
+        let mut keys = match &self.subject {
+            Subject::Permission { .. } => vec![("y", "once"), ("a", "always"), ("n", "reject")],
+            Subject::Offer(_) => vec![("y", "answer"), ("n", "decline")],
+            Subject::Link => vec![("y", "agree"), ("n", "decline")],
+            Subject::TooHard => vec![("n", "decline")],
+            Subject::Field(_) => return String::new(),
+        };
+        keys.extend(has_more.then_some(("d", "show all")));
+        keys.push(("q", "decide later"));
+        let words: Vec<String> = keys.iter().map(|(key, word)| format!("[{key}] {word}")).collect();
+        let words = words.join("  ") + " > ";
+        if columns(&words).div_ceil(size.columns.max(1)) * CHOICES_SHARE <= size.rows {
+            words
+        } else {
+            keys.iter().map(|(key, _)| *key).collect::<Vec<_>>().join("/") + " > "
+        }
     }
 
     pub fn line(&mut self, line: &str) -> Move {
@@ -108,7 +230,7 @@ impl Dialog {
         }
         let word = line.trim().to_lowercase();
         match (word.as_str(), &self.subject) {
-            ("d" | "all", _) => Move::Ask(self.details.whole(self.style)),
+            ("d" | "all", _) => Move::ShowAll,
             ("q" | "later", _) => Move::Later,
             ("y" | "yes" | "once", Subject::Permission { .. }) => Move::Answer(decision(Decision::Allow, false)),
             ("a" | "always", Subject::Permission { .. }) => Move::Answer(decision(Decision::Allow, true)),
@@ -144,6 +266,11 @@ impl Dialog {
     }
 }
 
+/// The columns that may be written on. The last is left free: what a terminal does after it differs.
+fn width(size: Size) -> usize {
+    size.columns.saturating_sub(1).max(1)
+}
+
 fn not_understood() -> Move {
     Move::Ask("one of the letters, then Enter\n".to_owned())
 }
@@ -175,8 +302,11 @@ mod tests {
         Dialog::new(example(fields), Style::plain())
     }
 
+    const SIZE: Size = Size { columns: 80, rows: 24 };
+
     fn answer(dialog: &mut Dialog, line: &str) -> Value {
         match dialog.line(line) {
+            Move::ShowAll => json!(dialog.whole(SIZE)),
             Move::Answer(answer) => serde_json::to_value(answer).unwrap(),
             Move::Ask(text) => json!(text),
             Move::Later => Value::Null,
@@ -186,8 +316,9 @@ mod tests {
     #[test]
     fn a_permission_is_given_once_always_or_not_at_all() {
         let mut asked = dialog(&json!({"action": {"kind": "execute", "paths": [], "command": "make -j"}}));
-        assert_eq!(asked.opening(), "? Run make\n  │ $ make -j\n");
-        assert_eq!(asked.prompt(), "[y] once  [a] always  [n] reject  [q] decide later > ");
+        let prompt = "[y] once  [a] always  [n] reject  [q] decide later > ";
+        assert_eq!(asked.opening(SIZE), format!("? Run make\n  │ $ make -j\n{prompt}"));
+        assert_eq!(asked.again("what?\n", SIZE), format!("what?\n? Run make\n  │ $ make -j\n{prompt}"));
         for (line, body) in [
             (" Y ", json!({"decision": "allow", "always": false})),
             ("a", json!({"decision": "allow", "always": true})),
@@ -207,10 +338,46 @@ mod tests {
         let option = |id: &str, kind: &str| json!({"optionId": id, "name": format!("Yes, {id}"), "kind": kind});
         let options = [option("slow", "allow_once"), option("fast", "allow_once"), option("no", "reject_once")];
         let mut asked = dialog(&json!({"options": options}));
-        assert_eq!(asked.opening(), "? Run make\n[1] Yes, slow  [2] Yes, fast  [3] Yes, no\n");
+        let opening = asked.opening(SIZE);
+        assert!(opening.starts_with("? Run make\n[1] Yes, slow  [2] Yes, fast  [3] Yes, no\n[y]"), "{opening}");
+        let narrow = asked.opening(Size { columns: 30, rows: 24 });
+        assert!(narrow.contains("\n[1] Yes, slow\n[2] Yes, fast\n[3] Yes, no\n[y]"), "{narrow}");
         assert_eq!(answer(&mut asked, "2"), json!({"optionId": "fast"}));
         assert!(answer(&mut asked, "0").is_string() && answer(&mut asked, "4").is_string());
-        assert!(!dialog(&json!({"options": options[1..]})).opening().contains("[1]"));
+        assert!(!dialog(&json!({"options": options[1..]})).opening(SIZE).contains("[1]"));
+    }
+
+    #[test]
+    fn the_question_fits_the_terminal_and_says_at_its_end_what_is_answered() {
+        let asked = |title: &str, text: &str| {
+            dialog(&json!({
+                "title": title, "action": {"kind": "execute", "paths": [], "command": "rm -rf ~"},
+                "request": {"toolCall": {"content": [{"type": "content", "content": {"type": "text", "text": text}}]}},
+            }))
+        };
+        let forged = format!("{}{}? Read README.md", "\n".repeat(26), " ".repeat(76));
+        for (columns, rows) in [(80, 24), (40, 10), (20, 5), (300, 100)] {
+            let size = Size { columns, rows };
+            for (title, text) in
+                [("Delete it", forged.as_str()), ("Delete it", &"line\n".repeat(60)), (&"Delete ".repeat(99), "")]
+            {
+                let opening = asked(title, text).opening(size);
+                let taken: usize =
+                    opening.lines().map(|row| super::super::super::text::columns(row).div_ceil(columns).max(1)).sum();
+                assert!(taken <= rows, "{taken} rows of {rows}:\n{opening}");
+                assert!(opening.starts_with("? Delete "), "{opening}");
+                if opening.lines().count() <= NEAR_ROWS_MAX + 2 {
+                    // All of it is in sight.
+                    assert!(opening.contains("\n  │ $ rm -rf ~\n"), "{opening}");
+                    continue;
+                }
+                let end: Vec<&str> = opening.lines().rev().take(3).collect();
+                assert!(end[2].starts_with("? Delete ") && end[1] == "  │ $ rm -rf ~", "{opening}");
+                assert!(opening.lines().filter(|row| row.starts_with('?')).count() == 2, "{opening}");
+            }
+        }
+        let small = asked("Delete it", &forged).opening(Size { columns: 20, rows: 5 });
+        assert_eq!(small, "? Delete it\n  │ … 34 more lines\n? Delete it\n  │ $ rm -rf ~\ny/a/n/d/q > ");
     }
 
     #[test]
@@ -218,10 +385,10 @@ mod tests {
         let properties = json!({"name": {"type": "string"}, "port": {"type": "integer"}});
         let request = json!({"mode": "form", "requestedSchema": {"properties": properties, "required": ["name"]}});
         let mut asked = dialog(&json!({"kind": "elicitation", "title": "Which?", "request": request}));
-        assert_eq!(asked.prompt(), "[y] answer  [n] decline  [q] decide later > ");
+        assert_eq!(asked.prompt(SIZE), "[y] answer  [n] decline  [q] decide later > ");
         assert_eq!(answer(&mut asked, "n"), json!({"action": "decline"}));
         assert_eq!(answer(&mut asked, "y"), "");
-        assert_eq!(asked.prompt(), "name > ");
+        assert_eq!(asked.prompt(SIZE), "name > ");
         assert_eq!(answer(&mut asked, "q"), "", "a value, not a command");
         assert_eq!(answer(&mut asked, "many"), "it is a whole number\n");
         assert_eq!(answer(&mut asked, "7"), json!({"action": "accept", "content": {"name": "q", "port": 7}}));
@@ -231,13 +398,14 @@ mod tests {
     fn a_link_is_shown_and_a_hard_form_is_for_the_interface() {
         let link = json!({"mode": "url", "url": "https://example.com/\x1b[2Jlogin"});
         let mut asked = dialog(&json!({"kind": "elicitation", "title": "Sign in", "request": link}));
-        assert_eq!(asked.opening(), "? Sign in\n  │ https://example.com/[2Jlogin\n");
+        assert!(asked.opening(SIZE).starts_with("? Sign in\n  │ https://example.com/[2Jlogin\n[y] agree"));
         assert_eq!(answer(&mut asked, "y"), json!({"action": "accept"}));
 
         let hard = json!({"mode": "form", "requestedSchema": {"properties": {"x": {"type": "array"}}}});
         let mut asked = dialog(&json!({"kind": "elicitation", "title": "Tags?", "request": hard}));
-        assert!(asked.opening().contains("acpd approve 5f6a7b8c9d0e --content"), "{}", asked.opening());
-        assert_eq!(asked.prompt(), "[n] decline  [q] decide later > ");
+        let opening = asked.opening(SIZE);
+        assert!(opening.contains("acpd approve 5f6a7b8c9d0e --content"), "{opening}");
+        assert_eq!(asked.prompt(SIZE), "[n] decline  [q] decide later > ");
         assert!(answer(&mut asked, "y").is_string());
         assert_eq!(answer(&mut asked, "n"), json!({"action": "decline"}));
     }

@@ -8,8 +8,6 @@ mod details;
 mod dialog;
 mod find;
 mod form;
-mod keyboard;
-mod signals;
 
 pub use self::desk::Desk;
 pub use self::details::Details;

@@ -9,22 +9,17 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
+use rustix::fd::AsFd;
+
 use super::super::style::Style;
+use super::super::terminal::{Size, USUAL};
 use super::ink::Line;
 
 const BEGIN: &str = "\x1b[?2026h";
 const END: &str = "\x1b[?2026l";
-const ERASE_BELOW: &str = "\x1b[J";
-const ERASE_LINE: &str = "\x1b[K";
-
-/// What a terminal of which nothing is known is taken for.
-const USUAL: Size = Size { columns: 80, rows: 24 };
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
-    pub columns: usize,
-    pub rows: usize,
-}
+const ERASE_REST: &str = "\x1b[K";
+const ERASE_ROW: &str = "\x1b[2K";
+const UP: &str = "\x1b[A";
 
 pub struct Canvas {
     out: Box<dyn Write>,
@@ -50,13 +45,10 @@ impl Canvas {
     }
 
     /// On one of this program's own streams.
-    pub fn on_terminal(stream: impl Write + rustix::fd::AsFd + 'static, style: Style, ellipsis: &'static str) -> Self {
-        // The stream itself is moved into the canvas; the terminal behind stderr is the same.
-        let measure = || {
-            let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
-            let size = Size { columns: size.ws_col.into(), rows: size.ws_row.into() };
-            (size.columns > 0 && size.rows > 0).then_some(size)
-        };
+    pub fn on_terminal(stream: impl Write + AsFd + 'static, style: Style, ellipsis: &'static str) -> Self {
+        // The stream itself is moved into the canvas.
+        let measured = stream.as_fd().try_clone_to_owned().ok();
+        let measure = move || Size::of(measured.as_ref()?);
         Self::new(Box::new(stream), Box::new(measure), style, ellipsis)
     }
 
@@ -126,7 +118,7 @@ impl Canvas {
                 text.push_str("\r\n");
             }
             if new != old {
-                let _ = write!(text, "{}{ERASE_LINE}", new.render(self.style));
+                let _ = write!(text, "{}{ERASE_REST}", new.render(self.style));
             }
         }
         // The last line stays as it was, and the cursor belongs at its end.
@@ -137,13 +129,16 @@ impl Canvas {
     }
 
     /// What takes the region away. Terminals that were made narrower have wrapped its lines.
+    ///
+    /// Row by row: what erases from the first row to the last is to tmux the clearing of a screen, which it keeps in the
+    /// history, so the region would be there for good.
     fn erased(&self, columns: usize) -> String {
         if self.shown.is_empty() {
             return String::new();
         }
         let rows: usize = self.shown.iter().map(|line| line.width().div_ceil(columns + 1).max(1)).sum();
         let rows = rows.min(self.size().rows);
-        format!("\r{}{ERASE_BELOW}", up(rows - 1))
+        format!("\r{ERASE_ROW}{}", format!("{UP}{ERASE_ROW}").repeat(rows - 1))
     }
 }
 

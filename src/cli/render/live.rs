@@ -3,9 +3,9 @@
 //!
 //! Events change what is to be seen; nothing is written before [`Live::paint`], so that catching up with a long session
 //! costs a few pictures and not one for each event. When stdout goes to a program, that gets the answer as it is, and the
-//! terminal everything else.
+//! terminal everything else; when stderr goes to a file, that gets the notes in lines, and the terminal the answer.
 
-use std::io::{self, Stdout, Write};
+use std::io::{self, Stderr, Stdout, Write};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -44,10 +44,26 @@ enum Kind {
     End,
 }
 
+/// What does not go to the terminal.
+pub enum Beside {
+    Nothing,
+    Answer {
+        stdout: Stdout,
+        /// Its last line has not ended.
+        in_line: bool,
+    },
+    Notes(Stderr),
+}
+
+impl Beside {
+    pub const fn answer(stdout: Stdout) -> Self {
+        Self::Answer { stdout, in_line: false }
+    }
+}
+
 pub struct Live {
     canvas: Canvas,
-    /// Where the answer goes when that is not the terminal, and whether its last line has not ended.
-    piped: Option<(Stdout, bool)>,
+    beside: Beside,
     glyphs: &'static Glyphs,
     scope: Scope,
     /// The message that is coming in: its id, and its text so far.
@@ -67,18 +83,11 @@ pub struct Live {
 }
 
 impl Live {
-    /// `piped`: stdout, when that is no terminal.
-    pub fn new(
-        canvas: Canvas,
-        piped: Option<Stdout>,
-        glyphs: &'static Glyphs,
-        scope: Scope,
-        thoughts: ThoughtsShown,
-    ) -> Self {
+    pub fn new(canvas: Canvas, beside: Beside, glyphs: &'static Glyphs, scope: Scope, thoughts: ThoughtsShown) -> Self {
         let words = Markdown::new(Paper::new(glyphs, canvas.style().is_enabled()));
         Self {
             canvas,
-            piped: piped.map(|stdout| (stdout, false)),
+            beside,
             glyphs,
             scope,
             open: None,
@@ -99,6 +108,12 @@ impl Live {
     /// Says what is waited for before the first event.
     pub fn wait_for(&mut self, wait: Wait) {
         self.waiting.for_what(wait, Timestamp::now());
+    }
+
+    /// Whether the daemon cannot be heard now.
+    pub fn cut_off(&mut self, is_lost: bool) {
+        self.waiting.cut_off(is_lost);
+        self.is_dirty = true;
     }
 
     pub fn event(&mut self, event: &Event) -> io::Result<()> {
@@ -197,7 +212,7 @@ impl Live {
         self.commit(Kind::Words, &finished);
         let is_silent = self.waiting.due(!self.words.is_empty()).is_some_and(|due| due <= Instant::now());
         // A tool that runs says so itself.
-        let is_told = *self.waiting.what() == Wait::Agent && !self.tools.is_empty();
+        let is_told = *self.waiting.what() == Wait::Agent && !self.tools.is_empty() && !self.waiting.is_cut_off();
         let wait = self.waiting.line(now).filter(|_| is_silent && !is_told);
         let mut notes = self.thoughts.region(columns);
         notes.extend(self.tools.region(now));
@@ -227,7 +242,7 @@ impl Live {
         self.flush_words();
         self.is_dirty = true;
         // What comes next is somebody else's.
-        if self.last == Kind::Words {
+        if self.last == Kind::Words && !matches!(self.beside, Beside::Notes(_)) {
             self.canvas.commit(&Line::default());
             self.last = Kind::Note;
         }
@@ -307,7 +322,7 @@ impl Live {
             return Ok(());
         }
         self.end_thought(at);
-        let Some((stdout, in_line)) = &mut self.piped else {
+        let Beside::Answer { stdout, in_line } = &mut self.beside else {
             self.words.push(text);
             return Ok(());
         };
@@ -347,7 +362,7 @@ impl Live {
     }
 
     fn end_piped(&mut self) -> io::Result<()> {
-        if let Some((stdout, in_line)) = &mut self.piped
+        if let Beside::Answer { stdout, in_line } = &mut self.beside
             && std::mem::take(in_line)
         {
             stdout.write_all(b"\n")?;
@@ -441,6 +456,13 @@ impl Live {
 
     fn commit(&mut self, kind: Kind, lines: &[Line]) {
         if lines.is_empty() {
+            return;
+        }
+        if let Beside::Notes(stderr) = &mut self.beside
+            && kind != Kind::Words
+        {
+            // Nobody is left to be told when stderr cannot be written.
+            let _ = lines.iter().try_for_each(|line| writeln!(stderr, "{}", line.text()));
             return;
         }
         if self.last != kind && self.last != Kind::Nothing {

@@ -23,7 +23,8 @@ use crate::model::TurnStatus;
 pub use self::canvas::Canvas;
 pub use self::diff::Change;
 pub use self::glyphs::Glyphs;
-pub use self::live::Live;
+pub use self::ink::{Colour, Ink, Line};
+pub use self::live::{Beside, Live};
 pub use self::plain::Plain;
 pub use self::waiting::Wait;
 

@@ -31,11 +31,13 @@ pub struct Waiting {
     since: Timestamp,
     /// When something came last.
     quiet_since: Instant,
+    /// Since when the daemon cannot be heard. Until it is back, it is what is waited for.
+    cut_off_since: Option<Timestamp>,
 }
 
 impl Waiting {
     pub fn new(glyphs: &'static Glyphs) -> Self {
-        Self { glyphs, wait: Wait::Nothing, since: Timestamp::now(), quiet_since: Instant::now() }
+        Self { glyphs, wait: Wait::Nothing, since: Timestamp::now(), quiet_since: Instant::now(), cut_off_since: None }
     }
 
     pub fn for_what(&mut self, wait: Wait, at: Timestamp) {
@@ -47,8 +49,18 @@ impl Waiting {
         &self.wait
     }
 
+    /// Whether the daemon cannot be heard now.
+    pub fn cut_off(&mut self, is_lost: bool) {
+        self.cut_off_since = is_lost.then(Timestamp::now);
+    }
+
+    pub fn is_cut_off(&self) -> bool {
+        self.cut_off_since.is_some()
+    }
+
     /// Something came.
     pub fn heard(&mut self, at: Timestamp) {
+        self.cut_off_since = None;
         self.quiet_since = Instant::now();
         if self.wait == Wait::Agent {
             self.since = at;
@@ -58,11 +70,12 @@ impl Waiting {
     /// When it is time to say what is being waited for, if ever.
     pub fn due(&self, has_words: bool) -> Option<Instant> {
         let patience = if has_words { PATIENCE_WITH_WORDS } else { PATIENCE };
-        (self.wait != Wait::Nothing).then(|| self.quiet_since + patience)
+        (self.wait != Wait::Nothing || self.is_cut_off()).then(|| self.quiet_since + patience)
     }
 
     pub fn line(&self, now: Timestamp) -> Option<Line> {
         let what = match &self.wait {
+            _ if self.is_cut_off() => "waiting for the daemon".to_owned(),
             Wait::Nothing => return None,
             Wait::Queued(1) => "queued behind one turn".to_owned(),
             Wait::Queued(turns) => format!("queued behind {turns} turns"),
@@ -74,7 +87,10 @@ impl Waiting {
             Wait::Cancellation => "cancelling".to_owned(),
         };
         let spinner = Line::new(self.glyphs.spinner(now.as_millis()), Ink::PLAIN.colour(Colour::Cyan));
-        Some(spinner.and(&format!(" {what}{} {}", self.glyphs.ellipsis, elapsed(self.since, now)), Ink::DIM))
+        Some(spinner.and(
+            &format!(" {what}{} {}", self.glyphs.ellipsis, elapsed(self.cut_off_since.unwrap_or(self.since), now)),
+            Ink::DIM,
+        ))
     }
 }
 
@@ -105,5 +121,9 @@ mod tests {
         waiting.heard(at(5000));
         assert_eq!(text(&waiting, 77_000), "⠋ waiting for the agent… 1m 12s");
         assert!(waiting.due(true) > waiting.due(false));
+        waiting.cut_off(true);
+        assert!(text(&waiting, 77_000).contains("waiting for the daemon"));
+        waiting.cut_off(false);
+        assert!(text(&waiting, 77_000).contains("waiting for the agent"));
     }
 }

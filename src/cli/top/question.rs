@@ -24,13 +24,14 @@ pub struct Question {
 
 impl Question {
     pub fn of(permission: &Permission) -> Self {
-        let whole = Details::of(permission).whole(Style::for_stream(false));
+        // In one row each: how wide they may be is known when they are drawn.
+        let whole = Details::of(permission).rows(usize::MAX, Style::colourless());
         Self {
             id: permission.id,
             is_elicitation: permission.kind == PermissionKind::Elicitation,
             what: what(permission),
-            details: whole.lines().take(LINES_MAX).map(|line| line.replace('\t', "    ")).collect(),
-            is_cut: whole.lines().count() > LINES_MAX,
+            is_cut: whole.len() > LINES_MAX,
+            details: whole.into_iter().take(LINES_MAX).collect(),
         }
     }
 }

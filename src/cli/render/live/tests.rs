@@ -6,7 +6,7 @@ use std::rc::Rc;
 use serde_json::json;
 
 use super::super::super::style::Style;
-use super::super::canvas::Size;
+use super::super::super::terminal::Size;
 use super::*;
 
 #[derive(Clone, Default)]
@@ -38,7 +38,7 @@ fn kept(scope: Scope, events: &[Event]) -> String {
     let sink = Sink::default();
     let measure = || Some(Size { columns: 60, rows: 20 });
     let canvas = Canvas::new(Box::new(sink.clone()), Box::new(measure), Style::plain(), "…");
-    let mut live = Live::new(canvas, None, Glyphs::unicode(), scope, ThoughtsShown::Fold);
+    let mut live = Live::new(canvas, Beside::Nothing, Glyphs::unicode(), scope, ThoughtsShown::Fold);
     for event in events {
         live.event(event).unwrap();
     }
@@ -95,7 +95,7 @@ fn an_end_that_is_no_good_end_is_told_once() {
 #[test]
 fn nothing_is_painted_while_the_log_is_caught_up_with() {
     let canvas = Canvas::new(Box::new(Sink::default()), Box::new(|| None), Style::plain(), "…");
-    let mut live = Live::new(canvas, None, Glyphs::unicode(), Scope::Session, ThoughtsShown::Fold);
+    let mut live = Live::new(canvas, Beside::Nothing, Glyphs::unicode(), Scope::Session, ThoughtsShown::Fold);
     assert_eq!(live.next_frame(true), None);
     live.event(&event("turn.started", 0, json!({}))).unwrap();
     assert!(live.next_frame(false) > live.next_frame(true));

@@ -6,14 +6,16 @@
 //! reads under a lock, which is also held by whoever changes how the terminal behaves, and it only reads what is there.
 
 use std::io::{self, PipeReader, PipeWriter};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::termios::{
-    LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush, tcgetattr, tcgetpgrp, tcsetattr,
+    LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush, tcgetattr, tcsetattr,
 };
 use tokio::sync::mpsc;
+
+use super::Keys;
 
 /// A terminal's own limit is lower.
 const LINE_BYTES_MAX: usize = 64 << 10;
@@ -28,8 +30,8 @@ const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 static READING: Mutex<()> = Mutex::new(());
 
-#[derive(Default)]
 pub struct Keyboard {
+    source: Arc<Keys>,
     listening: Option<Listening>,
 }
 
@@ -46,6 +48,15 @@ enum Typed {
 }
 
 impl Keyboard {
+    pub fn new(source: Keys) -> Self {
+        Self { source: Arc::new(source), listening: None }
+    }
+
+    /// Whether it is this program that the terminal listens to.
+    pub fn is_ours(&self) -> bool {
+        self.source.are_ours()
+    }
+
     /// Takes nothing more, and leaves what is typed to others. The terminal gives lines again.
     pub fn rest(&mut self) {
         let _reading = reading();
@@ -56,9 +67,9 @@ impl Keyboard {
     pub fn forget(&mut self) {
         let _reading = reading();
         self.listening = None;
-        if is_in_front() {
+        if self.is_ours() {
             // What cannot be forgotten is at worst a line that makes no sense.
-            let _ = tcflush(io::stdin(), QueueSelector::IFlush);
+            let _ = tcflush(&self.source, QueueSelector::IFlush);
         }
     }
 
@@ -66,7 +77,7 @@ impl Keyboard {
     pub async fn line(&mut self) -> io::Result<Option<String>> {
         if !matches!(&self.listening, Some(Listening { typed: Typed::Lines(_), .. })) {
             self.rest();
-            self.listening = Some(Listening::lines()?);
+            self.listening = Some(Listening::lines(self.source.clone())?);
         }
         let Some(Listening { typed: Typed::Lines(lines), .. }) = &mut self.listening else { return Ok(None) };
         let line = lines.recv().await;
@@ -79,7 +90,7 @@ impl Keyboard {
     pub async fn key(&mut self) -> char {
         if !matches!(&self.listening, Some(Listening { typed: Typed::Keys { .. }, .. })) {
             self.rest();
-            self.listening = if is_in_front() { Listening::keys().ok() } else { None };
+            self.listening = if self.is_ours() { Listening::keys(self.source.clone()).ok() } else { None };
         }
         if let Some(Listening { typed: Typed::Keys { keys, .. }, .. }) = &mut self.listening
             && let Some(key) = keys.recv().await
@@ -91,22 +102,22 @@ impl Keyboard {
 }
 
 impl Listening {
-    fn lines() -> io::Result<Self> {
+    fn lines(source: Arc<Keys>) -> io::Result<Self> {
         let (stop, until) = io::pipe()?;
         let (sender, lines) = mpsc::channel(1);
         std::thread::Builder::new().name("keyboard".to_owned()).spawn(move || {
             // Who does not wait any more has dropped the other end.
-            let _ = sender.try_send(read_line(&stop));
+            let _ = sender.try_send(read_line(&source, &stop));
         })?;
         Ok(Self { typed: Typed::Lines(lines), _until: until })
     }
 
-    fn keys() -> io::Result<Self> {
-        let mode = KeyMode::enter()?;
+    fn keys(source: Arc<Keys>) -> io::Result<Self> {
+        let mode = KeyMode::enter(source.clone())?;
         let (stop, until) = io::pipe()?;
         let (sender, keys) = mpsc::channel(KEYS_WAITING_MAX);
         std::thread::Builder::new().name("keyboard".to_owned()).spawn(move || {
-            while let Ok(Some(bytes)) = read_some(&stop) {
+            while let Ok(Some(bytes)) = read_some(&source, &stop) {
                 if bytes.is_empty() {
                     break;
                 }
@@ -122,34 +133,29 @@ impl Listening {
 
 /// While it exists, the terminal gives keys as they are pressed and does not echo them.
 struct KeyMode {
+    source: Arc<Keys>,
     before: Termios,
 }
 
 impl KeyMode {
-    fn enter() -> io::Result<Self> {
-        let before = tcgetattr(io::stdin())?;
+    fn enter(source: Arc<Keys>) -> io::Result<Self> {
+        let before = tcgetattr(&source)?;
         let mut modes = before.clone();
         modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
         modes.special_codes[SpecialCodeIndex::VMIN] = 1;
         modes.special_codes[SpecialCodeIndex::VTIME] = 0;
-        tcsetattr(io::stdin(), OptionalActions::Now, &modes)?;
-        Ok(Self { before })
+        tcsetattr(&source, OptionalActions::Now, &modes)?;
+        Ok(Self { source, before })
     }
 }
 
 impl Drop for KeyMode {
     fn drop(&mut self) {
         // One in the background would be stopped for it, and the terminal is somebody else's then.
-        if is_in_front() {
-            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
+        if self.source.are_ours() {
+            let _ = tcsetattr(&self.source, OptionalActions::Now, &self.before);
         }
     }
-}
-
-/// Whether it is this program that the terminal listens to. One in the background would be stopped for reading.
-pub fn is_in_front() -> bool {
-    // A terminal that is not the controlling one has no foreground, and stops nobody.
-    tcgetpgrp(io::stdin()).map_or(true, |foreground| foreground == rustix::process::getpgrp())
 }
 
 fn reading() -> MutexGuard<'static, ()> {
@@ -173,10 +179,10 @@ fn keys_of(bytes: &[u8]) -> Vec<char> {
     if keys.len() > KEYS_AT_ONCE_MAX { Vec::new() } else { keys }
 }
 
-fn read_line(stop: &PipeReader) -> io::Result<Option<String>> {
+fn read_line(source: &Keys, stop: &PipeReader) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     loop {
-        let Some(bytes) = read_some(stop)? else { return Ok(None) };
+        let Some(bytes) = read_some(source, stop)? else { return Ok(None) };
         line.extend_from_slice(&bytes);
         let is_whole = line.ends_with(b"\n") || line.len() > LINE_BYTES_MAX;
         if bytes.is_empty() || is_whole {
@@ -187,10 +193,9 @@ fn read_line(stop: &PipeReader) -> io::Result<Option<String>> {
 }
 
 /// What is typed next; nothing of it at the terminal's end, and nothing at all when the reader is told to go.
-fn read_some(stop: &PipeReader) -> io::Result<Option<Vec<u8>>> {
-    let stdin = io::stdin();
+fn read_some(source: &Keys, stop: &PipeReader) -> io::Result<Option<Vec<u8>>> {
     let look = |timeout: Option<&Timespec>| {
-        let mut descriptors = [PollFd::new(stop, PollFlags::IN), PollFd::new(&stdin, PollFlags::IN)];
+        let mut descriptors = [PollFd::new(stop, PollFlags::IN), PollFd::new(source, PollFlags::IN)];
         retry_on_intr(|| poll(&mut descriptors, timeout))?;
         Ok::<_, io::Error>(descriptors.map(|descriptor| !descriptor.revents().is_empty()))
     };
@@ -199,7 +204,7 @@ fn read_some(stop: &PipeReader) -> io::Result<Option<Vec<u8>>> {
         if is_told {
             return Ok(None);
         }
-        if !is_in_front() {
+        if !source.are_ours() {
             retry_on_intr(|| poll(&mut [PollFd::new(stop, PollFlags::IN)], Some(&BACKGROUND_PAUSE)))?;
             continue;
         }
@@ -210,7 +215,7 @@ fn read_some(stop: &PipeReader) -> io::Result<Option<Vec<u8>>> {
             [false, true] => {}
         }
         let mut bytes = [0; READ_BYTES];
-        let count = retry_on_intr(|| rustix::io::read(&stdin, &mut bytes))?;
+        let count = retry_on_intr(|| rustix::io::read(source, &mut bytes))?;
         return Ok(Some(bytes.get(..count).unwrap_or_default().to_vec()));
     }
 }
