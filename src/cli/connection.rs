@@ -28,6 +28,8 @@ use super::error::ClientError;
 
 /// Longer than the stop ladder of an agent, because archiving answers when the process is reaped.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
+/// What tells how the daemon is costs it next to nothing: one that has not answered by then is stuck.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(3);
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 /// A full listen queue is a moment's matter.
 const CONNECT_ATTEMPTS_MAX: u32 = 40;
@@ -62,9 +64,28 @@ impl Daemon {
     }
 
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.get_within(ANSWER_TIMEOUT, path).await
+    }
+
+    /// How the daemon is, as it tells itself. One that is stuck does not keep anybody waiting, and is named.
+    pub async fn report<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        match self.get_within(REPORT_TIMEOUT, path).await {
+            Err(ClientError::TooSlow { seconds, .. }) => Err(silent(self.listener().await, seconds)),
+            answer => answer,
+        }
+    }
+
+    /// The process that listens at the socket. Where systemd made the socket that is systemd, and not whom to look for.
+    async fn listener(&self) -> Option<i32> {
+        let pid = timeout(REPORT_TIMEOUT, self.connect()).await.ok()?.ok()?.peer_cred().ok()?.pid()?;
+        let program = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+        (program.trim_end() == env!("CARGO_PKG_NAME")).then_some(pid)
+    }
+
+    async fn get_within<T: DeserializeOwned>(&self, patience: Duration, path: &str) -> Result<T, ClientError> {
         let mut attempts = 1;
         loop {
-            let answer = self.call(Method::GET, path, Bytes::new()).await;
+            let answer = self.call_within(patience, Method::GET, path, Bytes::new()).await;
             let wait = answer.as_ref().err().filter(|error| error.is_overload()).and_then(ClientError::retry_after);
             match wait {
                 Some(wait) if wait <= READ_PAUSE_MAX && attempts < READ_ATTEMPTS_MAX => {
@@ -260,6 +281,23 @@ fn broken(operation: &str) -> impl Fn(hyper::Error) -> ClientError {
 
 fn too_slow(operation: &str, patience: Duration) -> ClientError {
     ClientError::TooSlow { operation: operation.to_owned(), seconds: patience.as_secs() }
+}
+
+fn silent(pid: Option<i32>, seconds: u64) -> ClientError {
+    let (who, hint) = match pid {
+        Some(pid) => (
+            format!("the daemon (pid {pid})"),
+            format!(
+                "`kill -CONT {pid}` wakes one that was stopped; its log tells what it does; after `kill -9 {pid}` the next \
+                 command starts another"
+            ),
+        ),
+        None => ("the daemon".to_owned(), "its log tells what it does; restart it if it is stuck".to_owned()),
+    };
+    ClientError::Silent {
+        message: format!("{who} takes connections, and has not answered for {seconds} seconds"),
+        hint,
+    }
 }
 
 #[cfg(test)]

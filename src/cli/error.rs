@@ -41,6 +41,9 @@ pub enum ClientError {
         #[source]
         source: Box<ClientError>,
     },
+    /// It was asked how it is, and does not even tell that.
+    #[error("{message}")]
+    Silent { message: String, hint: String },
     #[error("cannot understand the daemon's answer to {operation}")]
     Answer {
         operation: String,
@@ -106,7 +109,10 @@ impl ClientError {
             },
             Self::Broken { .. } | Self::TooSlow { .. } => "`acpd status` tells how the daemon is; its log tells why",
             Self::Answer { .. } => "the client and the daemon may be of different versions; compare with `acpd status`",
-            Self::NotStarted { hint, .. } | Self::Local { hint, .. } | Self::Lost { hint, .. } => hint,
+            Self::Silent { hint, .. }
+            | Self::NotStarted { hint, .. }
+            | Self::Local { hint, .. }
+            | Self::Lost { hint, .. } => hint,
             Self::Io { source, .. } => match source.kind() {
                 io::ErrorKind::NotFound => "there is nothing at that path; is it spelled right?",
                 io::ErrorKind::NotADirectory => "it is no directory; name the one that it is in",

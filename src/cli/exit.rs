@@ -69,7 +69,7 @@ impl Exit {
             ClientError::Unreachable { .. } | ClientError::Broken { .. } | ClientError::TooSlow { .. } => {
                 Self::Unreachable
             }
-            ClientError::NotStarted { .. } | ClientError::Lost { .. } => Self::Unreachable,
+            ClientError::Silent { .. } | ClientError::NotStarted { .. } | ClientError::Lost { .. } => Self::Unreachable,
             ClientError::Answer { .. } | ClientError::Local { .. } | ClientError::Io { .. } => Self::Error,
             // Whoever read our output has seen enough: `acpd ls | head -1` is not a failure.
             ClientError::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Self::Ok,

@@ -8,8 +8,10 @@ use tokio::time::{Instant, sleep_until};
 
 use super::connection::Daemon;
 use super::context::Context;
+use super::error::ClientError;
 use super::output::Output;
 use crate::control::wire::{ConfigOrigin, Info};
+use crate::model::error::chain;
 
 /// A reload takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -25,6 +27,11 @@ pub enum Reloaded {
     /// The daemon does not take it.
     Refused(String),
     Late(u32),
+    /// It does not even tell how it is.
+    Silent {
+        why: String,
+        hint: String,
+    },
 }
 
 impl Reloaded {
@@ -38,6 +45,10 @@ impl Reloaded {
             Self::NoDaemon => output.note("no daemon runs; the next one reads it"),
             Self::NotOurs(why) => output.note(&format!("the daemon that runs was not told: {why}")),
             Self::Refused(why) => output.note(&format!("the daemon keeps what it had: {why}")),
+            Self::Silent { why, hint } => {
+                output.note(&format!("the daemon has not read it: {why}"));
+                output.note(&format!("hint: {hint}"));
+            }
             Self::Late(pid) => output.note(&format!("the daemon (pid {pid}) has not read it yet; its log tells why")),
         }
     }
@@ -46,8 +57,12 @@ impl Reloaded {
 /// Tells the daemon that the file has changed, and waits until it has taken that in.
 pub async fn after_change(context: &Context, file: &Path) -> Reloaded {
     let Ok(daemon) = context.running_daemon().await else { return Reloaded::NoDaemon };
-    let Some((pid, before)) = asked(&daemon).await else {
-        return Reloaded::NotOurs("it is another user's, and has a configuration of its own".to_owned());
+    let (pid, before) = match asked(&daemon).await {
+        Ok((pid, Some(before))) => (pid, before),
+        Ok((_, None)) => {
+            return Reloaded::NotOurs("it is another user's, and has a configuration of its own".to_owned());
+        }
+        Err(error) => return Reloaded::Silent { why: chain(&error), hint: error.hint().to_owned() },
     };
     if let Some(theirs) = before.file.as_deref().filter(|theirs| !is_same(Path::new(theirs), file)) {
         return Reloaded::NotOurs(format!("it reads {theirs}"));
@@ -58,7 +73,7 @@ pub async fn after_change(context: &Context, file: &Path) -> Reloaded {
     }
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
-        if let Some((_, now)) = asked(&daemon).await {
+        if let Ok((_, Some(now))) = asked(&daemon).await {
             match now.error {
                 Some(error) if before.error.as_ref() != Some(&error) => return Reloaded::Refused(error),
                 _ if now.loaded_at != before.loaded_at => return Reloaded::Done,
@@ -70,9 +85,10 @@ pub async fn after_change(context: &Context, file: &Path) -> Reloaded {
     Reloaded::Late(pid)
 }
 
-async fn asked(daemon: &Daemon) -> Option<(u32, ConfigOrigin)> {
-    let info: Info = daemon.get("/v1/info").await.ok()?;
-    Some((info.pid, info.config?))
+/// Who it is, and where its configuration is from: another user's daemon does not tell that.
+async fn asked(daemon: &Daemon) -> Result<(u32, Option<ConfigOrigin>), ClientError> {
+    let info: Info = daemon.report("/v1/info").await?;
+    Ok((info.pid, info.config))
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {

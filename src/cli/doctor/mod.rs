@@ -69,8 +69,8 @@ pub async fn examine(context: &Context, trials: Trials) -> Vec<Finding> {
 
 async fn find_daemon(context: &Context) -> Result<Running, ClientError> {
     let daemon = context.running_daemon().await?;
-    let info = daemon.get("/v1/info").await?;
-    let health = daemon.get("/v1/health").await;
+    let info = daemon.report("/v1/info").await?;
+    let health = daemon.report("/v1/health").await;
     Ok(Running { daemon, info, health })
 }
 
