@@ -283,13 +283,13 @@ fn registry_answer(error: RegistryError) -> Answer {
         RegistryError::NotFound(_) => Answer::new(S::NOT_FOUND, "session_not_found", message, SESSIONS_HINT),
         RegistryError::Refused(refusal) => refusal_answer(refusal),
         RegistryError::ProcessLimit { max } => {
-            let hint = "wait for a turn to end, archive a session, or raise limits.processes";
+            let hint = "wait for a turn or a check of an agent to end, archive a session, or raise limits.processes";
             Answer::new(S::TOO_MANY_REQUESTS, "process_limit", message, hint)
                 .details(json!({ "max": max }))
                 .retry_after(PROCESS_LIMIT_WAIT)
         }
         RegistryError::ProcessShare { max } => {
-            let hint = "wait for one of your turns to end, archive a session, or have limits.processes_per_user raised";
+            let hint = "wait for one of your turns or checks to end, archive a session, or have limits.processes_per_user raised";
             Answer::new(S::TOO_MANY_REQUESTS, "process_limit", message, hint)
                 .details(json!({ "max": max, "perUser": true }))
                 .retry_after(PROCESS_LIMIT_WAIT)

@@ -190,7 +190,8 @@ fn warnings(api: &Api, store: &StoreHealth) -> Vec<HealthProblem> {
     }
     let max = config.limits.processes;
     if api.registry.process_count(Sight::All) >= max {
-        let hint = "an idle one makes room by itself; else wait for a turn to end, or raise limits.processes";
+        let hint =
+            "an idle one makes room by itself; else wait for a turn or a check to end, or raise limits.processes";
         warn("process_limit", format!("all {max} places for agent processes are taken"), hint);
     }
     let max = config.control.connections;

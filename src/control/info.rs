@@ -63,7 +63,11 @@ pub async fn info(
         state_dir: Some(api.state_dir.display().to_string()),
         socket: api.socket.display().to_string(),
         sessions: counts.into_iter().map(|(status, count)| (status.to_owned(), count)).collect(),
-        processes: ProcessCount { running: api.registry.process_count(sight), max: config.limits.processes },
+        processes: ProcessCount {
+            running: api.registry.process_count(sight),
+            max: config.limits.processes,
+            checks: api.registry.trial_count(sight),
+        },
         limits: limits(&config).into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
         kernel: Some(kernel(&api)),
         versions: Some(versions()),

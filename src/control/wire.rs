@@ -36,7 +36,7 @@ mod kernel;
 mod processes;
 mod store;
 
-pub use agent_check::{AgentCheck, CheckAgent};
+pub use agent_check::{AgentCheck, CheckAgent, CheckProblem};
 pub use garbage::{CollectGarbage, ExpiredSession, GarbageReport, UpkeepReport};
 pub use health::{Health, HealthProblem, Severity};
 pub use kernel::{BubblewrapReport, CgroupReport, Kernel, LandlockReport, ResourceLimit, ResourceLimits, Versions};
@@ -402,8 +402,17 @@ pub struct ConfigOrigin {
 
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ProcessCount {
+    /// Sessions' and checks' together.
     pub running: usize,
     pub max: usize,
+    /// Those of them that only try an agent.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub checks: usize,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+fn is_none(count: &usize) -> bool {
+    *count == 0
 }
 
 /// An event as it goes over the stream.

@@ -90,7 +90,7 @@ pub struct Registry {
     halt: Lane<Halt>,
     tasks: TaskTracker,
     /// The right to try an agent.
-    trials: Arc<tokio::sync::Semaphore>,
+    trials: Arc<trials::Trials>,
 }
 
 impl Registry {
@@ -102,7 +102,7 @@ impl Registry {
             admission: tokio::sync::Mutex::new(()),
             halt: Lane::new(Halt::No),
             tasks: TaskTracker::new(),
-            trials: Arc::new(tokio::sync::Semaphore::new(trials::TRIALS_MAX)),
+            trials: Arc::default(),
         })
     }
 
@@ -135,10 +135,11 @@ impl Registry {
         states
     }
 
-    /// How many processes there are, of the sessions in sight.
+    /// How many processes there are: of the sessions in sight, and of agents that are tried.
     pub fn process_count(&self, sight: Sight) -> usize {
         let has_process = |handle: &&SessionHandle| handle.live().process_state != ProcessState::Stopped;
-        self.lock().values().filter(|handle| sight.has(handle.owner())).filter(has_process).count()
+        let trials = self.trial_count(sight);
+        self.lock().values().filter(|handle| sight.has(handle.owner())).filter(has_process).count() + trials
     }
 
     /// Accepts a prompt: first for a process that is there; then with a slot, or the promise of one.

@@ -39,7 +39,8 @@ pub struct TrialWish {
     pub owner: Option<u32>,
     /// Whether a conversation is begun too, which tells whether somebody is signed in.
     pub with_session: bool,
-    /// How long all of it may take, beside the deadlines that hold in a session.
+    /// How long the agent may take, from its start to its last answer, beside the deadlines that hold in a session. To be
+    /// stopped it has the time of the ladder, which a session's has too.
     pub timeout: Option<Duration>,
 }
 
@@ -57,6 +58,8 @@ pub struct Trial {
     pub initialize_took: Option<Duration>,
     pub session_took: Option<Duration>,
     pub error: Option<TrialError>,
+    /// Whether it was whoever asked who had no more time, and no deadline of a session.
+    pub is_cut_short: bool,
 }
 
 #[derive(Debug)]
@@ -115,7 +118,16 @@ async fn run(
     let config = shared.config();
     let until = wish.timeout.map(|timeout| Instant::now() + timeout);
     let workspace = place.own.tmp.display().to_string();
-    let mut talk = Talk { process, workspace, next_id: 0, until, is_signed_in: None, sandbox: None, exit: None };
+    let mut talk = Talk {
+        process,
+        workspace,
+        next_id: 0,
+        until,
+        is_cut_short: false,
+        is_signed_in: None,
+        sandbox: None,
+        exit: None,
+    };
     let outcome = tokio::select! {
         outcome = talk.shake_hands(wish, &config, trial) => outcome,
         _ = halt.above(Halt::No) => Err(TurnError::new(ErrorCode::Interrupted, "the daemon is stopping")),
@@ -125,6 +137,7 @@ async fn run(
         None => with_stderr(error, &talk.process),
     });
     trial.sandbox = talk.sandbox.take();
+    trial.is_cut_short = talk.is_cut_short;
     talk.end(halt).await;
     Ok(outcome?)
 }
@@ -170,6 +183,7 @@ struct Talk {
     workspace: String,
     next_id: u64,
     until: Option<Instant>,
+    is_cut_short: bool,
     /// What it has said of that by itself.
     is_signed_in: Option<bool>,
     sandbox: Option<Sandbox>,
@@ -263,7 +277,8 @@ impl Talk {
         let deadline = self.until.map_or(own, |until| until.min(own));
         loop {
             let Ok(output) = timeout_at(deadline, self.process.next()).await else {
-                let setting = if deadline == own { setting } else { "timeoutSeconds" };
+                self.is_cut_short = deadline != own;
+                let setting = if self.is_cut_short { "timeoutSeconds" } else { setting };
                 let message = format!("the agent did not answer {step} in time ({setting})");
                 return Err(TurnError::new(ErrorCode::Timeout, message));
             };

@@ -10,7 +10,7 @@ use crate::cli::facts::Facts;
 use crate::cli::processes::Processes;
 use crate::cli::style::Paint;
 use crate::cli::text::{age, clean_json, duration, size, thousands};
-use crate::control::wire::{ConfigOrigin, Health, HealthProblem, Info, Kernel, StoreReport};
+use crate::control::wire::{ConfigOrigin, Health, HealthProblem, Info, Kernel, ProcessCount, StoreReport};
 use crate::model::Timestamp;
 
 /// Tell whether a daemon runs, and how it is
@@ -33,8 +33,8 @@ impl Status {
             }
             other => other,
         })?;
-        let info: Box<RawValue> = daemon.get("/v1/info").await?;
-        let (health, ailment) = match daemon.get::<Health>("/v1/health").await {
+        let info: Box<RawValue> = daemon.report("/v1/info").await?;
+        let (health, ailment) = match daemon.report::<Health>("/v1/health").await {
             Ok(health) => (health, None),
             // A daemon that is not well still tells how it is.
             Err(ClientError::Api { status, body, retry_after }) => {
@@ -76,7 +76,9 @@ fn facts(health: &Health, info: &Info, processes: &Processes) -> Facts {
     let counts = counts.map(|(status, count)| format!("{} {status}", thousands(count.unsigned_abs())));
     let counts = counts.collect::<Vec<_>>().join(", ");
     facts.tell("sessions", if counts.is_empty() { "none" } else { &counts });
-    facts.tell("agents", &format!("{} of at most {} run", info.processes.running, info.processes.max));
+    let ProcessCount { running, max, checks } = info.processes;
+    let checks = if checks > 0 { format!(", checks: {checks}") } else { String::new() };
+    facts.tell("agents", &format!("{running} of at most {max} run{checks}"));
     facts.group();
     facts.tell("socket", &info.socket);
     // A guest is not told.

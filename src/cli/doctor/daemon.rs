@@ -25,7 +25,9 @@ pub fn look(patient: &Patient<'_>) -> Vec<Finding> {
 fn process(running: &Running) -> Finding {
     let info = &running.info;
     let age = duration(info.started_at, Timestamp::now());
-    let processes = format!("{} of {} agent processes", info.processes.running, info.processes.max);
+    let checks =
+        if info.processes.checks > 0 { format!(" (checks: {})", info.processes.checks) } else { String::new() };
+    let processes = format!("{} of {} agent processes{checks}", info.processes.running, info.processes.max);
     Finding::ok("process", format!("pid {}, running for {age}, {processes}", info.pid))
 }
 

@@ -161,8 +161,10 @@ fn counts(model: &Model) -> String {
         .iter()
         .filter(|(_, count)| *count > 0)
         .map(|(state, count)| format!("{count} {}", state.as_str()))
+        // Nobody's session, and a place that is taken all the same.
+        .chain((info.processes.checks > 0).then(|| format!("checks: {}", info.processes.checks)))
         .collect();
-    let running = model.rows.iter().filter(|row| row.process.is_some()).count();
+    let running = model.rows.iter().filter(|row| row.process.is_some()).count() + info.processes.checks;
     let colon = if states.is_empty() { "" } else { ": " };
     format!("{sessions}  |  processes {running} of {}{colon}{}", info.processes.max, states.join(", "))
 }

@@ -8,6 +8,9 @@ use serde_json::Value;
 use crate::model::{AgentProfile, ErrorCode};
 use crate::session::{Trial, TrialError};
 
+/// What is offered to whom a check was too short.
+const LONG_SECONDS: u64 = 300;
+
 /// How an agent is to be tried.
 #[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -15,7 +18,8 @@ pub struct CheckAgent {
     /// Begin a conversation too, which tells whether somebody is signed in, and which modes and models there are.
     #[serde(default)]
     pub session: bool,
-    /// How long it may take altogether, from 1 to 600; the deadlines of `[processes]` hold besides.
+    /// How long the agent may take from its start to its last answer, from 1 to 600. The deadlines of `[processes]` hold
+    /// besides, and the time that it takes to stop it comes on top.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 600)]
     pub timeout_seconds: Option<u64>,
@@ -93,7 +97,8 @@ impl AgentCheck {
         let methods = introduction.auth_methods.into_iter();
         let methods =
             methods.map(|method| AuthMethod { id: method.id, name: method.name, description: method.description });
-        let error = trial.error.map(|error| CheckProblem::new(profile, error));
+        let is_cut_short = trial.is_cut_short;
+        let error = trial.error.map(|error| CheckProblem::new(profile, error, is_cut_short));
         // It said so itself, and a prompt would fail.
         let unknown = (trial.signed_in == Some(false) && error.is_none()).then(|| CheckProblem {
             code: ErrorCode::AuthRequired.as_str().to_owned(),
@@ -124,8 +129,34 @@ impl AgentCheck {
     }
 }
 
+impl AgentCheck {
+    /// What there is to tell of one that the daemon did not try.
+    pub fn refused(slug: &str, found: bool, error: CheckProblem) -> Self {
+        Self {
+            slug: slug.to_owned(),
+            ok: false,
+            found,
+            path: None,
+            name: None,
+            title: None,
+            version: None,
+            protocol_version: None,
+            capabilities: None,
+            auth_methods: Vec::new(),
+            signed_in: None,
+            modes: Vec::new(),
+            models: Vec::new(),
+            sandbox: None,
+            initialize_ms: None,
+            session_ms: None,
+            took_ms: 0,
+            error: Some(error),
+        }
+    }
+}
+
 impl CheckProblem {
-    fn new(profile: &AgentProfile, error: TrialError) -> Self {
+    fn new(profile: &AgentProfile, error: TrialError, is_cut_short: bool) -> Self {
         let error = match error {
             TrialError::Failed(error) => error,
             TrialError::NotFound => {
@@ -139,9 +170,15 @@ impl CheckProblem {
         let hint = match error.code {
             ErrorCode::AuthRequired => profile.how_to_sign_in(),
             ErrorCode::Timeout => {
-                "run its command in a terminal to see what it waits for; a first start that downloads something may only \
-                 need more time (processes.initialize_timeout)"
-                    .to_owned()
+                let more_time = if is_cut_short {
+                    format!("`acpd agents check {} --timeout {LONG_SECONDS}`", profile.slug)
+                } else {
+                    "the setting that is named there".to_owned()
+                };
+                format!(
+                    "run its command in a terminal to see what it waits for; a first start that downloads something may \
+                     only need more time ({more_time})"
+                )
             }
             ErrorCode::AgentExited => {
                 format!(

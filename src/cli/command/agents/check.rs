@@ -1,22 +1,30 @@
 //! `acpd agents check`: starts agents, shakes hands with them, and tells how that went.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use clap::Args;
 use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 
 use crate::cli::connection::Daemon;
 use crate::cli::context::Context;
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
 use crate::cli::findings::{self, Finding, Status};
-use crate::cli::text::clean_json;
-use crate::control::wire::{Agent, AgentCheck, AgentList, CheckAgent};
+use crate::cli::suggest;
+use crate::cli::text::{clean_json, columns, cut_end, cut_start, one_line};
+use crate::control::wire::{Agent, AgentCheck, AgentList, CheckAgent, CheckProblem, Info};
+use crate::model::error::chain;
 
 /// Agents that are tried at once: each works as hard as it can, and the daemon takes four.
 const CHECKS_MAX: usize = 3;
 /// How long the daemon may take beyond the time that the agent has: it stops it by the ladder.
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
+/// What is shown of what went wrong: how it begins, and how what the agent wrote ends.
+const MESSAGE_COLUMNS_MAX: usize = 500;
+const MESSAGE_BEGINNING_COLUMNS: usize = 200;
+const NAME_COLUMNS_MAX: usize = 80;
 
 /// Start agents, shake hands with them, and tell how that went
 ///
@@ -42,10 +50,13 @@ impl Check {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
         let daemon = context.daemon().await?;
         let list: AgentList = daemon.get("/v1/agents?limit=1000").await?;
-        let names = if self.names.is_empty() { of_itself(list.agents, self.all) } else { self.names };
+        let names = if self.names.is_empty() { of_itself(&list.agents, self.all) } else { self.names };
         let request = CheckAgent { session: !self.no_session, timeout_seconds: Some(self.timeout) };
         let checks = checked(&daemon, context, &names, &request).await;
-        let checks: Vec<AgentCheck> = checks.into_iter().collect::<Result<_, _>>()?;
+        let refusal = checks.iter().find_map(|check| check.as_ref().err()).map(Exit::of);
+        let told = names.iter().zip(checks);
+        let told = told.map(|(name, check)| check.unwrap_or_else(|error| refused(name, &list.agents, &error)));
+        let checks: Vec<AgentCheck> = told.collect();
         if context.output.json {
             let json = serde_json::to_string(&checks).unwrap_or_default();
             context.output.print(&clean_json(&json))?;
@@ -54,16 +65,35 @@ impl Check {
             context.output.print(&findings::render(&findings, context.output))?;
         }
         let is_failure = checks.iter().any(|check| !check.ok) && !self.all;
-        Ok(if is_failure { Exit::Error } else { Exit::Ok })
+        Ok(refusal.unwrap_or(if is_failure { Exit::Error } else { Exit::Ok }))
     }
 }
 
-fn of_itself(agents: Vec<Agent>, all: bool) -> Vec<String> {
-    let agents = agents.into_iter().filter(|agent| if all { agent.installed } else { agent.default });
-    agents.map(|agent| agent.slug).collect()
+fn of_itself(agents: &[Agent], all: bool) -> Vec<String> {
+    let agents = agents.iter().filter(|agent| if all { agent.installed } else { agent.default });
+    agents.map(|agent| agent.slug.clone()).collect()
+}
+
+/// One that was not tried has its line among the others.
+fn refused(name: &str, known: &[Agent], error: &ClientError) -> AgentCheck {
+    let found = known.iter().any(|agent| agent.slug == name && agent.installed);
+    let code = match error {
+        ClientError::Api { body, .. } => body.error.clone(),
+        _ => "unreachable".to_owned(),
+    };
+    let hint = if error.is_api("agent_not_found") {
+        suggest::hint(name, known.iter().map(|agent| agent.slug.as_str()), error.hint())
+    } else {
+        error.hint().to_owned()
+    };
+    let problem = CheckProblem { code, message: chain(error), hint };
+    AgentCheck::refused(name, found, problem)
 }
 
 /// Tries these agents, a few at once, and tells of each in their order. Somebody who looks sees which ones are waited for.
+///
+/// No more are tried at once than there are places free, and one that finds none all the same is tried again when another
+/// has ended: they are not to take the places from each other.
 pub async fn checked(
     daemon: &Daemon,
     context: &Context,
@@ -76,28 +106,55 @@ pub async fn checked(
     if shows {
         output.show(&output.note_style.dim(&format!("trying {}…", names.join(", "))));
     }
-    let tries = names.iter().map(|name| {
-        let path = format!("{}/check", super::path(name));
-        async move { daemon.post_patiently(&path, request, patience).await }
-    });
-    let checks = futures_util::stream::iter(tries).buffered(CHECKS_MAX).collect().await;
+    let attempt = async |index: usize, path: String| {
+        let check = daemon.post_patiently(&path, request, patience).await;
+        (index, path, check)
+    };
+    let mut room = if names.len() > 1 { free_places(daemon).await } else { 1 };
+    let paths = names.iter().map(|name| format!("{}/check", super::path(name)));
+    let mut waiting: VecDeque<(usize, String)> = paths.enumerate().collect();
+    let mut running = FuturesUnordered::new();
+    let mut checks = Vec::new();
+    loop {
+        while running.len() < room
+            && let Some((index, path)) = waiting.pop_front()
+        {
+            running.push(attempt(index, path));
+        }
+        match running.next().await {
+            None => break,
+            Some((index, path, Err(error))) if error.is_overload() && !running.is_empty() => {
+                waiting.push_front((index, path));
+                room = running.len();
+            }
+            Some((index, _, check)) => checks.push((index, check)),
+        }
+    }
     if shows {
         output.show(output.note_style.line_erased());
     }
-    checks
+    checks.sort_by_key(|(index, _)| *index);
+    checks.into_iter().map(|(_, check)| check).collect()
+}
+
+async fn free_places(daemon: &Daemon) -> usize {
+    let info = daemon.get::<Info>("/v1/info").await;
+    let free = info.map_or(1, |info| info.processes.max.saturating_sub(info.processes.running));
+    free.clamp(1, CHECKS_MAX)
 }
 
 /// What a check says, in a line. `failure` is how bad it is when the agent does not work.
 pub fn finding(check: &AgentCheck, failure: Status) -> Finding {
     let who = [check.title.as_deref().or(check.name.as_deref()), check.version.as_deref()];
-    let who = who.into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let who = who.into_iter().flatten().map(|part| cut_end(&one_line(part), NAME_COLUMNS_MAX));
+    let who = who.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
     if let Some(error) = &check.error {
         let message = match (error.code.as_str(), who.is_empty()) {
             ("auth_required", false) => format!("{who} works, and nobody is signed in"),
             ("auth_required", true) => "nobody is signed in".to_owned(),
-            _ => error.message.clone(),
+            _ => bounded(&one_line(&error.message)),
         };
-        return Finding::new(failure, &check.slug, message, &error.hint);
+        return Finding::new(failure, &check.slug, message, one_line(&error.hint));
     }
     let seconds = |millis: u64| format!("{}.{:02} s", millis / 1000, millis % 1000 / 10);
     let mut facts: Vec<String> = Vec::new();
@@ -113,6 +170,14 @@ pub fn finding(check: &AgentCheck, failure: Status) -> Finding {
     facts.extend(counted(check.modes.len(), "mode"));
     facts.extend(counted(check.models.len(), "model"));
     Finding::ok(&check.slug, facts.join(", "))
+}
+
+fn bounded(line: &str) -> String {
+    if columns(line) <= MESSAGE_COLUMNS_MAX {
+        return line.to_owned();
+    }
+    let end = MESSAGE_COLUMNS_MAX - MESSAGE_BEGINNING_COLUMNS;
+    format!("{} {}", cut_end(line, MESSAGE_BEGINNING_COLUMNS), cut_start(line, end))
 }
 
 /// What acpd can make use of.
