@@ -181,7 +181,51 @@ async fn what_was_tried_is_told_in_lines_with_hints() {
     let json = daemon.cli(&["agents", "check", "good", "--json"]).await.json();
     assert_eq!((&json[0]["slug"], &json[0]["ok"]), (&json!("good"), &json!(true)));
     let refused = daemon.cli(&["agents", "check", "go/od"]).await;
-    assert!(refused.code == 1 && refused.stderr.contains("hint: list the agents"), "{}", refused.stderr);
+    assert!(refused.code == 1 && refused.stdout.contains("hint: "), "{}", refused.stdout);
+    let both = daemon.cli(&["agents", "check", "good", "crashin"]).await;
+    assert!(both.code == 1 && both.stdout.contains("✓ good"), "what went well is told too: {}", both.stdout);
+    assert!(both.stdout.contains("did you mean \"crashing\"?"), "{}", both.stdout);
+}
+
+#[tokio::test]
+async fn checks_do_not_take_the_places_from_each_other() {
+    let daemon = agents().config("[limits]\nprocesses = 2").start().await;
+    let names = ["good", "shy", "telling", "old", "good", "shy"];
+    let told = daemon.cli(&[&["agents", "check", "--json"], names.as_slice()].concat()).await;
+    let checks: Vec<Value> = serde_json::from_str(&told.stdout).unwrap();
+    let seen: Vec<&str> = checks.iter().map(|check| check["slug"].as_str().unwrap()).collect();
+    assert_eq!(seen, names, "in the order in which they were named");
+    assert!(checks.iter().all(|check| check["error"]["code"] != "process_limit"), "{checks:?}");
+}
+
+#[tokio::test]
+async fn a_check_is_counted_among_the_processes() {
+    let daemon = agents().config("[limits]\nprocesses = 1").start().await;
+    let (hung, ()) = tokio::join!(daemon.post("/v1/agents/hanging/check", json!({"timeoutSeconds": 5})), async {
+        daemon.logged("trying the agent").await;
+        let info = daemon.get("/v1/info").await.expect_status(200);
+        assert_eq!(info["processes"], json!({"running": 1, "max": 1, "checks": 1}));
+        let status = daemon.cli(&["status"]).await;
+        assert!(status.stdout.contains("1 of at most 1 run, checks: 1"), "{}", status.stdout);
+        let refused = daemon.post("/v1/agents/good/check", json!({})).await.refused(429, "process_limit");
+        assert!(refused["hint"].as_str().unwrap().contains("a check of an agent"), "{refused}");
+    });
+    let hint = hung.expect_status(200)["error"]["hint"].as_str().unwrap().to_owned();
+    assert!(hint.contains("acpd agents check hanging --timeout") && !hint.contains("initialize_timeout"), "{hint}");
+}
+
+#[tokio::test]
+async fn what_an_agent_says_of_itself_stays_on_its_line() {
+    let script = json!([{"handshake": {"initialize": {"agentInfo": {"name": "two\nlines", "version": "1\n2\u{7}"}}}},
+        {"hang": true}]);
+    let chatter = format!("{}the last word", "word\n".repeat(400));
+    let chatty = json!([{"stderr": chatter}, {"exit": 3}]);
+    let daemon = agents().agent("broken", script).agent("chatty", chatty).start().await;
+    let told = daemon.cli(&["agents", "check", "broken"]).await.success();
+    assert!(told.contains("two lines 1 2,") && told.trim_end().lines().count() == 1, "{told}");
+    let told = daemon.cli(&["agents", "check", "chatty"]).await.stdout;
+    assert!(told.contains("with code 3") && told.contains("the last word"), "{told}");
+    assert!(told.lines().count() == 2 && told.len() < 1200, "a line and its hint: {told}");
 }
 
 #[tokio::test]
@@ -276,4 +320,83 @@ async fn a_new_file_is_private_and_a_link_stays_one() {
     std::fs::write(at("broken.toml"), "[agents").unwrap();
     let refused = add("broken.toml", &[]).await;
     assert!(refused.code == 1 && refused.stderr.contains("is not TOML"), "{}", refused.stderr);
+}
+
+/// What is in the file after that, and what was said.
+async fn changed(daemon: &Daemon, before: &str, arguments: &[&str]) -> (String, String) {
+    let file = daemon.home().join("changed.toml");
+    std::fs::write(&file, before).unwrap();
+    let path = file.display().to_string();
+    let told = daemon.cli(&[&["agents", "add", "--config", &path], arguments].concat()).await;
+    assert_eq!(told.code, 0, "{}", told.stderr);
+    (std::fs::read_to_string(&file).unwrap(), told.stderr)
+}
+
+#[tokio::test]
+async fn agents_that_are_added_at_once_are_all_there() {
+    let daemon = Daemon::start().await;
+    let file = daemon.home().join("new/config.toml");
+    let path = file.display().to_string();
+    let names: Vec<String> = (0..12).map(|number| format!("c{number}")).collect();
+    let add = |name: &String| {
+        let arguments = ["agents", "add", name, "--command", "/bin/cat", "--config", &path].map(str::to_owned);
+        let daemon = &daemon;
+        async move { daemon.cli(&arguments.each_ref().map(String::as_str)).await }
+    };
+    for told in futures_util::future::join_all(names.iter().map(add)).await {
+        assert_eq!(told.code, 0, "{}", told.stderr);
+    }
+    let text = std::fs::read_to_string(&file).unwrap();
+    for name in &names {
+        assert!(text.contains(&format!("[agents.{name}]")), "{name} is lost:\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_change_replaces_what_it_names_and_keeps_the_rest() {
+    let daemon = Daemon::start().await;
+    let before = "[agents.mine] # mine\n# why it is run\ncommand = \"npx\" # so\nargs = [\"-y\", \"foo\"]\n\
+        env = { npm_config_cache = \"{home}/.npm\", LEVEL = \"1\", OTHER = \"2\" } # both\n\
+        env_plain = [\"npm_config_cache\", \"LEVEL\"]\nenv_pass = [\"A\"]\n";
+    let force = ["mine", "--force", "--command", "/bin/cat", "--env", "LEVEL=3", "--env-pass", "B"];
+    let (after, told) = changed(&daemon, before, &force).await;
+    assert!(told.contains("changed the agent \"mine\""), "{told}");
+    insta::assert_snapshot!("changed", after);
+    // What it runs need not be said again.
+    let (after, _) = changed(&daemon, before, &["mine", "--force", "--description", "Mine"]).await;
+    assert!(after.starts_with(before) && after.ends_with("description = \"Mine\"\n"), "{after}");
+}
+
+#[tokio::test]
+async fn what_is_not_changed_stays_as_it_was_written() {
+    let daemon = Daemon::start().await;
+    let add = ["mine", "--command", "/bin/cat"];
+    let (after, _) = changed(&daemon, "[limits]\r\nprocesses = 4\r\n", &add).await;
+    assert!(after.starts_with("[limits]\r\nprocesses = 4\r\n\r\n[agents.mine]\r\n"), "{after:?}");
+    assert!(!after.replace("\r\n", "").contains('\n'), "{after:?}");
+
+    let before = "[agents.a]\ncommand = \"a\"\n\n[limits]\nprocesses = 4\n# five were too many\n";
+    let (after, _) = changed(&daemon, before, &add).await;
+    assert!(after.starts_with(before), "{after}");
+
+    let link = daemon.home().join("link.toml");
+    symlink("target.toml", &link).unwrap();
+    let path = link.display().to_string();
+    daemon.cli(&[&["agents", "add", "--config", &path], add.as_slice()].concat()).await.success();
+    assert!(link.is_symlink() && daemon.home().join("target.toml").is_file());
+}
+
+#[tokio::test]
+async fn what_may_be_a_mistake_is_noted() {
+    let daemon = Daemon::start().await;
+    let home = daemon.home().display().to_string();
+    let (after, told) = changed(&daemon, "", &["mine", "--command", "~/bin/x"]).await;
+    assert!(after.contains(&format!("command = \"{home}/bin/x\"")), "{after}");
+    assert!(told.contains("is not found from here"), "{told}");
+    let (_, told) = changed(&daemon, "", &["mine", "--command", "my agent --acp"]).await;
+    assert!(told.contains("--command my --arg"), "{told}");
+    let (_, told) = changed(&daemon, "", &["mine", "--command", "/bin/cat", "--env", "MY_KEY=x"]).await;
+    assert!(told.contains("chmod 600"), "{told}");
+    let (after, _) = changed(&daemon, "", &["mine", "--npx", "agent"]).await;
+    assert!(after.contains("env_plain = [\"npm_config_cache\"]"), "{after}");
 }

@@ -2,12 +2,14 @@
 //! the daemon would not take.
 
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use toml_edit::{DocumentMut, Item, Table, TableLike};
+use tokio::time::{Instant, sleep_until};
+use toml_edit::{DocumentMut, Item, RawString, Table, TableLike};
 
 use super::context::Context;
 use super::error::ClientError;
@@ -15,12 +17,32 @@ use crate::config::Config;
 use crate::control::wire::Info;
 
 const PRIVATE: u32 = 0o600;
+const OTHERS: u32 = 0o077;
+/// Behind every section that was read.
+const LAST: isize = isize::MAX;
 const PRIVATE_DIRECTORY: u32 = 0o700;
 /// What a file is called until it is whole.
 const UNFINISHED: &str = "acpd-unfinished";
+/// Whoever changes the file has it for some milliseconds.
+const LOCK_PATIENCE: Duration = Duration::from_secs(10);
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+/// Links that are followed, which is as many as the kernel follows.
+const LINKS_MAX: usize = 40;
+
+/// What is to be done with the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    Read,
+    /// Nobody else changes it meanwhile.
+    Change,
+}
 
 pub struct ConfigFile {
     path: PathBuf,
+    /// Where it is when links are followed; it may not be there yet.
+    real: PathBuf,
+    /// Its directory, locked.
+    lock: Option<File>,
     /// As it was read; nothing, when there was none.
     before: Option<String>,
     /// Comments of a file that has nothing else. They stay above what comes.
@@ -30,7 +52,7 @@ pub struct ConfigFile {
 
 impl ConfigFile {
     /// The file that is named; else the one that the daemon reads which is running; else where one is looked for.
-    pub async fn open(context: &Context) -> Result<Self, ClientError> {
+    pub async fn open(context: &Context, access: Access) -> Result<Self, ClientError> {
         let path = match context.named_config() {
             Some(path) => Some(path.to_owned()),
             None => daemons_file(context).await.or_else(|| context.paths().config_place.clone()),
@@ -38,11 +60,12 @@ impl ConfigFile {
         let path = path.ok_or_else(|| {
             ClientError::local("cannot tell where the configuration file is", "set HOME, or give --config")
         })?;
-        let before = match std::fs::read_to_string(&path) {
-            Ok(text) => Some(text),
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) => return Err(ClientError::io(format!("read {}", path.display()), error)),
+        let real = followed(&path);
+        let lock = match access {
+            Access::Read => None,
+            Access::Change => locked(&real).await?,
         };
+        let before = read(&real)?;
         let document = before.as_deref().unwrap_or_default().parse::<DocumentMut>().map_err(|error| {
             let message = format!("{} is not TOML: {}", path.display(), error.message());
             ClientError::local(message, "`acpd doctor` tells where; nothing was changed")
@@ -52,7 +75,7 @@ impl ConfigFile {
         } else {
             (String::new(), document)
         };
-        Ok(Self { path, before, preamble, document })
+        Ok(Self { path, real, lock, before, preamble, document })
     }
 
     pub fn path(&self) -> &Path {
@@ -61,10 +84,38 @@ impl ConfigFile {
 
     pub fn text(&self) -> String {
         let text = self.document.to_string();
-        match self.preamble.trim_end() {
+        let text = match self.preamble.trim_end() {
             // What stood first may be gone.
             "" => text.trim_start_matches('\n').to_owned(),
             preamble => format!("{preamble}\n\n{}", text.trim_start_matches('\n')),
+        };
+        // Lines end as they did: what is new has ends of its own.
+        let text = text.replace("\r\n", "\n");
+        if self.before.as_deref().is_some_and(ends_lines_with_return) { text.replace('\n', "\r\n") } else { text }
+    }
+
+    /// Whether others than its user can read it.
+    pub fn is_open_to_others(&self) -> bool {
+        std::fs::metadata(&self.real).is_ok_and(|metadata| metadata.mode() & OTHERS != 0)
+    }
+
+    /// Puts a new agent's section behind everything that is there, comments at the end included.
+    pub fn add_agent(&mut self, name: &str, mut section: Table) -> Result<(), ClientError> {
+        self.agents()?;
+        if self.document.get("agents").is_some_and(Item::is_table) {
+            self.move_behind_all(&mut section);
+        }
+        self.agents()?.insert(name, Item::Table(section));
+        Ok(())
+    }
+
+    /// Comments at the end of the file belong to what stands above them.
+    fn move_behind_all(&mut self, section: &mut Table) {
+        let comments = self.document.trailing().as_str().unwrap_or_default().trim_end().to_owned();
+        if !comments.is_empty() {
+            section.decor_mut().set_prefix(format!("{comments}\n\n"));
+            section.set_position(Some(LAST));
+            self.document.set_trailing(RawString::default());
         }
     }
 
@@ -74,18 +125,12 @@ impl ConfigFile {
     }
 
     pub fn set(&mut self, section: &str, key: &str, item: Item) -> Result<(), ClientError> {
-        let section = self.section(section)?;
-        match section.get_mut(key) {
-            // What stands around it is the person's.
-            Some(known) => {
-                let decor = known.as_value().map(|known| known.decor().clone());
-                *known = item;
-                if let (Some(decor), Some(value)) = (decor, known.as_value_mut()) {
-                    *value.decor_mut() = decor;
-                }
-            }
-            None => drop(section.insert(key, item)),
+        if !self.document.contains_key(section) {
+            let mut table = Table::new();
+            self.move_behind_all(&mut table);
+            self.document.insert(section, Item::Table(table));
         }
+        put(self.section(section)?, key, item);
         Ok(())
     }
 
@@ -112,25 +157,108 @@ impl ConfigFile {
     }
 
     /// Puts it in the place of the old one, whole or not at all. A link stays one, and what it leads to is replaced.
-    pub fn write(&self) -> Result<(), ClientError> {
+    ///
+    /// An editor knows nothing of our lock, so what was read is compared with what is there now.
+    pub fn write(&mut self) -> Result<(), ClientError> {
         let text = self.text();
-        if self.before.as_deref() == Some(text.as_str()) {
-            return Ok(());
+        if read(&self.real)? != self.before {
+            let message = format!("{} has changed meanwhile; nothing was written", self.path.display());
+            return Err(ClientError::local(message, "look at what is there now, and give the command again"));
         }
-        let real = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
-        replace(&real, &text).map_err(|error| ClientError::io(format!("write {}", real.display()), error))
+        if self.before.as_deref() != Some(text.as_str()) {
+            let operation = || format!("write {}", self.real.display());
+            replace(&self.real, &text).map_err(|error| ClientError::io(operation(), error))?;
+        }
+        self.before = Some(text);
+        self.lock = None;
+        Ok(())
+    }
+}
+
+/// Sets a value of a section. What stands around one that is there is the person's, and stays.
+pub fn put(section: &mut dyn TableLike, key: &str, item: Item) {
+    match section.get_mut(key) {
+        Some(known) => {
+            let decor = known.as_value().map(|known| known.decor().clone());
+            *known = item;
+            if let (Some(decor), Some(value)) = (decor, known.as_value_mut()) {
+                *value.decor_mut() = decor;
+            }
+        }
+        None => drop(section.insert(key, item)),
+    }
+}
+
+fn read(path: &Path) -> Result<Option<String>, ClientError> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(ClientError::io(format!("read {}", path.display()), error)),
+    }
+}
+
+fn ends_lines_with_return(text: &str) -> bool {
+    let (all, with_return) = (text.matches('\n').count(), text.matches("\r\n").count());
+    with_return * 2 > all
+}
+
+/// Where links lead, also when there is nothing yet at their end.
+fn followed(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(target) = std::fs::read_link(&path) else { break };
+        path = path.parent().map_or_else(|| target.clone(), |directory| directory.join(&target));
+    }
+    path.canonicalize().unwrap_or(path)
+}
+
+/// Locks the directory: the file itself is replaced, and a lock on it would be on the old one.
+async fn locked(file: &Path) -> Result<Option<File>, ClientError> {
+    let directory = directory_of(file);
+    let operation = || format!("make {}", directory.display());
+    make(directory).map_err(|error| ClientError::io(operation(), error))?;
+    // Where it cannot be locked, there is still the comparison before it is written.
+    let Ok(handle) = File::open(directory) else { return Ok(None) };
+    let deadline = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match handle.try_lock() {
+            Ok(()) => return Ok(Some(handle)),
+            Err(TryLockError::Error(_)) => return Ok(None),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                sleep_until(Instant::now() + LOCK_PAUSE).await;
+            }
+            Err(TryLockError::WouldBlock) => {
+                let message = format!("somebody else keeps {} locked; nothing was written", directory.display());
+                return Err(ClientError::local(
+                    message,
+                    "another `acpd agents add` hangs there; end it, and try again",
+                ));
+            }
+        }
+    }
+}
+
+fn make(directory: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(directory)
+}
+
+/// A name without a directory is in the one where we are.
+fn directory_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
     }
 }
 
 async fn daemons_file(context: &Context) -> Option<PathBuf> {
     let daemon = context.running_daemon().await.ok()?;
-    let info: Info = daemon.get("/v1/info").await.ok()?;
+    let info: Info = daemon.report("/v1/info").await.ok()?;
     info.config?.file.map(PathBuf::from)
 }
 
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    let directory = path.parent().ok_or(ErrorKind::InvalidInput)?;
-    DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(directory)?;
+    let directory = directory_of(path);
+    make(directory)?;
     let known = std::fs::metadata(path).ok();
     let unfinished = directory.join(format!(".{UNFINISHED}-{}", std::process::id()));
     let written = write_whole(&unfinished, text, known.as_ref()).and_then(|()| std::fs::rename(&unfinished, path));

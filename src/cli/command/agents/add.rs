@@ -1,21 +1,26 @@
 //! `acpd agents add`: writes a profile into the configuration file, and has the daemon read it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::json;
-use toml_edit::{Array, InlineTable, Item, Table, value};
+use toml_edit::{Array, InlineTable, Item, Table, TableLike, value};
 
-use crate::cli::config_file::ConfigFile;
+use crate::agent::find_agent;
+use crate::cli::config_file::{Access, ConfigFile, put};
 use crate::cli::context::Context;
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
-use crate::cli::reload;
-use crate::cli::text::clean_json;
 use crate::config::Config;
 
 /// Names of variables that have one of these in them are taken for secrets.
 const SECRET_WORDS: [&str; 4] = ["KEY", "TOKEN", "SECRET", "PASSWORD"];
+const NPX_PLACES: [(&str, &str); 1] = [("npm_config_cache", "{home}/.npm")];
+const UVX_PLACES: [(&str, &str); 3] = [
+    ("UV_CACHE_DIR", "{home}/uv/cache"),
+    ("UV_PYTHON_INSTALL_DIR", "{home}/uv/python"),
+    ("UV_TOOL_DIR", "{home}/uv/tools"),
+];
 
 /// Add an agent to the configuration file, or change one
 ///
@@ -56,7 +61,7 @@ pub struct Add {
     /// Have sessions that name no agent use it
     #[arg(long)]
     default: bool,
-    /// Replace one that is in the file already
+    /// Change one that is in the file already: a program replaces the old one with its arguments, variables are added
     #[arg(long)]
     force: bool,
     /// Only print what the file would be
@@ -71,19 +76,34 @@ fn variable(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// What is run, as the section has it.
+struct Program {
+    command: String,
+    args: Vec<String>,
+    /// Where it may keep what it fetches: confined, it cannot write to the user's caches.
+    places: &'static [(&'static str, &'static str)],
+}
+
 impl Add {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
-        let mut file = ConfigFile::open(context).await?;
+        let access = if self.dry_run { Access::Read } else { Access::Change };
+        let mut file = ConfigFile::open(context, access).await?;
         let is_shipped = Config::default().agents.contains_key(&self.name);
-        let section = self.section(is_shipped)?;
-        if section.is_empty() && !self.default {
+        let is_there = file.agents()?.contains_key(&self.name);
+        let program = self.program();
+        if program.is_none() && !is_shipped && !is_there {
+            let message = format!("what does the agent {:?} run?", self.name);
+            let hint = "give its program with --command, or a package with --npx or --uvx";
+            return Err(ClientError::local(message, hint));
+        }
+        let has_section = program.is_some() || self.says_more();
+        if !has_section && !self.default {
             let message = format!("acpd knows the agent {:?} already, and nothing is to be changed", self.name);
             let hint = format!("`acpd agents check {}` tries it; --env-file gives it a key", self.name);
             return Err(ClientError::local(message, hint));
         }
-        let has_section = !section.is_empty();
         if has_section {
-            self.put(&mut file, section)?;
+            self.put(&mut file, program.as_ref())?;
         }
         if self.default {
             file.set("sessions", "agent", value(&self.name))?;
@@ -93,94 +113,186 @@ impl Add {
             context.output.print(file.text().trim_end())?;
             return Ok(Exit::Ok);
         }
-        file.write()?;
-        let reloaded = reload::after_change(context, file.path()).await;
-        if context.output.json {
-            let told = json!({ "agent": self.name, "file": file.path(), "reloaded": reloaded.is_done() });
-            context.output.print(&clean_json(&told.to_string()))?;
-        } else {
-            let place = file.path().display();
-            if has_section {
-                let what = if is_shipped { "changed the agent" } else { "added the agent" };
-                context.output.note(&format!("{what} {:?} in {place}", self.name));
-            }
-            if self.default {
-                context.output.note(&format!("{:?} is the default agent now, by {place}", self.name));
-            }
-            reloaded.tell(context.output);
+        let place = file.path().display().to_string();
+        let mut done = Vec::new();
+        if has_section {
+            let what = if is_shipped || is_there { "changed the agent" } else { "added the agent" };
+            done.push(format!("{what} {:?} in {place}", self.name));
+        }
+        if self.default {
+            done.push(format!("{:?} is the default agent now, by {place}", self.name));
+        }
+        super::write(context, &mut file, &self.name, &done).await?;
+        if !context.output.json {
             context.output.aside(&format!("`acpd agents check {}` tries it", self.name));
         }
+        self.warn(context, &file, program.as_ref());
+        Ok(Exit::Ok)
+    }
+
+    /// What a person may not have meant.
+    fn warn(&self, context: &Context, file: &ConfigFile, program: Option<&Program>) {
         if let Some((name, _)) = self.env.iter().find(|(name, _)| is_secret(name)) {
             context.output.note(&format!(
                 "the value of {name} is in that file now; a file of its own, given with --env-file, can be kept apart"
             ));
+            if file.is_open_to_others() {
+                context.output.note(&format!("others can read that file; hint: chmod 600 {}", file.path().display()));
+            }
         }
-        Ok(Exit::Ok)
+        let Some(Program { command, .. }) = program else { return };
+        if find_agent(command, &environment()).is_ok() {
+            return;
+        }
+        let hint = match command.split_once(char::is_whitespace) {
+            Some((first, _)) => format!("arguments are given with --arg: --command {first} --arg …"),
+            None => "install it, or give its whole path".to_owned(),
+        };
+        context.output.note(&format!("the program {command:?} is not found from here; hint: {hint}"));
     }
 
-    fn put(&self, file: &mut ConfigFile, section: Table) -> Result<(), ClientError> {
+    fn program(&self) -> Option<Program> {
+        let (command, args, places): (_, _, &'static [_]) = match (&self.command, &self.npx, &self.uvx) {
+            (Some(command), _, _) => (absolute_if_path(command), Vec::new(), &[]),
+            (None, Some(package), _) => ("npx".to_owned(), vec!["-y".to_owned(), package.clone()], &NPX_PLACES),
+            (None, None, Some(package)) => ("uvx".to_owned(), vec![package.clone()], &UVX_PLACES),
+            (None, None, None) => return None,
+        };
+        Some(Program { command, args, places })
+    }
+
+    /// Whether anything is given for its section beside a program.
+    fn says_more(&self) -> bool {
+        let is_given = |list: &[String]| !list.is_empty();
+        is_given(&self.args)
+            || is_given(&self.env_pass)
+            || !self.env.is_empty()
+            || !self.env_file.is_empty()
+            || self.permissions.is_some()
+            || self.description.is_some()
+    }
+
+    fn put(&self, file: &mut ConfigFile, program: Option<&Program>) -> Result<(), ClientError> {
+        let place = file.path().display().to_string();
         let agents = file.agents()?;
-        match agents.get_mut(&self.name).and_then(Item::as_table_like_mut) {
-            None => drop(agents.insert(&self.name, Item::Table(section))),
-            Some(known) if self.force => {
-                for (key, item) in section {
-                    known.insert(&key, item);
-                }
-            }
-            Some(_) => {
-                let message = format!("the agent {:?} is in {} already", self.name, file.path().display());
-                return Err(ClientError::local(message, "give --force to change it, or choose another name"));
-            }
+        let Some(known) = agents.get_mut(&self.name) else {
+            let mut section = Table::new();
+            self.fill(&mut section, program)?;
+            return file.add_agent(&self.name, section);
+        };
+        if !self.force {
+            let message = format!("the agent {:?} is in {place} already", self.name);
+            return Err(ClientError::local(message, "give --force to change it, or choose another name"));
+        }
+        let Some(section) = known.as_table_like_mut() else {
+            return Err(not_a_section(&format!("agents.{}", self.name)));
+        };
+        if program.is_some() {
+            forget_program(section);
+        }
+        self.fill(section, program)
+    }
+
+    /// Says in the section what is given: lists of variables and files grow, everything else is replaced.
+    fn fill(&self, section: &mut dyn TableLike, program: Option<&Program>) -> Result<(), ClientError> {
+        let mut args = Vec::new();
+        let mut env: Vec<(&str, &str)> = Vec::new();
+        let mut plain: Vec<String> = Vec::new();
+        let mut set = |key: &str, item: Option<Item>| item.into_iter().for_each(|item| put(section, key, item));
+        set("description", self.description.as_ref().map(value));
+        if let Some(program) = program {
+            set("command", Some(value(&program.command)));
+            args.extend(program.args.iter().cloned());
+            env.extend(program.places);
+            plain.extend(program.places.iter().map(|(name, _)| (*name).to_owned()));
+        }
+        args.extend(self.args.iter().cloned());
+        set("args", (!args.is_empty()).then(|| value(args.into_iter().collect::<Array>())));
+        env.extend(self.env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        merge(section, &env)?;
+        grow(section, "env_plain", &plain);
+        grow(section, "env_pass", &self.env_pass);
+        let files = self.env_file.iter().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone()));
+        grow(section, "env_file", &files.map(|file| file.display().to_string()).collect::<Vec<_>>());
+        if let Some(permissions) = &self.permissions {
+            put(section, "permissions", value(permissions));
         }
         Ok(())
     }
+}
 
-    /// What its section says.
-    fn section(&self, is_shipped: bool) -> Result<Table, ClientError> {
-        let (command, mut args, mut env) = match (&self.command, &self.npx, &self.uvx) {
-            (Some(command), _, _) => (Some(absolute_if_path(command)), Vec::new(), Vec::new()),
-            // Confined, they cannot write to the user's caches; what they fetch goes where the session may write.
-            (None, Some(package), _) => (
-                Some("npx".to_owned()),
-                vec!["-y".to_owned(), package.clone()],
-                vec![("npm_config_cache".to_owned(), "{home}/.npm".to_owned())],
-            ),
-            (None, None, Some(package)) => (
-                Some("uvx".to_owned()),
-                vec![package.clone()],
-                vec![
-                    ("UV_CACHE_DIR".to_owned(), "{home}/uv/cache".to_owned()),
-                    ("UV_PYTHON_INSTALL_DIR".to_owned(), "{home}/uv/python".to_owned()),
-                    ("UV_TOOL_DIR".to_owned(), "{home}/uv/tools".to_owned()),
-                ],
-            ),
-            (None, None, None) => (None, Vec::new(), Vec::new()),
-        };
-        if command.is_none() && !is_shipped {
-            let message = format!("what does the agent {:?} run?", self.name);
-            return Err(ClientError::local(
-                message,
-                "give its program with --command, or a package with --npx or --uvx",
-            ));
+/// Variables that are there and not named again stay.
+fn merge(section: &mut dyn TableLike, env: &[(&str, &str)]) -> Result<(), ClientError> {
+    if env.is_empty() {
+        return Ok(());
+    }
+    if !section.contains_key("env") {
+        section.insert("env", value(InlineTable::new()));
+    }
+    let known = section.get_mut("env").and_then(Item::as_table_like_mut).ok_or_else(|| not_a_section("env"))?;
+    for (name, text) in env {
+        put(known, name, value(*text));
+    }
+    Ok(())
+}
+
+/// Adds to a list what is not in it. A single text is a list of one.
+fn grow(section: &mut dyn TableLike, key: &str, more: &[String]) {
+    if more.is_empty() {
+        return;
+    }
+    if let Some(one) = section.get(key).and_then(Item::as_str).map(ToOwned::to_owned) {
+        put(section, key, value(Array::from_iter([one])));
+    }
+    if section.get(key).is_none_or(|known| !known.is_array()) {
+        return put(section, key, value(more.iter().collect::<Array>()));
+    }
+    if let Some(known) = section.get_mut(key).and_then(Item::as_array_mut) {
+        for text in more {
+            if !known.iter().any(|known| known.as_str() == Some(text)) {
+                known.push(text);
+            }
         }
-        args.extend(self.args.iter().cloned());
-        env.extend(self.env.iter().cloned());
-        let mut section = Table::new();
-        let mut set = |key: &str, item: Option<Item>| item.into_iter().for_each(|item| drop(section.insert(key, item)));
-        set("description", self.description.as_ref().map(value));
-        set("command", command.map(value));
-        set("args", list(args));
-        set("env", (!env.is_empty()).then(|| value(env.into_iter().collect::<InlineTable>())));
-        set("env_pass", list(self.env_pass.clone()));
-        let files = self.env_file.iter().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone()));
-        set("env_file", list(files.map(|file| file.display().to_string()).collect()));
-        set("permissions", self.permissions.as_ref().map(value));
-        Ok(section)
     }
 }
 
-fn list(texts: Vec<String>) -> Option<Item> {
-    (!texts.is_empty()).then(|| value(texts.into_iter().collect::<Array>()))
+/// Takes out what belongs to the program that was run until now: its arguments, and where it kept what it fetched.
+fn forget_program(section: &mut dyn TableLike) {
+    section.remove("args");
+    for (name, place) in NPX_PLACES.iter().chain(&UVX_PLACES) {
+        if let Some(env) = section.get_mut("env").and_then(Item::as_table_like_mut)
+            && env.get(name).and_then(Item::as_str) == Some(place)
+        {
+            env.remove(name);
+        }
+        if let Some(plain) = section.get_mut("env_plain").and_then(Item::as_array_mut) {
+            plain.retain(|known| known.as_str() != Some(name));
+            // What is first now stood behind a comma.
+            if let Some(first) = plain.get_mut(0)
+                && first.decor().prefix().and_then(|prefix| prefix.as_str()) == Some(" ")
+            {
+                first.decor_mut().set_prefix("");
+            }
+        }
+    }
+    let is_empty = |item: &Item| {
+        item.as_array().is_some_and(Array::is_empty) || item.as_table_like().is_some_and(TableLike::is_empty)
+    };
+    for key in ["env", "env_plain"] {
+        if section.get(key).is_some_and(is_empty) {
+            section.remove(key);
+        }
+    }
+}
+
+fn not_a_section(name: &str) -> ClientError {
+    ClientError::local(format!("{name} in the file is not a section"), "put that right first; nothing was changed")
+}
+
+fn environment() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
 }
 
 /// A program that is named by a path is another one in another directory, and the daemon works in `/`.
@@ -188,7 +300,13 @@ fn absolute_if_path(command: &str) -> String {
     if !command.contains('/') {
         return command.to_owned();
     }
-    std::path::absolute(command).map_or_else(|_| command.to_owned(), |path| path.display().to_string())
+    let home = std::env::var("HOME").ok().filter(|home| !home.is_empty());
+    // A shell leaves it as it is inside quotes.
+    let path = match (command.strip_prefix("~/"), home) {
+        (Some(rest), Some(home)) => format!("{home}/{rest}"),
+        _ => command.to_owned(),
+    };
+    std::path::absolute(&path).map_or(path, |path| path.display().to_string())
 }
 
 fn is_secret(name: &str) -> bool {

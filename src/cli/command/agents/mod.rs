@@ -8,9 +8,14 @@ mod show;
 
 use clap::{Args, Subcommand};
 
+use serde_json::json;
+
+use crate::cli::config_file::ConfigFile;
 use crate::cli::context::Context;
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
+use crate::cli::reload;
+use crate::cli::text::clean_json;
 
 pub use check::{checked, finding};
 
@@ -43,6 +48,24 @@ impl Agents {
             Some(AgentsCommand::Remove(arguments)) => arguments.execute(context).await,
         }
     }
+}
+
+/// Writes the file and has the daemon read it. What was done is told first: the daemon may take its time.
+async fn write(context: &Context, file: &mut ConfigFile, agent: &str, done: &[String]) -> Result<(), ClientError> {
+    file.write()?;
+    let output = context.output;
+    if !output.json {
+        for line in done {
+            output.note(line);
+        }
+    }
+    let reloaded = reload::after_change(context, file.path()).await;
+    if output.json {
+        let told = json!({ "agent": agent, "file": file.path(), "reloaded": reloaded.is_done() });
+        return output.print(&clean_json(&told.to_string()));
+    }
+    reloaded.tell(output);
+    Ok(())
 }
 
 /// An agent's path on the wire. A name may be anything a person types.

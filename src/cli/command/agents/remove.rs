@@ -1,14 +1,11 @@
 //! `acpd agents remove`: takes a profile out of the configuration file.
 
 use clap::Args;
-use serde_json::json;
 
-use crate::cli::config_file::ConfigFile;
+use crate::cli::config_file::{Access, ConfigFile};
 use crate::cli::context::Context;
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
-use crate::cli::reload;
-use crate::cli::text::clean_json;
 use crate::config::Config;
 
 /// Take an agent out of the configuration file
@@ -24,7 +21,7 @@ pub struct Remove {
 
 impl Remove {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
-        let mut file = ConfigFile::open(context).await?;
+        let mut file = ConfigFile::open(context, Access::Change).await?;
         let is_shipped = Config::default().agents.contains_key(&self.name);
         if file.agents()?.remove(&self.name).is_none() {
             let message = format!("{} has no [agents.{}]", file.path().display(), self.name);
@@ -33,16 +30,9 @@ impl Remove {
             return Err(ClientError::local(message, hint));
         }
         file.check()?;
-        file.write()?;
-        let reloaded = reload::after_change(context, file.path()).await;
-        if context.output.json {
-            let told = json!({ "agent": self.name, "file": file.path(), "reloaded": reloaded.is_done() });
-            context.output.print(&clean_json(&told.to_string()))?;
-        } else {
-            let rest = if is_shipped { "; it is as it was shipped again" } else { "" };
-            context.output.note(&format!("took the agent {:?} out of {}{rest}", self.name, file.path().display()));
-            reloaded.tell(context.output);
-        }
+        let rest = if is_shipped { "; it is as it was shipped again" } else { "" };
+        let done = format!("took the agent {:?} out of {}{rest}", self.name, file.path().display());
+        super::write(context, &mut file, &self.name, &[done]).await?;
         Ok(Exit::Ok)
     }
 }
