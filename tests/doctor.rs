@@ -226,3 +226,69 @@ async fn a_default_agent_that_is_missing_is_a_warning_and_the_others_are_a_note(
     assert_found(&daemon, "agents", "gemini", "warning", &["npm install -g @google/gemini-cli"]).await;
     assert_found(&daemon, "agents", "not installed", "note", &["claude, codex, opencode, qwen"]).await;
 }
+
+/// What it says of a daemon that would be started with these arguments.
+async fn found_with(daemon: &Daemon, arguments: &[&str], group: &str, check: &str) -> Vec<Value> {
+    let told = daemon.cli(&[&["doctor", "--json"], arguments].concat()).await;
+    let findings: Vec<Value> = serde_json::from_str(&told.stdout).unwrap_or_else(|_| panic!("{}", told.stdout));
+    findings.into_iter().filter(|finding| finding["group"] == group && finding["check"] == check).collect()
+}
+
+#[tokio::test]
+async fn a_directory_that_is_shared_is_never_to_be_closed() {
+    let daemon = well().start().await;
+    for directory in ["/tmp", "/run"] {
+        let socket = format!("{directory}/acpd-nobody-listens.sock");
+        let found = found_with(&daemon, &["--socket", &socket], "files", "socket dir").await;
+        let text = serde_json::to_string(&found).unwrap();
+        assert!(text.contains("a directory of its own with --socket") && !text.contains("chmod"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn what_keeps_a_daemon_from_starting_is_a_problem() {
+    let mut daemon = well().start().await;
+    daemon.terminate().await;
+    let database = daemon.state_dir().join("acpd.db");
+    assert_found(&daemon, "store", "check", "ok", &["a database, schema"]).await;
+    std::fs::write(&database, "garbage, and much of it").unwrap();
+    assert_found(&daemon, "store", "check", "problem", &["is no database"]).await;
+    std::fs::write(&database, "SQLite format 3\0and garbage").unwrap();
+    assert_found(&daemon, "store", "check", "problem", &["is damaged"]).await;
+    std::fs::write(&database, "").unwrap();
+    assert_found(&daemon, "store", "check", "ok", &["is empty"]).await;
+
+    let file = daemon.home().join("file");
+    std::fs::write(&file, "").unwrap();
+    let found = found_with(&daemon, &["--state-dir", &file.display().to_string()], "files", "state dir").await;
+    let text = serde_json::to_string(&found).unwrap();
+    assert!(text.contains("is no directory") && text.contains("problem") && !text.contains("chmod"), "{text}");
+}
+
+#[tokio::test]
+async fn a_state_directory_that_is_read_only_is_a_problem() {
+    let builder = well();
+    let Some(disk) = Disk::mount(builder.state_dir(), "64M") else { return };
+    let mut daemon = builder.start().await;
+    daemon.terminate().await;
+    disk.protect();
+    assert_found(&daemon, "files", "state dir", "problem", &["is read-only", "--state-dir"]).await;
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_stuck_is_named_and_not_waited_for() {
+    let daemon = well().start().await;
+    daemon.signal(Signal::SIGSTOP);
+    let pid = format!("(pid {})", daemon.pid());
+    let began = std::time::Instant::now();
+    assert_found(&daemon, "daemon", "socket", "problem", &[&pid, "has not answered", "kill -CONT"]).await;
+    let status = daemon.cli(&["status"]).await;
+    assert_eq!(status.code, 3);
+    assert!(status.stderr.contains(&pid) && !status.stderr.contains("acpd status"), "{}", status.stderr);
+    let added = daemon.cli(&["agents", "add", "mine", "--command", "/bin/cat"]).await;
+    assert_eq!(added.code, 0, "{}", added.stderr);
+    let (said, late) = (added.stderr.find("added the agent"), added.stderr.find("has not read it"));
+    assert!(said.is_some() && said < late && !added.stderr.contains("another user's"), "{}", added.stderr);
+    assert!(began.elapsed() < std::time::Duration::from_secs(50), "the usual patience is a minute for each of them");
+    daemon.signal(Signal::SIGCONT);
+}

@@ -283,3 +283,21 @@ fn write_whole(path: &Path, text: &str, known: Option<&std::fs::Metadata>) -> st
     file.write_all(text.as_bytes())?;
     file.sync_all()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_somebody_else_wrote_meanwhile_is_not_overwritten() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.toml");
+        std::fs::write(&path, "# an editor's\n").unwrap();
+        let before = Some("# as it was read\n".to_owned());
+        let (real, preamble, document) = (path.clone(), String::new(), DocumentMut::new());
+        let mut file = ConfigFile { path: path.clone(), real, lock: None, before, preamble, document };
+        let error = file.write().unwrap_err();
+        assert!(error.to_string().ends_with("has changed meanwhile; nothing was written"), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "# an editor's\n");
+    }
+}

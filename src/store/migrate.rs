@@ -91,7 +91,7 @@ pub fn versions() -> Versions {
     Versions { schema: newest_known(), sqlite: rusqlite::version() }
 }
 
-fn newest_known() -> i64 {
+pub(super) fn newest_known() -> i64 {
     MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
 }
 

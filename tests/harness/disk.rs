@@ -33,6 +33,12 @@ impl Disk {
         fallocate(&file, FallocateFlags::empty(), 0, bytes).expect("what is free can be taken");
     }
 
+    /// From now on nobody writes there.
+    pub fn protect(&self) {
+        let status = Command::new("mount").args(["-o", "remount,ro"]).arg(&self.path).status();
+        assert!(status.expect("mount can be run").success(), "the disk can be mounted again");
+    }
+
     pub fn empty(&self) {
         std::fs::remove_file(self.filler()).expect("the disk was filled");
     }

@@ -51,7 +51,7 @@ pub async fn look(patient: &Patient<'_>, trials: Trials) -> Vec<Finding> {
     // The default comes first, then what is there.
     let (default, others): (Vec<&Known>, Vec<&Known>) = known.iter().partition(|agent| agent.is_default);
     for agent in default.into_iter().chain(others) {
-        found.extend(seen.remove(&agent.slug).or_else(|| untried(agent, &known)));
+        found.extend(seen.remove(&agent.slug).or_else(|| untried(patient, agent, &known)));
     }
     found.extend(missing(&known));
     found
@@ -100,17 +100,18 @@ async fn trial(
     told.collect()
 }
 
-fn untried(agent: &Known, known: &[Known]) -> Option<Finding> {
+fn untried(patient: &Patient<'_>, agent: &Known, known: &[Known]) -> Option<Finding> {
     let Some(path) = &agent.path else {
-        return agent.is_default.then(|| no_default(agent, known));
+        return agent.is_default.then(|| no_default(patient, agent, known));
     };
     let place = if path.starts_with("/proc/") { "built in" } else { path };
     Some(Finding::ok(&agent.slug, format!("{}, {place}", agent.name)))
 }
 
-fn no_default(agent: &Known, known: &[Known]) -> Finding {
+fn no_default(patient: &Patient<'_>, agent: &Known, known: &[Known]) -> Finding {
     let message = format!("{} is the default agent, and is not installed", agent.name);
-    let other = known.iter().find(|other| other.path.is_some() && other.slug != "demo");
+    // A guest cannot change what the daemon reads.
+    let other = known.iter().find(|other| other.path.is_some() && other.slug != "demo" && !patient.is_guest());
     let instead = other.map(|other| format!("; or have {0} in its place: `acpd agents add {0} --default`", other.slug));
     Finding::warning(&agent.slug, message, format!("{}{}", agent.install_hint, instead.unwrap_or_default()))
 }

@@ -6,6 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::Patient;
+use rustix::fs::{Access, AtFlags, CWD, StatVfsMountFlags, accessat, statvfs};
+
 use crate::cli::findings::Finding;
 use crate::config::Config;
 use crate::model::AgentProfile;
@@ -16,6 +18,10 @@ const OTHERS_BUT_PASSING: u32 = 0o066;
 const OTHERS_WRITING: u32 = 0o022;
 /// Where a group is served, its members pass; everybody else does not.
 const ALL_BUT_GROUP: u32 = 0o007;
+const STICKY: u32 = 0o1000;
+/// Directories of the machine. Whoever closes them closes them to everybody.
+const SHARED: [&str; 11] =
+    ["/", "/dev", "/dev/shm", "/etc", "/home", "/opt", "/run", "/srv", "/tmp", "/var", "/var/tmp"];
 
 pub fn look(patient: &Patient<'_>) -> Vec<Finding> {
     if patient.is_guest() {
@@ -25,11 +31,12 @@ pub fn look(patient: &Patient<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     let config = patient.config.as_ref().ok();
     let has_group = config.is_some_and(|config| config.control.group.is_some());
-    found.extend(private("state dir", &patient.state_dir, OTHERS_BUT_PASSING, "700"));
+    let state_dir = || directory("state dir", &patient.state_dir, OTHERS_BUT_PASSING, "700", "--state-dir");
+    found.extend(unwritable(&patient.state_dir).or_else(state_dir));
     found.extend(private("database", &patient.state_dir.join("acpd.db"), OTHERS, "600"));
     let (others, directory, socket) = if has_group { (ALL_BUT_GROUP, "750", "660") } else { (OTHERS, "700", "600") };
     if let Some(parent) = patient.context.socket.parent() {
-        found.extend(private("socket dir", parent, others, directory));
+        found.extend(self::directory("socket dir", parent, others, directory, "--socket"));
     }
     found.extend(private("socket", &patient.context.socket, others, socket));
     if let Some(file) = patient.config_file.as_deref().filter(|file| file.exists()) {
@@ -48,12 +55,49 @@ pub fn look(patient: &Patient<'_>) -> Vec<Finding> {
 fn stat(check: &str, path: &Path) -> Option<Result<Metadata, Finding>> {
     match std::fs::metadata(path) {
         Ok(metadata) => Some(Ok(metadata)),
-        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => None,
         Err(error) => {
             let message = format!("{} cannot be looked at: {error}", path.display());
             Some(Err(Finding::warning(check, message, "look at it as the user whose daemon it is")))
         }
     }
+}
+
+/// A directory that is to be acpd's own. One that it shares is never closed to the others: another one is chosen.
+fn directory(check: &str, path: &Path, others: u32, mode: &str, flag: &str) -> Option<Finding> {
+    let metadata = match stat(check, path)? {
+        Ok(metadata) => metadata,
+        Err(finding) => return Some(finding),
+    };
+    let shown = path.display();
+    if !metadata.is_dir() {
+        let hint = format!("choose a directory with {flag}, or move that file away");
+        return Some(Finding::problem(check, format!("{shown} is no directory"), hint));
+    }
+    let is_own = metadata.uid() == rustix::process::geteuid().as_raw();
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let is_shared = metadata.mode() & STICKY != 0 || SHARED.iter().any(|shared| real == Path::new(shared));
+    let is_open = metadata.mode() & others != 0;
+    if is_shared || (!is_own && is_open) {
+        let message = format!("{shown} is shared with others, and the daemon wants a directory of its own");
+        return Some(Finding::problem(check, message, format!("choose a directory of its own with {flag}")));
+    }
+    private(check, path, others, mode)
+}
+
+/// Whether the daemon could not write there, were it started from here. What is not there yet is made in what is.
+fn unwritable(state_dir: &Path) -> Option<Finding> {
+    let there = state_dir.ancestors().find(|directory| directory.exists())?;
+    let is_read_only = statvfs(there).is_ok_and(|system| system.f_flag.contains(StatVfsMountFlags::RDONLY));
+    let shown = there.display();
+    let hint = "choose another with --state-dir or ACPD_STATE_DIR";
+    if is_read_only {
+        return Some(Finding::problem("state dir", format!("{shown} is on a file system that is read-only"), hint));
+    }
+    let wanted = Access::WRITE_OK | Access::EXEC_OK;
+    let is_directory = there.is_dir();
+    let denied = accessat(CWD, there, wanted, AtFlags::EACCESS).err().filter(|_| is_directory)?;
+    Some(Finding::problem("state dir", format!("nothing can be written to {shown}: {denied}"), hint))
 }
 
 fn private(check: &str, path: &Path, others: u32, mode: &str) -> Option<Finding> {
@@ -122,7 +166,9 @@ fn secret_in(config: &Config) -> Option<(String, String)> {
         shipped.get(&profile.slug).is_some_and(|known| known.env.get(name) == profile.env.get(name))
     };
     config.agents.values().find_map(|profile| {
-        let secret = profile.env.keys().find(|name| !is_plain(profile, name) && !is_shipped(profile, name))?;
+        // A value that begins with a placeholder is a place.
+        let mut named = profile.env.iter().filter(|(_, value)| !value.reveal().starts_with('{'));
+        let (secret, _) = named.find(|(name, _)| !is_plain(profile, name) && !is_shipped(profile, name))?;
         Some((profile.slug.clone(), secret.clone()))
     })
 }

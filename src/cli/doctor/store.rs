@@ -1,6 +1,7 @@
 //! How the record is: whether it can be written, how large it is, and whether there is space.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -10,6 +11,7 @@ use crate::cli::text::{age, byte_count};
 use crate::config::{ByteSize, Config};
 use crate::control::wire::StoreReport;
 use crate::model::Timestamp;
+use crate::store::{Peek, peek};
 
 /// With less than so many times of what must be free, it is time to say so.
 const SPACE_FACTOR: u64 = 16;
@@ -25,6 +27,9 @@ pub fn look(patient: &Patient<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(store) = patient.info().and_then(|info| info.store.as_ref()) {
         found.push(check(store));
+    }
+    if patient.info().is_none() {
+        found.extend(unopened(&patient.state_dir.join("acpd.db")));
     }
     found.push(size(patient, config));
     found.extend(space(&patient.state_dir, config.store.free_min));
@@ -50,6 +55,35 @@ fn check(store: &StoreReport) -> Finding {
         "ok" => Finding::ok("check", "nothing wrong was found"),
         _ => Finding::ok("check", "the last daemon closed it"),
     }
+}
+
+/// What the next daemon will find, while none has it open.
+fn unopened(database: &Path) -> Option<Finding> {
+    let shown = database.display();
+    let looked = match peek(database) {
+        Ok(looked) => looked,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return None,
+        Err(error) => {
+            let hint = format!("it has to be a file of the daemon's user; `ls -l {shown}` tells whose it is");
+            return Some(Finding::problem("check", format!("{shown} cannot be read: {error}"), hint));
+        }
+    };
+    let copy = "go back to a copy, or move it away to begin anew; docs/operations.md tells how";
+    Some(match looked {
+        Peek::Empty => Finding::ok("check", "the database is empty, and filled by the next daemon"),
+        Peek::Schema(schema) => Finding::ok("check", format!("a database, schema {schema}")),
+        Peek::NoDatabase => {
+            Finding::problem("check", format!("{shown} is no database: no daemon starts with it"), copy)
+        }
+        Peek::Unreadable(problem) => {
+            Finding::problem("check", format!("{shown} is damaged: no daemon starts with it ({problem})"), copy)
+        }
+        Peek::TooNew { schema, known } => Finding::problem(
+            "check",
+            format!("the database has schema {schema}, and this program knows no more than {known}"),
+            "use the newer acpd that has made it; docs/operations.md tells the way back",
+        ),
+    })
 }
 
 fn size(patient: &Patient<'_>, config: &Config) -> Finding {
