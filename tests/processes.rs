@@ -43,9 +43,13 @@ async fn everything_that_a_session_runs_is_in_its_row() {
     assert!(none["daemon"]["cpuMillis"].is_u64() && none["at"].is_string(), "{none}");
 
     let session = daemon.create_session("working").await;
-    let turn = daemon.prompt(&session, "go").await["turnId"].clone();
+    let accepted = daemon.prompt(&session, "go").await;
+    let turn = accepted["turnId"].clone();
     daemon.prompt(&session, "and then").await;
     let passage = daemon.gate("working").reached("working").await;
+    // The gate tells what the agent has written, the log what the daemon has read of it.
+    let mut events = daemon.events(&session, accepted["after"].as_i64()).await;
+    events.until_event("the call c", |event| event.data["data"]["toolCallId"] == "c").await;
     let list = running(&daemon).await;
     let row = &list["processes"][0];
     let shown = daemon.session(&session).await;

@@ -137,16 +137,12 @@ impl Terminal {
 
     /// Whether the terminal is as a shell wants it: it echoes, gives lines, and makes signals of keys.
     pub fn is_sane(&self) -> bool {
-        use rustix::termios::LocalModes;
-        let modes = rustix::termios::tcgetattr(&self.keys).unwrap().local_modes;
-        let is_cooked = modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
-        is_cooked && self.look(|screen| !screen.alternate_screen() && !screen.hide_cursor())
+        is_sane(&self.keys, &self.emulation.borrow())
     }
 
     /// Waits for the end of the program and of all that it wrote.
     pub async fn ended(mut self) -> Ended {
         let status = within("the end of acpd in its terminal", self.child.wait()).await.unwrap();
-        let is_sane = self.is_sane();
         drop(self.sender);
         // The thread lets go when it has read everything.
         within("the end of the terminal", async { while self.emulation.changed().await.is_ok() {} }).await;
@@ -156,9 +152,18 @@ impl Terminal {
             code: status.code().unwrap_or(128 + signal),
             screen: screen_of(&emulation.parser),
             written: emulation.written.clone(),
-            is_sane,
+            // Only now: what gives the terminal back is the last that is written to it.
+            is_sane: is_sane(&self.keys, &emulation),
         }
     }
+}
+
+fn is_sane(terminal: &File, emulation: &Emulation) -> bool {
+    use rustix::termios::LocalModes;
+    let modes = rustix::termios::tcgetattr(terminal).unwrap().local_modes;
+    let is_cooked = modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
+    let screen = emulation.parser.screen();
+    is_cooked && !screen.alternate_screen() && !screen.hide_cursor()
 }
 
 /// The same command, leading a session whose terminal this is. `setsid` becomes the program, so its pid is the program's.
