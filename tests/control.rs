@@ -126,6 +126,10 @@ async fn sessions_are_listed_filtered_paged_and_changed() {
     assert_eq!((names(&page), &page["total"]), (vec![json!("s1")], &json!(3)));
     let tagged = daemon.get("/v1/sessions?tag=tag0").await.expect_status(200);
     assert_eq!(names(&tagged), ["s2", "s0"]);
+    for name in ["s1", &ids[1].as_str().unwrap()[24..]] {
+        let named = daemon.get(&format!("/v1/sessions?name={name}")).await.expect_status(200);
+        assert_eq!((names(&named), &named["total"]), (vec![json!("s1")], &json!(1)), "{name}");
+    }
     assert_eq!(daemon.get("/v1/sessions?agent=demo").await.expect_status(200)["total"], 0);
     let workspace_id = all["sessions"][0]["workspaceId"].as_str().unwrap();
     let here = daemon.get(&format!("/v1/sessions?workspaceId={workspace_id}")).await.expect_status(200);

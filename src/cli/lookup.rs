@@ -4,6 +4,7 @@ use std::fmt::{Display, Write};
 use std::path::Path;
 
 use crate::control::wire::{Session, SessionList, Workspace, WorkspaceList};
+use crate::model::id::{PART_DIGITS_MIN, part_digits};
 use crate::model::{SessionId, WorkspaceId};
 
 use super::connection::{Daemon, with_query};
@@ -11,8 +12,8 @@ use super::error::ClientError;
 use super::suggest;
 use super::text::{cut_end, one_line, short_id};
 
-/// Fewer digits are more likely a slip than a session.
-const PART_DIGITS_MIN: usize = 4;
+/// More than any title has: what is left of a longer name means nothing, as the whole does.
+const NAME_CHARS_MAX: usize = 1000;
 const PAGE: usize = 1000;
 const PAGES_MAX: usize = 100;
 const CANDIDATES_SHOWN_MAX: usize = 10;
@@ -27,12 +28,28 @@ pub async fn session(daemon: &Daemon, name: &str) -> Result<SessionId, ClientErr
     if let Ok(id) = name.to_lowercase().parse() {
         return Ok(id);
     }
-    let mut known = sessions(daemon, false).await?;
-    if !known.iter().any(|session| is_meant(session, name)) {
-        // Root may mean another user's.
-        known = sessions(daemon, true).await?;
+    let mut meant = named(daemon, name, false).await?;
+    // Root may mean another user's; nobody else sees more with that.
+    let is_root = rustix::process::geteuid().is_root();
+    if meant.sessions.is_empty() && is_root {
+        meant = named(daemon, name, true).await?;
     }
-    choose(&known, name)
+    match meant.sessions.as_slice() {
+        [session] => Ok(session.id),
+        [] => Err(unknown(name, &page(daemon, is_root, 0).await?)),
+        candidates => Err(ambiguous(name, candidates, meant.total)),
+    }
+}
+
+/// Those that the name may mean, as many as are shown of them.
+async fn named(daemon: &Daemon, name: &str, all: bool) -> Result<SessionList, ClientError> {
+    let parameters = [
+        ("name", name.chars().take(NAME_CHARS_MAX).collect()),
+        ("status", EVERY_STATUS.to_owned()),
+        ("all", all.to_string()),
+        ("limit", CANDIDATES_SHOWN_MAX.to_string()),
+    ];
+    daemon.get(&with_query("/v1/sessions", &parameters)).await
 }
 
 /// Whose something is, when that is another user than who asks.
@@ -44,21 +61,26 @@ pub fn other_owner(owner: Option<u32>) -> Option<String> {
 /// All sessions, of whatever status; with `all` and for root, of whichever user.
 pub async fn sessions(daemon: &Daemon, all: bool) -> Result<Vec<Session>, ClientError> {
     let mut sessions = Vec::new();
-    for page in 0..PAGES_MAX {
-        let parameters = [
-            ("status", EVERY_STATUS.to_owned()),
-            ("all", all.to_string()),
-            ("limit", PAGE.to_string()),
-            ("offset", (page * PAGE).to_string()),
-        ];
-        let list: SessionList = daemon.get(&with_query("/v1/sessions", &parameters)).await?;
-        let is_last = list.sessions.len() < PAGE;
-        sessions.extend(list.sessions);
+    for number in 0..PAGES_MAX {
+        let listed = page(daemon, all, number).await?;
+        let is_last = listed.len() < PAGE;
+        sessions.extend(listed);
         if is_last {
             break;
         }
     }
     Ok(sessions)
+}
+
+async fn page(daemon: &Daemon, all: bool, number: usize) -> Result<Vec<Session>, ClientError> {
+    let parameters = [
+        ("status", EVERY_STATUS.to_owned()),
+        ("all", all.to_string()),
+        ("limit", PAGE.to_string()),
+        ("offset", (number * PAGE).to_string()),
+    ];
+    let list: SessionList = daemon.get(&with_query("/v1/sessions", &parameters)).await?;
+    Ok(list.sessions)
 }
 
 /// The id of the workspace at `path`, if there has ever been a session in it. A directory that is gone may have been one.
@@ -117,46 +139,36 @@ async fn newest_here(daemon: &Daemon) -> Result<SessionId, ClientError> {
     list.sessions.first().map(|session| session.id).ok_or_else(none)
 }
 
-fn choose(sessions: &[Session], name: &str) -> Result<SessionId, ClientError> {
-    let candidates: Vec<&Session> = sessions.iter().filter(|session| is_meant(session, name)).collect();
-    match candidates.as_slice() {
-        [session] => Ok(session.id),
-        [] => {
-            let names = || {
-                format!(
-                    "`acpd ls --all` lists them; a session is named by its id, {PART_DIGITS_MIN} or more digits of its \
-                     beginning or end, its exact title, or - for the newest of this directory"
-                )
-            };
-            let hint = suggest::sessions(name, sessions).unwrap_or_else(names);
-            Err(ClientError::local(format!("there is no session {name:?}"), hint))
-        }
-        several => Err(ambiguous(name, several)),
-    }
-}
-
-fn is_meant(session: &Session, name: &str) -> bool {
-    session.title == name || is_part(&session.id, name)
+/// Whoever mistypes a name means one of the newest sessions, which are the ones given here.
+fn unknown(name: &str, newest: &[Session]) -> ClientError {
+    let names = || {
+        format!(
+            "`acpd ls --all` lists them; a session is named by its id, {PART_DIGITS_MIN} or more digits of its \
+             beginning or end, its exact title, or - for the newest of this directory"
+        )
+    };
+    let hint = suggest::sessions(name, newest).unwrap_or_else(names);
+    ClientError::local(format!("there is no session {name:?}"), hint)
 }
 
 /// Whether `name` is the beginning or the end of the id, with or without the hyphens, or the beginning of what is shown
 /// of it.
 pub fn is_part(id: &impl Display, name: &str) -> bool {
-    let digits = |text: &str| text.replace('-', "").to_lowercase();
-    let part = digits(name);
-    let whole = digits(&id.to_string());
-    part.len() >= PART_DIGITS_MIN
-        && (whole.starts_with(&part) || whole.ends_with(&part) || short_id(id).starts_with(&part))
+    let whole = id.to_string().replace('-', "");
+    part_digits(name)
+        .is_some_and(|part| whole.starts_with(&part) || whole.ends_with(&part) || short_id(id).starts_with(&part))
 }
 
-fn ambiguous(name: &str, candidates: &[&Session]) -> ClientError {
-    let mut message = format!("{} sessions match {name:?}:", candidates.len());
-    for session in candidates.iter().take(CANDIDATES_SHOWN_MAX) {
+/// `candidates` are the first ones of `total`.
+fn ambiguous(name: &str, candidates: &[Session], total: i64) -> ClientError {
+    let mut message = format!("{total} sessions match {name:?}:");
+    for session in candidates {
         let title = cut_end(&one_line(&session.title), CANDIDATE_TITLE_COLUMNS);
         let _ = write!(message, "\n  {}  {}  {title}", short_id(session.id), session.status);
     }
-    if candidates.len() > CANDIDATES_SHOWN_MAX {
-        let _ = write!(message, "\n  and {} more", candidates.len() - CANDIDATES_SHOWN_MAX);
+    let more = usize::try_from(total).unwrap_or(0).saturating_sub(candidates.len());
+    if more > 0 {
+        let _ = write!(message, "\n  and {more} more");
     }
     ClientError::local(message, "give more of the id, or its last 12 digits as shown here")
 }
@@ -178,42 +190,28 @@ mod tests {
         .unwrap()
     }
 
-    fn sessions() -> Vec<Session> {
-        vec![
-            session("019a8b1c-7f2e-7c3a-9d4e-5f6a7b8c9d0e", "fix the test"),
-            session("019a8b1c-7f2f-7c3a-9d4e-aaaa7b8c0000", "document it"),
-            session("029a8b1c-7f2f-7c3a-9d4e-bbbb7b8c1111", "document it"),
-        ]
-    }
-
-    fn chosen(name: &str) -> Result<String, String> {
-        choose(&sessions(), name).map(|id| id.to_string()[24..].to_owned()).map_err(|error| error.to_string())
-    }
-
     #[test]
-    fn a_session_is_found_by_either_end_of_its_id_and_by_its_title() {
-        for name in
-            ["5f6a7b8c9d0e", "9d0e", "9D0E", "9d4e-5f6a7b8c9d0e", "019a8b1c-7f2e", "019a8b1c7f2e", "fix the test"]
-        {
-            assert_eq!(chosen(name).as_deref(), Ok("5f6a7b8c9d0e"), "{name}");
+    fn an_id_is_found_by_either_of_its_ends() {
+        let id: SessionId = "019a8b1c-7f2e-7c3a-9d4e-5f6a7b8c9d0e".parse().unwrap();
+        for name in ["5f6a7b8c9d0e", "5f6a", "9d0e", "9D0E", "9d4e-5f6a7b8c9d0e", "019a8b1c-7f2e", "019a8b1c7f2e"] {
+            assert!(is_part(&id, name), "{name}");
         }
-        assert_eq!(chosen("029a").as_deref(), Ok("bbbb7b8c1111"));
-    }
-
-    #[test]
-    fn what_is_too_short_or_in_the_middle_is_nothing() {
-        for name in ["d0e", "----", "7c3a", "", "fix the", "Fix the test"] {
-            assert_eq!(chosen(name), Err(format!("there is no session {name:?}")));
+        for name in ["d0e", "----", "7c3a", "", "fix the", "9d0e%"] {
+            assert!(!is_part(&id, name), "{name}");
         }
     }
 
     #[test]
     fn what_is_ambiguous_lists_the_candidates() {
-        insta::assert_snapshot!(chosen("document it").unwrap_err(), @r#"
-        2 sessions match "document it":
+        let candidates = [
+            session("019a8b1c-7f2f-7c3a-9d4e-aaaa7b8c0000", "document it"),
+            session("029a8b1c-7f2f-7c3a-9d4e-bbbb7b8c1111", "document it"),
+        ];
+        insta::assert_snapshot!(ambiguous("document it", &candidates, 12), @r#"
+        12 sessions match "document it":
           aaaa7b8c0000  active  document it
           bbbb7b8c1111  active  document it
+          and 10 more
         "#);
-        assert!(chosen("019a8b1c").unwrap_err().starts_with("2 sessions match"));
     }
 }

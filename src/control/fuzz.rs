@@ -252,6 +252,7 @@ fn names_of_queries() -> impl Strategy<Value = &'static str> {
         "agent",
         "status",
         "tag",
+        "name",
         "includeArchived",
         "after",
         "since",

@@ -44,6 +44,8 @@ pub struct ListQuery {
     status: Option<String>,
     /// With this tag.
     tag: Option<String>,
+    /// With exactly this title, or with these digits, four or more, at the beginning or the end of the id or at the beginning of its last group; hyphens do not count.
+    name: Option<String>,
     /// The archived ones too, when no status is named.
     #[serde(default)]
     include_archived: bool,
@@ -187,6 +189,7 @@ pub async fn list(
         agent: query.agent,
         statuses,
         tag: query.tag,
+        name: query.name,
     };
     let (sessions, total) = api.registry.hub().store().sessions(&filter, limit, offset).await?;
     let sessions = sessions.into_iter().map(|session| shown(&api, session)).collect();

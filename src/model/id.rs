@@ -12,6 +12,16 @@ use super::Timestamp;
 #[error("{0:?} is not an id; ids are UUIDs such as 019a8b1c-7f2e-7c3a-9d4e-5f6a7b8c9d0e")]
 pub struct NotAnId(String);
 
+/// Fewer digits are more likely a slip than an id.
+pub const PART_DIGITS_MIN: usize = 4;
+
+/// The digits of what may be a part of an id, as they are in one without its hyphens; nothing, when it cannot be.
+pub fn part_digits(text: &str) -> Option<String> {
+    let digits = text.replace('-', "").to_lowercase();
+    let is_part = digits.len() >= PART_DIGITS_MIN && digits.chars().all(|digit| digit.is_ascii_hexdigit());
+    is_part.then_some(digits)
+}
+
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*

@@ -290,6 +290,38 @@ async fn filters_and_counts_agree() {
 }
 
 #[tokio::test]
+async fn a_session_is_found_by_its_title_and_by_either_end_of_its_id() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, writer) = open(directory.path()).await;
+    let (one, other) = (session(&writer).await, session(&writer).await);
+    for (session, title) in [(one, "fix the test"), (other, "100% of it")] {
+        writer
+            .append(Unit::one(
+                session,
+                Op::ChangeSession(SessionChange { title: Some(title.to_owned()), ..Default::default() }),
+            ))
+            .await
+            .unwrap();
+    }
+    let found = async |name: &str| {
+        let filter = SessionFilter { name: Some(name.to_owned()), ..SessionFilter::default() };
+        let (sessions, total) = store.sessions(&filter, 10, 0).await.unwrap();
+        assert_eq!(i64::try_from(sessions.len()).unwrap(), total);
+        sessions.iter().map(|session| session.id).collect::<Vec<_>>()
+    };
+    let id = one.to_string();
+    let bare = id.replace('-', "");
+    for name in ["fix the test", &id, &bare, &id[24..], &id[24..32], &id[18..], &bare[20..], &id[24..].to_uppercase()] {
+        assert_eq!(found(name).await, [one], "{name}");
+    }
+    assert_eq!(found(&id[..8]).await, [other, one], "both were made in the same moment");
+    assert_eq!(found("100% of it").await, [other]);
+    for name in ["", "t", "fix the", "Fix the test", "%", "100%", "____", "----", &id[33..], &id[19..30]] {
+        assert_eq!(found(name).await, [], "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_mark_is_of_one_stay_in_a_status_and_sweeps_are_noted() {
     let directory = tempfile::tempdir().unwrap();
     let (store, writer) = open(directory.path()).await;
