@@ -163,19 +163,70 @@ async fn a_question_is_shown_and_then_allowed_or_rejected() {
 }
 
 #[tokio::test]
-async fn what_somebody_else_has_answered_is_told_with_a_hint() {
+async fn a_question_that_somebody_else_answers_closes_and_says_who_that_was() {
+    let daemon = Daemon::builder().agent("asking", asking("make install")).start().await;
+    let session = titled(&daemon, "asking", "Install").await;
+    let mut terminal = daemon.terminal(80, 24, &["top"]);
+    let user = rustix::process::geteuid().as_raw();
+    for (verb, verdict) in [("approve", "allowed"), ("reject", "rejected")] {
+        asked(&daemon, &session).await;
+        terminal.shows("asks ").await;
+        terminal.types("n");
+        terminal.shows("allow once").await;
+        daemon.cli(&[verb]).await.success();
+        terminal.shows(&format!("answered meanwhile by user {user} with acpd ({verdict}): Run make install")).await;
+        terminal.settles("the table", |screen| screen.contains("STATE") && !screen.contains("allow once")).await;
+        // What is typed now answers nothing.
+        terminal.types("n");
+        terminal.shows("no question is open").await;
+    }
+}
+
+#[tokio::test]
+async fn a_question_in_the_log_leads_back_to_the_log_and_is_allowed_for_good() {
     let daemon = Daemon::builder().agent("asking", asking("make install")).start().await;
     let session = titled(&daemon, "asking", "Install").await;
     asked(&daemon, &session).await;
-    let mut terminal = daemon.terminal(120, 24, &["top"]);
+    let mut terminal = daemon.terminal(80, 24, &["top"]);
     terminal.shows("asks ").await;
-    terminal.types("n");
-    terminal.shows("allow once").await;
-    daemon.cli(&["approve"]).await.success();
-    terminal.types("n");
-    let told = terminal.shows("hint: ").await;
-    assert!(told.contains("not open any more") || told.contains("answered"), "{told}");
-    assert_eq!(resolution(&daemon).await["decision"], "allow");
+    terminal.types(ENTER);
+    let is_log = |screen: &str| screen.contains("── log: Install") && !screen.contains("STATE");
+    terminal.settles("the log", is_log).await;
+    terminal.types("y");
+    terminal.shows("Y allow always").await;
+    terminal.types(ESCAPE);
+    terminal.shows("not answered; the agent waits on").await;
+    terminal.settles("the log", is_log).await;
+    terminal.types("y");
+    terminal.shows("Y allow always").await;
+    terminal.types("Y");
+    terminal.shows("allowed always: Run make install").await;
+    terminal.settles("the log", is_log).await;
+    let rules = daemon.get(&format!("/v1/sessions/{session}/rules")).await.expect_status(200);
+    assert_eq!((&rules["total"], &rules["rules"][0]["decision"]), (&json!(1), &json!("allow")), "{rules}");
+}
+
+#[tokio::test]
+async fn a_daemon_that_does_not_answer_is_told_of() {
+    let daemon = Daemon::builder().agent("echo", echo()).start().await;
+    let session = titled(&daemon, "echo", "Greet").await;
+    daemon.prompt_and_wait(&session, "hello").await;
+    let mut terminal = daemon.terminal(80, 24, &["top"]);
+    terminal.shows("- the turn is completed").await;
+    daemon.signal(Signal::SIGSTOP);
+    let stuck = terminal.shows("the daemon does not answer, since ").await;
+    assert!(stuck.contains("Greet") && !stuck.contains(" up "), "{stuck}");
+    terminal.types("A");
+    terminal.shows("which is final?").await;
+    terminal.types("y");
+    terminal.shows("archiving…").await;
+    terminal.types("Ay");
+    terminal.shows("still archiving…").await;
+    daemon.signal(Signal::SIGCONT);
+    terminal.shows("archived; `acpd messages").await;
+    let back = terminal.shows(" up ").await;
+    assert!(!back.contains("does not answer"), "{back}");
+    assert_eq!(daemon.session(&session).await["status"], "archived");
 }
 
 #[tokio::test]
@@ -347,13 +398,18 @@ async fn colours_and_letters_are_those_that_the_terminal_has() {
     let mut coloured = daemon.terminal(80, 24, &["top"]);
     coloured.shows("* Run the tests").await;
     assert!(!coloured.look(is_plain));
-    // Both end with the daemon's test, and each by its own signal.
-    signal(terminal.pid(), Signal::SIGTERM);
-    given_back(&terminal).await;
-    assert_eq!(terminal.ended().await.code, 128 + 15);
-    signal(coloured.pid(), Signal::SIGINT);
-    given_back(&coloured).await;
-    assert_eq!(coloured.ended().await.code, 130);
+}
+
+#[tokio::test]
+async fn whatever_signal_ends_it_the_terminal_is_given_back_first() {
+    let daemon = Daemon::start().await;
+    for ending in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
+        let mut terminal = daemon.terminal(80, 24, &["top"]);
+        terminal.shows("no sessions; `acpd run").await;
+        signal(terminal.pid(), ending);
+        let ended = terminal.ended().await;
+        assert_eq!((ended.code, ended.is_sane), (128 + ending as i32, true), "{ending}");
+    }
 }
 
 #[tokio::test]

@@ -23,6 +23,8 @@ use super::model::Look;
 /// What waits to be taken in. When it is full, the streams wait.
 const TOLD_MAX: usize = 64;
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
+/// A look that takes longer than this is told of: what is on the screen is then not how it is.
+const LOOK_PATIENCE: Duration = Duration::from_secs(3);
 /// However much happens, nobody looks more often.
 const LOOK_GAP: Duration = Duration::from_millis(150);
 /// Lists cost the daemon more than a look at what runs.
@@ -42,7 +44,9 @@ const LOG_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub enum Told {
     Look(Box<Look>),
-    /// The daemon does not answer.
+    /// The daemon takes long to answer. It may still do so.
+    Silent,
+    /// The daemon is gone.
     Lost(String),
     /// So many events, of any session.
     Events(u64),
@@ -122,7 +126,14 @@ async fn look_around(daemon: Arc<Daemon>, all: bool, bell: Arc<Bell>, told: mpsc
         let is_rested = listed_at.is_none_or(|at| at.elapsed() >= LIST_GAP);
         let is_asked_for = is_rested && bell.is_list_due.swap(false, Ordering::AcqRel);
         let is_due = is_asked_for || listed_at.is_none_or(|at| at.elapsed() >= LIST_PERIOD);
-        let tells = match look(&daemon, all, is_due).await {
+        let mut looking = std::pin::pin!(look(&daemon, all, is_due));
+        // It is waited for nevertheless: one that is only slow is shown, however slow it is.
+        let looked = match timeout_at(began + LOOK_PATIENCE, &mut looking).await {
+            Ok(looked) => looked,
+            Err(_) if told.send(Told::Silent).await.is_err() => return,
+            Err(_) => looking.await,
+        };
+        let tells = match looked {
             Ok(look) => {
                 listed_at = if is_due { Some(began) } else { listed_at };
                 Told::Look(Box::new(look))

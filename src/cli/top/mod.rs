@@ -25,7 +25,7 @@ use clap::Args;
 use futures_util::StreamExt;
 use ratatui::crossterm::event::{self, Event, KeyEvent, KeyEventKind};
 use serde_json::value::RawValue;
-use signal_hook::consts::{SIGCONT, SIGINT, SIGTERM, SIGTSTP};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::low_level::emulate_default_handler;
 use signal_hook_tokio::Signals;
 use tokio::sync::mpsc;
@@ -41,7 +41,7 @@ use super::exit::Exit;
 
 use self::actions::Done;
 use self::feed::{Feed, Told};
-use self::model::{Action, Model};
+use self::model::{Action, Deed, Lost, Model};
 use self::screen::Look;
 use self::terminal::Terminal;
 
@@ -98,7 +98,7 @@ struct Session {
     followed: Option<SessionId>,
     keys: mpsc::Receiver<io::Result<Event>>,
     signals: Signals,
-    /// What is under way with the daemon: one thing at a time.
+    /// What is under way with the daemon: one thing at a time of those that keys ask for.
     deeds: JoinSet<Done>,
     may_panic: bool,
 }
@@ -114,7 +114,7 @@ enum Input {
 
 impl Session {
     fn new(daemon: Arc<Daemon>, all: bool, terminal: Terminal) -> Result<Self, ClientError> {
-        let signals = Signals::new([SIGINT, SIGTERM, SIGTSTP, SIGCONT]);
+        let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT]);
         let signals = signals.map_err(|source| ClientError::io("listen to signals", source))?;
         let (sender, keys) = mpsc::channel(KEYS_MAX);
         // It ends with the process, or when nobody takes what it reads.
@@ -224,18 +224,25 @@ impl Session {
             Some(Action::Interrupt) => return Ok(Some(Exit::Left)),
             Some(Action::Suspend) => self.suspend()?,
             Some(Action::Redraw) => self.terminal.redraw()?,
-            Some(Action::Do(deed)) => {
-                let daemon = Arc::clone(&self.daemon);
-                self.deeds.spawn(async move { actions::perform(&daemon, deed).await });
-            }
+            Some(Action::Do(deed)) => self.perform(deed),
         }
         Ok(None)
     }
 
+    fn perform(&mut self, deed: Deed) {
+        let daemon = Arc::clone(&self.daemon);
+        self.deeds.spawn(async move { actions::perform(&daemon, deed).await });
+    }
+
     fn told(&mut self, told: Told) {
         match told {
-            Told::Look(look) => self.model.take(*look),
-            Told::Lost(why) => self.model.lost = Some(why),
+            Told::Look(look) => {
+                if let Some(deed) = self.model.take(*look) {
+                    self.perform(deed);
+                }
+            }
+            Told::Silent => self.model.lost = Some(Lost::Silent),
+            Told::Lost(why) => self.model.lost = Some(Lost::Gone(why)),
             Told::Events(count) => self.model.rate.add(count, second()),
             Told::Log { session, events } => {
                 // What is still under way of another one is not wanted any more.
@@ -249,11 +256,16 @@ impl Session {
     }
 
     fn done(&mut self, done: Done) {
-        self.model.is_asking = false;
+        // That one no key has asked for.
+        if let Done::Checked { question, answer } = done {
+            return self.model.checked(question, answer);
+        }
+        self.model.doing = None;
         match done {
             Done::Said(text) => self.model.say(text),
             Done::Asked(question) => self.model.ask(*question),
             Done::Failed { message, hint } => self.model.complain(message, hint),
+            Done::Checked { .. } => {}
         }
         self.feed.look();
     }

@@ -7,7 +7,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use crate::control::wire::permissions::{Permission, PermissionList};
 use crate::control::wire::{Info, ProcessList, SessionList};
 use crate::model::permission::question::Decision;
-use crate::model::{SessionId, Timestamp, TurnId};
+use crate::model::{PermissionId, SessionId, Timestamp, TurnId};
 
 use super::log::Log;
 use super::question::Question;
@@ -72,11 +72,50 @@ pub enum Action {
 /// What is asked of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deed {
-    Cancel { session: SessionId, turn: Option<TurnId> },
-    FindQuestion { session: SessionId },
-    Answer { question: Box<Question>, decision: Decision },
-    Resume { session: SessionId },
-    Archive { session: SessionId },
+    Cancel {
+        session: SessionId,
+        turn: Option<TurnId>,
+    },
+    FindQuestion {
+        session: SessionId,
+    },
+    /// Whether the question that is shown is still open.
+    CheckQuestion {
+        question: PermissionId,
+    },
+    Answer {
+        question: Box<Question>,
+        decision: Decision,
+        always: bool,
+    },
+    Resume {
+        session: SessionId,
+    },
+    Archive {
+        session: SessionId,
+    },
+}
+
+impl Deed {
+    /// What is said while it is under way.
+    const fn words(&self) -> &'static str {
+        match self {
+            Self::Cancel { .. } => "cancelling…",
+            Self::FindQuestion { .. } | Self::CheckQuestion { .. } => "asking for the question…",
+            Self::Answer { .. } => "answering…",
+            Self::Resume { .. } => "resuming…",
+            Self::Archive { .. } => "archiving…",
+        }
+    }
+}
+
+/// Why nothing is heard of the daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// There is no daemon, for this reason.
+    Gone(String),
+    /// It is there, and does not answer.
+    Silent,
 }
 
 /// What a session had used, when.
@@ -109,8 +148,9 @@ pub struct Model {
     pub info: Option<Info>,
     pub daemon: Option<crate::control::wire::DaemonProcess>,
     pub daemon_cpu: Option<f64>,
-    /// Why nothing is heard of the daemon, when that is so.
-    pub lost: Option<String>,
+    /// When the last look at the daemon was. All that is shown is as it was then.
+    pub at: Option<Timestamp>,
+    pub lost: Option<Lost>,
     pub rows: Vec<Row>,
     /// How many sessions there are, of which the list has only so many.
     pub total: i64,
@@ -125,8 +165,10 @@ pub struct Model {
     pub log_back: usize,
     pub question: Option<Question>,
     pub question_down: usize,
-    /// What is under way with the daemon. Keys that would ask for more wait for its end.
-    pub is_asking: bool,
+    /// Where the question is shown, and what is there again after it.
+    behind: Mode,
+    /// What is under way with the daemon, in words. Keys that would ask for more wait for its end.
+    pub doing: Option<&'static str>,
     pub rate: Rate,
     /// Rows of the table that are on the screen, and of the log.
     pub page: usize,
@@ -140,6 +182,7 @@ impl Model {
             info: None,
             daemon: None,
             daemon_cpu: None,
+            at: None,
             lost: None,
             rows: Vec::new(),
             total: 0,
@@ -153,7 +196,8 @@ impl Model {
             log_back: 0,
             question: None,
             question_down: 0,
-            is_asking: false,
+            behind: Mode::Table,
+            doing: None,
             rate: Rate::default(),
             page: 10,
             used: HashMap::new(),
@@ -161,12 +205,16 @@ impl Model {
         }
     }
 
-    /// Takes in what the daemon says.
-    pub fn take(&mut self, look: Look) {
+    /// Takes in what the daemon says; and what there is to ask it then.
+    pub fn take(&mut self, look: Look) -> Option<Deed> {
         let Look { processes, rest } = look;
-        if self.lost.take().is_some() {
-            self.say("the daemon is back");
+        match self.lost.take() {
+            Some(Lost::Gone(_)) => self.say("the daemon is back"),
+            // What became of a key's wish is worth more: the head says the rest.
+            Some(Lost::Silent) if self.notice.is_none() => self.say("the daemon answers again"),
+            Some(Lost::Silent) | None => {}
         }
+        let mut check = None;
         // Another daemon counts from the beginning.
         if self.daemon.as_ref().is_none_or(|daemon| daemon.pid != processes.daemon.pid) {
             self.daemon_used = None;
@@ -177,12 +225,37 @@ impl Model {
             self.total = sessions.total;
             self.rows = sessions.sessions.iter().map(Row::of_session).collect();
             self.note_questions(&questions.permissions);
+            check = self.missing_question(&questions.permissions);
         }
         self.run(&processes);
         self.daemon_used = processes.daemon.cpu_millis.map(|millis| Used::then(self.daemon_used, millis, processes.at));
         self.daemon_cpu = self.daemon_used.and_then(|used| used.percent);
         self.daemon = Some(processes.daemon);
+        self.at = Some(processes.at);
         self.keep_selection();
+        check
+    }
+
+    /// One that is shown and not listed was answered elsewhere, or asked after the list was made, or is one too many for it.
+    fn missing_question(&self, open: &[Permission]) -> Option<Deed> {
+        let question = self.question.as_ref()?.id;
+        let is_listed = open.iter().any(|permission| permission.id == question);
+        (!is_listed).then_some(Deed::CheckQuestion { question })
+    }
+
+    /// What became of a question that was not listed: nothing, when it is still open.
+    pub fn checked(&mut self, question: PermissionId, answer: Option<String>) {
+        if let Some(answer) = answer
+            && self.question.as_ref().is_some_and(|shown| shown.id == question)
+        {
+            self.close_question();
+            self.say(answer);
+        }
+    }
+
+    fn close_question(&mut self) -> Option<Question> {
+        self.mode = self.behind;
+        self.question.take()
     }
 
     fn note_questions(&mut self, open: &[Permission]) {
@@ -270,7 +343,7 @@ impl Model {
         if self.mode == Mode::Table || self.mode == Mode::Log {
             self.question = Some(question);
             self.question_down = 0;
-            self.mode = Mode::Question;
+            self.behind = std::mem::replace(&mut self.mode, Mode::Question);
         }
     }
 
@@ -384,10 +457,11 @@ impl Model {
     }
 
     fn deed(&mut self, deed: Deed) -> Option<Action> {
-        if std::mem::replace(&mut self.is_asking, true) {
-            self.say("still busy with the last key");
+        if let Some(doing) = self.doing {
+            self.say(format!("still {doing}"));
             return None;
         }
+        self.doing = Some(deed.words());
         Some(Action::Do(deed))
     }
 
@@ -435,9 +509,10 @@ impl Model {
     }
 
     fn question_key(&mut self, key: KeyCode) -> Option<Action> {
-        let decision = match key {
-            KeyCode::Char('y') => Decision::Allow,
-            KeyCode::Char('n') => Decision::Reject,
+        let (decision, always) = match key {
+            KeyCode::Char('y') => (Decision::Allow, false),
+            KeyCode::Char('Y') => (Decision::Allow, true),
+            KeyCode::Char('n') => (Decision::Reject, false),
             KeyCode::Up | KeyCode::Char('k') => {
                 self.question_down = self.question_down.saturating_sub(1);
                 return None;
@@ -455,15 +530,13 @@ impl Model {
                 return None;
             }
             KeyCode::Char('q') | KeyCode::Esc => {
-                self.mode = Mode::Table;
-                self.question = None;
+                self.close_question();
                 self.say("not answered; the agent waits on");
                 return None;
             }
             _ => return None,
         };
-        self.mode = Mode::Table;
-        let question = Box::new(self.question.take()?);
-        self.deed(Deed::Answer { question, decision })
+        let question = Box::new(self.close_question()?);
+        self.deed(Deed::Answer { question, decision, always })
     }
 }

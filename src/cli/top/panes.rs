@@ -17,7 +17,7 @@ pub const HELP: [(&str, &str); 17] = [
     ("Up Down j k", "select a session; PgUp PgDn Home End go further"),
     ("Enter", "the session's log on the whole screen"),
     ("y n", "show the oldest question of the session's agent; then y allows it"),
-    ("", "once, n rejects it, Esc decides later"),
+    ("", "once, Y always, n rejects it, Esc decides later"),
     ("x", "cancel the turn that runs"),
     ("r", "resume a suspended session"),
     ("A", "archive the session, after a question"),

@@ -10,7 +10,7 @@ use crate::cli::text::{age, columns as columns_of, cut_end, short_id};
 use crate::model::Timestamp;
 
 use super::columns::{columns, percent, size};
-use super::model::{Mode, Model, Sort};
+use super::model::{Lost, Mode, Model, Sort};
 use super::panes;
 use super::row::{Row, State};
 
@@ -76,6 +76,8 @@ fn bottom(rest: &mut Rect, height: u16) -> Rect {
 
 pub fn draw(frame: &mut Frame<'_>, model: &mut Model, look: Look, now: Timestamp) {
     let area = frame.area();
+    // Nothing grows older on the screen than it was when it was looked at.
+    let at = model.at.unwrap_or(now);
     let buffer = frame.buffer_mut();
     let places = Places::of(area, model.shown().len());
     draw_head(buffer, places.head, model, now);
@@ -87,7 +89,7 @@ pub fn draw(frame: &mut Frame<'_>, model: &mut Model, look: Look, now: Timestamp
         Mode::Log => panes::log(buffer, body, model),
         Mode::Table | Mode::Filter | Mode::Archive(_) => {
             model.page = usize::from(places.table.height.saturating_sub(1)).max(1);
-            draw_table(buffer, places.table, model, now);
+            draw_table(buffer, places.table, model, at);
             if !places.log.is_empty() {
                 panes::log(buffer, places.log, model);
             }
@@ -122,25 +124,28 @@ pub fn dim() -> Style {
     Style::new().add_modifier(Modifier::DIM)
 }
 
+fn draw_lost(buffer: &mut Buffer, place: Rect, lost: &Lost, at: Option<Timestamp>, now: Timestamp) {
+    let (what, why) = match (lost, at) {
+        (Lost::Gone(why), _) => ("lost the daemon; waiting for it to come back".to_owned(), why.as_str()),
+        (Lost::Silent, Some(at)) => {
+            let since = format!("the daemon does not answer, since {} ago", age(at, now));
+            (since, "it is stopped or stuck; what is shown is how it was then")
+        }
+        (Lost::Silent, None) => ("the daemon does not answer".to_owned(), "it is stopped or stuck"),
+    };
+    put(buffer, place, 0, &Line::styled(what, colour(Color::Red).add_modifier(Modifier::BOLD)));
+    put(buffer, place, 1, &Line::styled(why, dim()));
+}
+
 fn draw_head(buffer: &mut Buffer, place: Rect, model: &Model, now: Timestamp) {
-    if let Some(why) = &model.lost {
-        put(
-            buffer,
-            place,
-            0,
-            &Line::styled(
-                "lost the daemon; waiting for it to come back",
-                colour(Color::Red).add_modifier(Modifier::BOLD),
-            ),
-        );
-        put(buffer, place, 1, &Line::styled(why.as_str(), dim()));
-        return;
+    if let Some(lost) = &model.lost {
+        return draw_lost(buffer, place, lost, model.at, now);
     }
     let Some((daemon, info)) = model.daemon.as_ref().zip(model.info.as_ref()) else {
         return put(buffer, place, 0, &Line::styled("asking the daemon", dim()));
     };
     let mut facts = vec![format!("acpd {}", info.version), format!("pid {}", daemon.pid)];
-    facts.push(format!("up {}", age(daemon.started_at, now)));
+    facts.push(format!("up {}", age(daemon.started_at, model.at.unwrap_or(now))));
     facts.extend(daemon.rss_bytes.map(|bytes| format!("RSS {}", size(bytes))));
     facts.extend(model.daemon_cpu.map(|cpu| format!("CPU {}%", percent(cpu))));
     let facts = facts.join("  ");
@@ -253,6 +258,7 @@ fn draw_words(buffer: &mut Buffer, place: Rect, model: &Model) {
             }
             Line::from(spans)
         }
+        (_, None) if model.doing.is_some() => Line::styled(model.doing.unwrap_or_default(), bold()),
         // What is answered is named, also when the question is scrolled out of sight.
         (Mode::Question, None) if place.y + 1 < buffer.area.height => {
             let what = model.question.as_ref().map(|question| question.what.as_str()).unwrap_or_default();
@@ -300,7 +306,13 @@ fn draw_keys(buffer: &mut Buffer, place: Rect, model: &Model) {
         Mode::Question if model.question.as_ref().is_some_and(|question| question.is_elicitation) => {
             &[("n", "decline"), ("Esc", "decide later"), ("Up/Down", "scroll")]
         }
-        Mode::Question => &[("y", "allow once"), ("n", "reject"), ("Esc", "decide later"), ("Up/Down", "scroll")],
+        Mode::Question => &[
+            ("y", "allow once"),
+            ("Y", "allow always"),
+            ("n", "reject"),
+            ("Esc", "decide later"),
+            ("Up/Down", "scroll"),
+        ],
     };
     let mut spans = Vec::new();
     let mut taken = 0;

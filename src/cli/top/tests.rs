@@ -71,14 +71,26 @@ fn keys_that_were_typed_before_a_question_is_seen_do_not_answer_it() {
     assert_eq!(press(&mut model, 'y'), Some(Action::Do(Deed::FindQuestion { session: id })));
     assert_eq!(press(&mut model, 'y'), None);
     assert_eq!(press(&mut model, 'y'), None);
-    model.is_asking = false;
+    model.doing = None;
     let asked = question();
     model.ask(asked.clone());
     assert_eq!(model.mode, Mode::Question);
     // The agent may ask something else meanwhile: the one that was shown is the one that is answered.
     model.take(look(2_000, &[process(id, 0, 2)]));
-    let answer = Deed::Answer { question: Box::new(asked), decision: Decision::Allow };
+    let answer = Deed::Answer { question: Box::new(asked), decision: Decision::Allow, always: false };
     assert_eq!(press(&mut model, 'y'), Some(Action::Do(answer)));
+}
+
+#[test]
+fn a_question_that_is_still_open_stays() {
+    let mut model = Model::new();
+    let asked = question();
+    model.ask(asked.clone());
+    model.checked(asked.id, None);
+    model.checked(PermissionId::new(), Some("answered".to_owned()));
+    assert_eq!((model.mode, &model.notice), (Mode::Question, &None));
+    model.checked(asked.id, Some("answered".to_owned()));
+    assert_eq!((model.mode, model.question.is_some()), (Mode::Table, false));
 }
 
 #[test]
