@@ -379,6 +379,23 @@ async fn no_agent_writes_to_the_terminal() {
 }
 
 #[tokio::test]
+async fn what_shows_nothing_takes_no_room() {
+    let nothing = "\u{2028}\u{2029}\u{200b}\u{2060}\u{feff}\u{ad}";
+    let script = json!([{"handshake": {}},
+        {"prompt": [{"text": format!("one{nothing}two\n")}, question(&format!("make{nothing}it"))]}]);
+    let daemon = Daemon::builder().agent("quiet", script).start().await;
+    let session = titled(&daemon, "quiet", &format!("a{nothing}b")).await;
+    asked(&daemon, &session).await;
+    let mut terminal = daemon.terminal(100, 30, &["top"]);
+    terminal.shows("a  b").await;
+    terminal.types(CTRL_C);
+    let ended = terminal.ended().await;
+    for character in nothing.chars() {
+        assert!(!ended.written.contains(character), "{character:?}");
+    }
+}
+
+#[tokio::test]
 async fn colours_and_letters_are_those_that_the_terminal_has() {
     let daemon = Daemon::builder().agent("working", working()).start().await;
     let session = titled(&daemon, "working", "Übung").await;

@@ -55,9 +55,22 @@ pub fn count(number: u64, noun: &str) -> String {
 
 /// Without the characters a terminal acts upon: C0 but for line feed and tab, DEL, C1, and those that turn the direction
 /// of what follows. What is left of an escape sequence is its harmless rest, which is better than hiding that there was
-/// one.
+/// one. What shows nothing goes too, for terminals disagree on how wide nothing is, and what ends a line is a line feed.
 pub fn clean(text: &str) -> String {
-    text.chars().filter(|&character| matches!(character, '\n' | '\t') || !acts_on_terminal(character)).collect()
+    let ended = |character| if matches!(character, '\u{2028}' | '\u{2029}') { '\n' } else { character };
+    let stays = |character| matches!(character, '\n' | '\t') || !acts_on_terminal(character);
+    text.chars().map(ended).filter(|&character| stays(character) && !is_invisible(character)).collect()
+}
+
+/// What has no width of its own and nothing to do with the character before it: soft hyphens, places where a line may or
+/// may not be broken, marks of direction, and the mark that some files begin with. Joiners and selectors are not among
+/// them, for they make one picture of several.
+fn is_invisible(character: char) -> bool {
+    matches!(
+        character,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2060}'..='\u{2065}'
+            | '\u{206a}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+    )
 }
 
 fn acts_on_terminal(character: char) -> bool {
@@ -66,12 +79,27 @@ fn acts_on_terminal(character: char) -> bool {
 
 /// Cleaned and on one line.
 pub fn one_line(text: &str) -> String {
-    let flat: String = text
-        .chars()
+    one_line_kept(text).trim().to_owned()
+}
+
+/// The same, with the blanks around it.
+fn one_line_kept(text: &str) -> String {
+    text.chars()
         .map(|character| if character.is_whitespace() { ' ' } else { character })
-        .filter(|&character| !acts_on_terminal(character))
-        .collect();
-    flat.trim().to_owned()
+        .filter(|&character| !acts_on_terminal(character) && !is_invisible(character))
+        .collect()
+}
+
+/// The text as one word of a shell's, in quotes where it needs some.
+pub fn shell_word(text: &str) -> String {
+    let is_plain = |character: char| character.is_alphanumeric() || "-_./,:@%+".contains(character);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else if text.contains(['"', '$', '`', '\\', '!']) {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    } else {
+        format!("\"{text}\"")
+    }
 }
 
 /// JSON that says the same without the control characters that JSON allows to stand as they are (DEL and C1; C0 is
@@ -96,7 +124,7 @@ pub fn columns(text: &str) -> usize {
 
 /// The text as every terminal shows it equally wide. Some draw an emoji that is made of several as one, others beside each
 /// other; some believe a selector that asks for the wide picture, others do not. What they disagree on is reduced to its
-/// first character: a table with half a family in it is better than one that is broken.
+/// first character: a table with half a family in it is better than one that is broken. What shows nothing is left out.
 pub fn steady(text: &str) -> String {
     let alike = |grapheme: &str| {
         let apart: usize = grapheme.chars().map(|character| character.width().unwrap_or(0)).sum();
@@ -104,7 +132,7 @@ pub fn steady(text: &str) -> String {
             if apart == grapheme.width() { grapheme.len() } else { grapheme.chars().next().map_or(0, char::len_utf8) };
         grapheme[..kept].to_owned()
     };
-    text.graphemes(true).map(alike).collect()
+    one_line_kept(text).graphemes(true).map(alike).collect()
 }
 
 /// The text within `width` columns, its end cut off when it is longer.
@@ -210,9 +238,27 @@ mod tests {
         let all: String = (0..=0xffu32).filter_map(char::from_u32).collect();
         let cleaned = clean(&all);
         assert!(cleaned.chars().all(|character| matches!(character, '\n' | '\t') || !character.is_control()));
-        assert_eq!(cleaned.chars().count(), 256 - (32 + 1 + 32) + 2);
+        assert_eq!(cleaned.chars().count(), 256 - (32 + 1 + 32) + 2 - 1, "and no soft hyphen");
         assert_eq!(clean("\x1b]0;owned\x07a\r\nb\u{9b}31mü 日本"), "]0;owneda\nb31mü 日本");
         assert_eq!(one_line(" a\r\n\tb\x1b[2J "), "a   b[2J");
+    }
+
+    #[test]
+    fn what_shows_nothing_is_left_out() {
+        let nothing = "a\u{200b}\u{2060}\u{feff}\u{ad}b\u{2028}c\u{2029}d";
+        assert_eq!(clean(nothing), "ab\nc\nd");
+        assert_eq!(one_line(nothing), "ab c d");
+        assert_eq!(steady(nothing), "ab c d");
+        assert_eq!(one_line("👩‍👩‍👧 نمی\u{200c}خواهم"), "👩‍👩‍👧 نمی\u{200c}خواهم", "what joins and parts letters stays");
+    }
+
+    #[test]
+    fn a_word_of_a_shell_has_the_quotes_that_it_needs() {
+        for (text, word) in
+            [("fix", "fix"), ("fix it", "\"fix it\""), ("", "\"\""), ("cost $5, it's", r"'cost $5, it'\''s'")]
+        {
+            assert_eq!(shell_word(text), word);
+        }
     }
 
     #[test]

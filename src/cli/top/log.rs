@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::cli::text::{clean, one_line};
+use crate::cli::text::{clean, one_line, steady};
 use crate::cli::transcript;
 
 const LINES_MAX: usize = 1000;
@@ -194,7 +194,7 @@ impl Log {
     }
 
     fn add(&mut self, tone: Tone, text: &str) {
-        let text = clean(text).replace(['\t', '\n'], " ").chars().take(LINE_CHARS_MAX).collect();
+        let text = steady(&clean(text)).chars().take(LINE_CHARS_MAX).collect();
         self.lines.push_back(LogLine { tone, text });
         while self.lines.len() > LINES_MAX {
             self.lines.pop_front();

@@ -1,6 +1,6 @@
 //! A session as one row: who it is, what it does now, and what that costs. Everything that others wrote is cleaned here.
 
-use crate::cli::text::{age, one_line};
+use crate::cli::text::{age, one_line, steady};
 use crate::control::wire::{RunningProcess, Session};
 use crate::model::{ProcessState, SessionId, SessionStatus, Timestamp, TurnId};
 
@@ -84,7 +84,7 @@ impl Row {
             id: session.id,
             owner: session.owner,
             agent: one_line(&session.agent),
-            title: one_line(&session.title),
+            title: steady(&one_line(&session.title)),
             workspace: below_home(&session.workspace),
             status: session.status,
             turns: Some(session.turns),
@@ -104,7 +104,7 @@ impl Row {
             id: process.session_id,
             owner: process.owner,
             agent: one_line(&process.agent),
-            title: one_line(&process.title),
+            title: steady(&one_line(&process.title)),
             workspace: below_home(&process.workspace),
             status: SessionStatus::Active,
             turns: None,
@@ -120,7 +120,7 @@ impl Row {
 
     pub fn run(&mut self, process: &RunningProcess, cpu_percent: Option<f64>) {
         // A prompt gives a session its title.
-        self.title = one_line(&process.title);
+        self.title = steady(&one_line(&process.title));
         self.process = Some(Process {
             state: process.process_state,
             pid: process.pid,
@@ -128,7 +128,7 @@ impl Row {
             rss_bytes: process.rss_bytes,
             cpu_percent,
             turn: process.turn.as_ref().map(|turn| (turn.id, turn.started_at)),
-            tool: process.tool.as_ref().map(|tool| (one_line(&tool.title), tool.started_at)),
+            tool: process.tool.as_ref().map(|tool| (steady(&one_line(&tool.title)), tool.started_at)),
             queued: process.queued_turns,
             open_permissions: process.open_permissions,
         });
