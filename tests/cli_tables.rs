@@ -215,7 +215,7 @@ async fn mistakes_are_told_with_what_was_meant() {
     new(&daemon, "echo", "fix the test").await;
     new(&daemon, "choosing", "choosing").await;
     daemon.cli(&["prompt", "choosing", "hello"]).await.success();
-    let mistakes: [&[&str]; 13] = [
+    let mistakes: [&[&str]; 25] = [
         &["show", "fix teh test"],
         &["show", "Fix The Test"],
         &["show", "the test"],
@@ -229,6 +229,18 @@ async fn mistakes_are_told_with_what_was_meant() {
         &["messages", "choosing", "--since", "soon"],
         &["sohw", "choosing"],
         &["fix the bug"],
+        &["help", "promt"],
+        &["help", "run", "--json"],
+        &["prompt", "fix the thing"],
+        &["prompt", "fix"],
+        &["prompt", "choosing"],
+        &["search", ""],
+        &["backup", "/nope/x"],
+        &["new", "--agent", "echo", "--title", "a\u{1b}"],
+        &["cancel", "choosing"],
+        &["agents", "show", "ecko"],
+        &["agents", "check", "ecko"],
+        &["agents", "add", "bad name", "--command", "/bin/true"],
     ];
     let mut text = String::new();
     for arguments in mistakes {

@@ -24,6 +24,32 @@ async fn the_first_page_fits_a_terminal() {
 }
 
 #[tokio::test]
+async fn variables_are_no_arguments() {
+    let daemon = Daemon::start().await;
+    let page = daemon.cli(&["-h"]).await.success();
+    for arguments in [&[][..], &["--json"]] {
+        // The client of a test has all three variables.
+        let alone = daemon.cli(arguments).await;
+        assert_eq!((alone.code, alone.stdout.as_str()), (2, ""));
+        assert_eq!(alone.stderr.trim(), page.trim(), "{arguments:?}");
+    }
+    let archive = daemon.cli(&["archive"]).await;
+    assert!(archive.stderr.contains("Usage: acpd archive <SESSION>...\n"), "{}", archive.stderr);
+    assert!(daemon.cli(&["archive", "-h"]).await.success().contains("[env: ACPD_SOCKET]"));
+}
+
+#[tokio::test]
+async fn help_that_cannot_be_written_is_a_failure() {
+    let daemon = Daemon::start().await;
+    let mut command = daemon.client(&["--help"]);
+    command.stdin(Stdio::null()).stdout(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
+    let child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let ended = within("the end of acpd --help", child.wait_with_output()).await.unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("cannot write to stdout"));
+}
+
+#[tokio::test]
 async fn a_command_explains_itself_with_examples() {
     let daemon = Daemon::start().await;
     insta::assert_snapshot!(daemon.cli(&["approve", "--help"]).await.success());
@@ -107,6 +133,12 @@ async fn bash_completes_commands_and_what_the_daemon_knows() {
     assert_eq!(sessions, ["-", asks_short, titled_short]);
     assert_eq!(bash(&daemon, TAB, &["acpd", "show", &titled_short[..6]]).await, [titled_short]);
     assert_eq!(bash(&daemon, TAB, &["acpd", "show", &titled[..20]]).await, [titled.as_str()], "or by its beginning");
+    daemon.cli(&["new", "--agent", "echo", "--lazy", "--title", "race in the parser"]).await.success();
+    for begun in ["ra", "race\\ in"] {
+        let completed = bash(&daemon, TAB, &["acpd", "show", begun]).await;
+        assert_eq!(completed, ["race\\ in\\ the\\ parser"], "a title is one word of the shell's");
+    }
+    daemon.cli(&["rm", "--purge", "--yes", "race in the parser"]).await.success();
     let listed = bash(&daemon, TAB_TWICE, &["acpd", "show", ""]).await;
     assert_eq!(listed[2], format!("{titled_short}  (active, echo: a [31mtitle: here)"), "cleaned, and only listed");
     assert_eq!(bash(&daemon, TAB, &["acpd", "resume", ""]).await, [""; 0], "none is suspended");
@@ -240,4 +272,9 @@ async fn a_daemon_is_stopped_and_its_sessions_are_there_again() {
     assert!(again.stderr.contains("no daemon runs") && again.stderr.contains("hint:"), "{}", again.stderr);
     daemon.restart().await;
     assert_eq!(daemon.cli(&["ls", "--json"]).await.json()["sessions"][0]["status"], "suspended");
+    let pid = daemon.pid();
+    let stopped = daemon.terminal(100, 10, &["stop"]).ended().await;
+    assert!(stopped.screen.contains(&format!("the daemon (pid {pid}) has stopped")), "{}", stopped.screen);
+    assert!(!stopped.screen.lines().any(|line| line.trim() == pid.to_string()), "{}", stopped.screen);
+    daemon.ended().await;
 }

@@ -25,6 +25,7 @@ use uuid::Uuid;
 use crate::control::wire::ErrorBody;
 
 use super::error::ClientError;
+use super::wording;
 
 /// Longer than the stop ladder of an agent, because archiving answers when the process is reaped.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
@@ -261,7 +262,7 @@ fn api_error(status: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> 
             details: Value::Null,
         }
     });
-    ClientError::Api { status, body: Box::new(body), retry_after }
+    ClientError::Api { status, body: Box::new(wording::for_people(body)), retry_after }
 }
 
 /// The daemon tells it in seconds.

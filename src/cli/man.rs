@@ -27,7 +27,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ("ACPD_CONFIG, ACPD_SOCKET, ACPD_STATE_DIR", "As the options --config, --socket and --state-dir."),
     ("ACPD_SECTION_KEY", "A key of the configuration: ACPD_LIMITS_PROCESSES=8 is processes = 8 in [limits]."),
     ("AGENT_WORKSPACE_ROOT, AGENT_SESSION_IDLE_TIMEOUT", "As workspace.roots and, in minutes, sessions.idle_timeout."),
-    ("NO_COLOR, TERM", "Nothing is coloured when NO_COLOR is not empty or TERM is dumb."),
+    ("NO_COLOR, TERM", "Nothing is coloured when NO_COLOR is not empty or TERM is unset or dumb."),
     ("PAGER", "What long output is shown with on a terminal."),
     ("ACPD_SESSION", "Set for agents and all that they start: the id of their session."),
 ];

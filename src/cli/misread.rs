@@ -3,56 +3,139 @@
 use clap::FromArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::Cli;
-use super::help;
+use super::exit::Exit;
 use super::output::Output;
+use super::text::{one_line, shell_word};
+use super::{Cli, help, suggest};
+
+/// Where clap puts what it takes to be meant.
+const SUGGESTIONS: [ContextKind; 3] =
+    [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
 
 /// What the arguments say. Who wrote a prompt without a command is told which one takes it.
 pub fn parse() -> Cli {
     let mut command = help::command();
     let matches = command.try_get_matches_from_mut(std::env::args_os());
     let read = matches.and_then(|matches| Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command)));
-    read.unwrap_or_else(|error| {
-        let prompt = forgotten_run(&error, std::env::args().nth(1).as_deref());
-        // Nobody is left to be told when neither stream can be written.
-        let _ = error.print();
-        if let Some(prompt) = prompt {
-            Output::new(false).hint(&format!("to prompt an agent with that: acpd run {prompt:?}"));
-        }
-        std::process::exit(error.exit_code())
-    })
+    read.unwrap_or_else(|error| std::process::exit(told(error, &mut command)))
 }
 
-/// The words that stand where a command should, when they are no mistyped command; `first` is what follows the program's name.
-fn forgotten_run(error: &clap::Error, first: Option<&str>) -> Option<String> {
-    if error.kind() != ErrorKind::InvalidSubcommand {
-        return None;
+/// Tells what clap has to say, help included, and returns the exit code.
+fn told(mut error: clap::Error, command: &mut clap::Command) -> i32 {
+    let output = Output::new(false);
+    if !error.use_stderr() {
+        let text = as_shown(&error.render(), output.style.is_enabled());
+        return match output.print(text.trim_end()) {
+            Ok(()) => error.exit_code(),
+            Err(failed) => {
+                output.error(&failed);
+                Exit::of(&failed).code().into()
+            }
+        };
     }
-    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
-    if first != Some(word.as_str()) {
-        // It stands where a command of a command should.
+    let code = error.exit_code();
+    if error.kind() == ErrorKind::MissingSubcommand {
+        // Who names no command wants to know which there are, whatever options were given.
+        output.show(&as_shown(&command.render_help(), output.note_style.is_enabled()));
+        return code;
+    }
+    let arguments: Vec<String> = std::env::args().collect();
+    let hints = hints(&mut error, &arguments, command);
+    output.show(&as_shown(&error.render(), output.note_style.is_enabled()));
+    for hint in hints {
+        output.hint(&hint);
+    }
+    code
+}
+
+fn as_shown(text: &clap::builder::StyledStr, is_coloured: bool) -> String {
+    if is_coloured { text.ansi().to_string() } else { text.to_string() }
+}
+
+/// What may have been meant. clap's own suggestions are taken out of the error, so that all hints look alike.
+fn hints(error: &mut clap::Error, arguments: &[String], command: &clap::Command) -> Vec<String> {
+    if let Some(prompt) = forgotten_run(error, arguments) {
+        error.remove(ContextKind::SuggestedSubcommand);
+        return vec![format!("to prompt an agent with that: acpd run {prompt}")];
+    }
+    let mut hints: Vec<String> =
+        SUGGESTIONS.into_iter().filter_map(|kind| did_you_mean(&error.remove(kind)?)).collect();
+    if let Some(ContextValue::StyledStrs(others)) = error.remove(ContextKind::Suggested) {
+        hints.extend(others.iter().map(ToString::to_string));
+    }
+    if hints.is_empty() {
+        hints.extend(unknown_help(error, arguments, command));
+    }
+    hints
+}
+
+fn did_you_mean(suggested: &ContextValue) -> Option<String> {
+    let names = match suggested {
+        ContextValue::String(name) => std::slice::from_ref(name),
+        ContextValue::Strings(names) => names,
+        _ => return None,
+    };
+    let quoted: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
+    (!quoted.is_empty()).then(|| format!("did you mean {}?", quoted.join(" or ")))
+}
+
+/// The words that stand where a command should, as they go into a shell, when they are no mistyped command.
+fn forgotten_run(error: &clap::Error, arguments: &[String]) -> Option<String> {
+    let word = unknown_command(error)?;
+    // Else it stands where a command of a command should.
+    let is_first = arguments.get(1).is_some_and(|first| first == word);
+    if !is_first || word.starts_with('-') {
         return None;
     }
     let has_suggestion = error.get(ContextKind::SuggestedSubcommand).is_some();
     let is_sentence = word.contains(char::is_whitespace);
-    (is_sentence || !has_suggestion).then(|| super::text::one_line(word))
+    (is_sentence || !has_suggestion).then(|| shell_word(&one_line(word)))
+}
+
+/// What to do after `acpd help WORD`, of which clap only says that there is no such command.
+fn unknown_help(error: &clap::Error, arguments: &[String], command: &clap::Command) -> Option<String> {
+    let word = unknown_command(error)?;
+    if arguments.get(1).is_none_or(|first| first != "help") {
+        return None;
+    }
+    let names = command.get_subcommands().filter(|inner| !inner.is_hide_set()).map(clap::Command::get_name);
+    Some(suggest::hint(word, names, "`acpd help` lists the commands, and `acpd help COMMAND` explains one"))
+}
+
+fn unknown_command(error: &clap::Error) -> Option<&str> {
+    match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
+        (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word))) => Some(word),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
 
-    fn forgotten(arguments: &[&str]) -> Option<String> {
-        forgotten_run(&Cli::try_parse_from(arguments).unwrap_err(), arguments.get(1).copied())
+    fn hinted(arguments: &[&str]) -> Vec<String> {
+        let mut command = help::command();
+        let mut error = command.try_get_matches_from_mut(arguments).unwrap_err();
+        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let hints = hints(&mut error, &arguments, &command);
+        assert!(!error.to_string().contains("tip:"), "{error}");
+        hints
     }
 
     #[test]
     fn a_prompt_without_a_command_is_recognized() {
-        assert_eq!(forgotten(&["acpd", "fix the bug"]).as_deref(), Some("fix the bug"));
-        assert_eq!(forgotten(&["acpd", "sohw", "x"]), None, "a mistyped command is clap's to correct");
-        assert_eq!(forgotten(&["acpd", "ls", "--frobnicate"]), None);
-        assert_eq!(forgotten(&["acpd", "workspaces", "forget"]), None);
+        assert_eq!(hinted(&["acpd", "fix the bug"]), ["to prompt an agent with that: acpd run \"fix the bug\""]);
+        assert_eq!(hinted(&["acpd", "cost $5"]), ["to prompt an agent with that: acpd run 'cost $5'"]);
+    }
+
+    #[test]
+    fn what_is_mistyped_is_corrected_in_a_hint() {
+        assert_eq!(hinted(&["acpd", "sohw", "x"]), ["did you mean \"show\"?"]);
+        assert_eq!(hinted(&["acpd", "ls", "--al"]), ["did you mean \"--all\"?"]);
+        assert_eq!(hinted(&["acpd", "help", "promt"]), ["did you mean \"prompt\"?"]);
+        for arguments in [["acpd", "help", "zzzzzz"], ["acpd", "workspaces", "zzzzzz"]] {
+            assert!(hinted(&arguments).iter().all(|hint| !hint.contains("acpd run")), "{arguments:?}");
+        }
+        assert!(hinted(&["acpd", "help", "run", "--json"]).iter().all(|hint| !hint.contains("acpd run \"")));
     }
 }

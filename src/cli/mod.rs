@@ -6,6 +6,7 @@
 
 mod exit;
 mod error;
+mod wording;
 mod style;
 mod text;
 mod span;
@@ -44,7 +45,7 @@ mod misread;
 mod man;
 pub mod completion;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
@@ -82,17 +83,18 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// The flags that every command takes.
+/// The flags that every command takes. Their variables are read here and not by clap, which would take them for arguments
+/// that somebody has typed.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Globals {
-    /// The configuration file
-    #[arg(long, global = true, env = "ACPD_CONFIG", hide_env_values = true, help_heading = EVERYWHERE, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "FILE")]
+    #[arg(help = "The configuration file [env: ACPD_CONFIG]")]
     pub config: Option<PathBuf>,
-    /// The daemon's socket
-    #[arg(long, global = true, env = "ACPD_SOCKET", hide_env_values = true, help_heading = EVERYWHERE, value_name = "PATH")]
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "PATH")]
+    #[arg(help = "The daemon's socket [env: ACPD_SOCKET]")]
     pub socket: Option<PathBuf>,
-    /// The daemon's state directory
-    #[arg(long, global = true, env = "ACPD_STATE_DIR", hide_env_values = true, help_heading = EVERYWHERE, value_name = "DIR")]
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "DIR")]
+    #[arg(help = "The daemon's state directory [env: ACPD_STATE_DIR]")]
     pub state_dir: Option<PathBuf>,
     /// Print JSON instead of text (streams: one event a line)
     #[arg(long, global = true, help_heading = EVERYWHERE)]
@@ -171,15 +173,20 @@ pub enum ClientCommand {
 impl Globals {
     /// What the flags and their variables say, made absolute: a daemon that is started for them runs in `/`.
     pub fn overrides(&self) -> Overrides {
-        let absolute = |path: &Option<PathBuf>| {
-            path.as_deref().map(|path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
+        let absolute = |flag: &Option<PathBuf>, name: &str| {
+            let path = flag.clone().or_else(|| variable(name))?;
+            Some(std::path::absolute(&path).unwrap_or(path))
         };
         Overrides {
-            config: absolute(&self.config),
-            socket: absolute(&self.socket),
-            state_dir: absolute(&self.state_dir),
+            config: absolute(&self.config, "ACPD_CONFIG"),
+            socket: absolute(&self.socket, "ACPD_SOCKET"),
+            state_dir: absolute(&self.state_dir, "ACPD_STATE_DIR"),
         }
     }
+}
+
+fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
 /// Runs a client command. Whatever goes wrong is told on stderr, and the code says what kind of thing it was.

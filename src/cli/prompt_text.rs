@@ -6,23 +6,33 @@ use std::time::Duration;
 
 use super::error::ClientError;
 use super::output::Output;
+use super::text::{one_line, shell_word};
 
 /// The daemon's own limit is lower, and it is the one who tells.
 const STDIN_BYTES_MAX: u64 = 64 << 20;
 /// After this, a person who forgot about stdin wants to know what is being waited for.
 const STDIN_PATIENCE: Duration = Duration::from_secs(3);
 
-/// The prompt, which is not empty. stdin is read when it is no terminal.
-pub fn gather(words: &[String], output: Output) -> Result<String, ClientError> {
+/// The prompt, if there is one. stdin is read when it is no terminal.
+pub fn gather(words: &[String], output: Output) -> Result<Option<String>, ClientError> {
     let piped = if io::stdin().is_terminal() { String::new() } else { read_stdin(output)? };
-    let prompt = join(&words.join(" "), &piped);
-    if prompt.is_empty() {
-        return Err(ClientError::local(
-            "the prompt is empty",
-            "give it as words after the session, if there is one, or pipe it into the command",
-        ));
-    }
-    Ok(prompt)
+    Ok(Some(join(&words.join(" "), &piped)).filter(|prompt| !prompt.is_empty()))
+}
+
+/// That there is none.
+pub fn missing() -> ClientError {
+    ClientError::local("the prompt is empty", "give it as words, or pipe it into the command")
+}
+
+/// That there is none, where a word was taken for the session; likely it is the prompt when it names none.
+pub fn missing_after(session: &str, is_session: bool) -> ClientError {
+    let message = format!("the prompt is empty: {:?} was taken for the session", one_line(session));
+    let hint = if is_session && !session.contains(char::is_whitespace) {
+        "give the prompt as words after the session, or pipe it into the command".to_owned()
+    } else {
+        format!("to prompt the newest session here with it: acpd prompt - {}", shell_word(&one_line(session)))
+    };
+    ClientError::local(message, hint)
 }
 
 fn join(words: &str, piped: &str) -> String {
@@ -65,6 +75,15 @@ fn read_stdin(output: Output) -> Result<String, ClientError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_forgotten_session_is_recognized() {
+        for (session, is_session) in [("fix the thing", false), ("fix the thing", true), ("fix", false)] {
+            let expected = format!("acpd prompt - {}", shell_word(session));
+            assert!(missing_after(session, is_session).hint().ends_with(&expected), "{session}");
+        }
+        assert!(!missing_after("-", true).hint().contains("acpd prompt"));
+    }
 
     #[test]
     fn what_is_piped_follows_the_words_after_a_blank_line() {

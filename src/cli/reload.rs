@@ -4,12 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
 use super::connection::Daemon;
 use super::context::Context;
 use super::error::ClientError;
 use super::output::Output;
+use super::text::clean_json;
 use crate::control::wire::{ConfigOrigin, Info};
 use crate::model::error::chain;
 
@@ -35,8 +37,10 @@ pub enum Reloaded {
 }
 
 impl Reloaded {
-    pub fn is_done(&self) -> bool {
-        matches!(self, Self::Done)
+    /// What a program is told of an agent that was changed in this file.
+    pub fn tell_program(&self, output: Output, agent: &str, file: &Path) -> Result<(), ClientError> {
+        let told = json!({ "agent": agent, "file": file, "reloaded": matches!(self, Self::Done) });
+        output.print(&clean_json(&told.to_string()))
     }
 
     pub fn tell(&self, output: Output) {

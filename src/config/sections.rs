@@ -10,6 +10,7 @@ pub const NAMES: [&str; 10] =
     ["control", "store", "workspace", "sessions", "processes", "limits", "permissions", "sandbox", "log", "agents"];
 
 const SLUG_LENGTH_MAX: usize = 64;
+pub const SLUG_HINT: &str = "use lower-case letters, digits, '-' and '_', beginning with a letter";
 /// As long as the name of a file.
 const CREDENTIAL_LENGTH_MAX: usize = 255;
 
@@ -174,8 +175,7 @@ pub fn check(config: &Config, problems: &mut Vec<Problem>) {
             problem(format!("{key}.terminal_commands"), "has an empty command".to_owned(), hint);
         }
         if !is_slug(&profile.slug) {
-            let hint = "use lower-case letters, digits, '-' and '_', beginning with a letter";
-            problem(key, "is not a name for an agent".to_owned(), hint);
+            problem(key, "is not a name for an agent".to_owned(), SLUG_HINT);
         }
         check_environment(profile, &mut problem);
     }
@@ -243,7 +243,8 @@ fn is_credential(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_graphic() && c != '/')
 }
 
-fn is_slug(text: &str) -> bool {
+/// Whether an agent may be called so.
+pub fn is_slug(text: &str) -> bool {
     text.len() <= SLUG_LENGTH_MAX
         && text.starts_with(|first: char| first.is_ascii_lowercase())
         && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_')

@@ -222,6 +222,7 @@ impl ApiError {
             Self::NoSuchWorkspace(id) => standing::no_workspace_answer(&id),
             Self::NoSuchAgent(slug) => {
                 Answer::new(S::NOT_FOUND, "agent_not_found", format!("there is no agent {slug:?}"), AGENTS_HINT)
+                    .details(json!({ "agent": misreading::shortened(slug) }))
             }
             Self::NoSuchBlob(hash) => {
                 let hint = "the sha256 of a block is in its message; a blob goes with the last session that has it";

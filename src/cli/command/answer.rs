@@ -8,7 +8,7 @@ use crate::cli::context::{Context, read};
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
 use crate::cli::question;
-use crate::cli::text::{age, short_id};
+use crate::cli::text::{age, one_line, short_id};
 use crate::control::wire::permissions::{AnswerPermission, ElicitationAction, Permission};
 use crate::model::Timestamp;
 use crate::model::permission::question::{Decider, Decision, PermissionKind, Resolution};
@@ -71,13 +71,18 @@ impl Answer {
         let answer: Result<Box<RawValue>, _> = daemon.post(&format!("/v1/permissions/{}", permission.id), &body).await;
         let answer = answer.map_err(|error| late(&permission, error))?;
         let answered: Permission = read(&answer)?;
-        context.output.aside(&told(&answered));
+        // To a program the question's id, to a person in words, wherever that one looks.
+        let is_person = context.output.stdout_is_terminal;
+        let words = told(&answered);
+        if !is_person {
+            context.output.aside(&words);
+        }
         if self.always && !answered.resolution.is_some_and(|resolution| resolution.always) {
             context
                 .output
                 .note("it holds this once: there is no rule for what is outside the workspace or has no name");
         }
-        context.show(&answer, |permission: Permission| permission.id.to_string())
+        context.show(&answer, |permission: Permission| if is_person { words } else { permission.id.to_string() })
     }
 
     fn body(
@@ -114,7 +119,7 @@ fn is_form(permission: &Permission) -> bool {
 
 fn told(permission: &Permission) -> String {
     let verdict = permission.resolution.as_ref().map(question::verdict).unwrap_or_default();
-    format!("{verdict}: {}", question::what(permission))
+    one_line(&format!("{verdict} {}: {}", short_id(permission.id), question::what(permission)))
 }
 
 /// The daemon's refusal, with the winner in words.

@@ -29,7 +29,10 @@ pub struct Prompt {
 
 impl Prompt {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
-        let prompt = self.attachments.prompt(prompt_text::gather(&self.text, context.output)?)?;
+        let Some(text) = prompt_text::gather(&self.text, context.output)? else {
+            return Err(prompt_text::missing_after(&self.session, self.names_session(context).await));
+        };
+        let prompt = self.attachments.prompt(text)?;
         let daemon = context.daemon().await?;
         let session = lookup::session(&daemon, &self.session).await?;
         let mut interrupts = Interrupts::listen()?;
@@ -38,5 +41,16 @@ impl Prompt {
             return follow::tell_accepted(context, session, &accepted);
         }
         follow::turn(context, &daemon, session, &accepted, "", self.following, &mut interrupts).await
+    }
+
+    /// Whether what stands in the session's place is one. No daemon is started for that.
+    async fn names_session(&self, context: &Context) -> bool {
+        if self.session == "-" {
+            return true;
+        }
+        match context.running_daemon().await {
+            Ok(daemon) => lookup::session(&daemon, &self.session).await.is_ok(),
+            Err(_) => false,
+        }
     }
 }

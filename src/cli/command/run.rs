@@ -43,7 +43,8 @@ pub struct Run {
 impl Run {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
         let request = self.options.request(Start::Eager)?;
-        let prompt = self.attachments.prompt(prompt_text::gather(&self.prompt, context.output)?)?;
+        let text = prompt_text::gather(&self.prompt, context.output)?.ok_or_else(prompt_text::missing)?;
+        let prompt = self.attachments.prompt(text)?;
         let daemon = context.daemon().await?;
         let mut interrupts = Interrupts::listen()?;
         let session: Session = interrupts.unless(daemon.post("/v1/sessions", &request)).await?;

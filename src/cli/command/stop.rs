@@ -41,10 +41,12 @@ impl Stop {
         if context.output.json {
             context.output.print(&json!({ "pid": info.pid }).to_string())?;
         } else {
-            context
-                .output
-                .aside("the daemon has stopped; its sessions are suspended, and `acpd resume` goes on with one");
-            context.output.print(&info.pid.to_string())?;
+            // To a program its process id, to a person in words.
+            let pid = info.pid;
+            let is_person = context.output.stdout_is_terminal;
+            let line = if is_person { format!("the daemon (pid {pid}) has stopped") } else { pid.to_string() };
+            context.output.print(&line)?;
+            context.output.aside("its sessions are suspended, and `acpd resume` goes on with one");
         }
         Ok(Exit::Ok)
     }

@@ -16,7 +16,7 @@ use crate::cli::output::Output;
 use crate::cli::text::{one_line, short_id};
 use crate::cli::{Globals, lookup, question};
 use crate::control::wire::permissions::PermissionList;
-use crate::control::wire::{AgentList, SessionList, WorkspaceList};
+use crate::control::wire::{AgentList, Session, SessionList, WorkspaceList};
 
 use super::words_of;
 
@@ -37,7 +37,8 @@ impl Names {
         Self { words: Arc::new(words_of(arguments)) }
     }
 
-    /// The sessions that this command can do something with, by their short ids, with their titles.
+    /// The sessions that this command can do something with, by their short ids, with their titles; and by their titles for
+    /// who has begun one.
     pub fn sessions(&self, command: &str, current: &OsStr) -> Vec<CompletionCandidate> {
         let status = match command {
             "resume" => "suspended",
@@ -60,7 +61,9 @@ impl Names {
             let id = if is_whole { id } else { short_id(session.id) };
             candidate(id, &format!("{}, {}: {}", session.status, session.agent, session.title))
         });
-        fitting([newest].into_iter().chain(named), current)
+        let mut candidates = fitting([newest].into_iter().chain(named), current);
+        candidates.extend(titles(&sessions, current));
+        candidates
     }
 
     pub fn agents(&self, current: &OsStr) -> Vec<CompletionCandidate> {
@@ -128,12 +131,8 @@ impl Names {
     /// Asks the daemon, if one runs.
     fn asked<T>(&self, ask: impl AsyncFnOnce(&Daemon) -> Option<T>) -> Option<T> {
         let path = |flag: &str| value_of(&self.words, flag).map(PathBuf::from);
-        let globals = Globals {
-            config: path("--config").or_else(|| variable("ACPD_CONFIG")),
-            socket: path("--socket").or_else(|| variable("ACPD_SOCKET")),
-            state_dir: path("--state-dir").or_else(|| variable("ACPD_STATE_DIR")),
-            json: false,
-        };
+        let globals =
+            Globals { config: path("--config"), socket: path("--socket"), state_dir: path("--state-dir"), json: false };
         let context = Context::new(&globals.overrides(), Output::new(false)).ok()?;
         let daemon = Daemon::new(context.socket);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
@@ -142,8 +141,18 @@ impl Names {
     }
 }
 
-fn variable(name: &str) -> Option<PathBuf> {
-    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+/// The titles that begin as the word does and name one session alone.
+fn titles(sessions: &[Session], current: &OsStr) -> Vec<CompletionCandidate> {
+    // The shell tells the word as it was typed, with the backslashes that keep it together.
+    let begun = current.to_string_lossy().replace('\\', "");
+    let is_fit = |title: &str| {
+        let is_single = sessions.iter().filter(|other| other.title == title).count() == 1;
+        // bash takes a colon or an equals sign for the end of a word.
+        is_single && title == one_line(title) && !title.contains([':', '=']) && title.starts_with(&begun)
+    };
+    let fit = sessions.iter().filter(|session| !begun.is_empty() && is_fit(&session.title));
+    let about = |session: &Session| format!("{}, {}: {}", session.status, session.agent, short_id(session.id));
+    fit.map(|session| candidate(session.title.clone(), &about(session))).collect()
 }
 
 /// What follows a flag, after a space or a `=`.

@@ -3,7 +3,7 @@
 //! 1. Flags are offered to who has begun one. Else they would stand among the sessions, and where there are no sessions a
 //!    Tab would put two dashes into the line.
 //! 2. bash has no place for descriptions. They stand behind the names where bash only lists what there is, and never where
-//!    it would put them into the line.
+//!    it would put them into the line. Nor does it keep a name of several words together: that is done here.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -107,8 +107,15 @@ fn joined(value: &str, separator: &str, candidate: &CompletionCandidate) -> Stri
     if description.is_empty() { value.to_owned() } else { format!("{value}{separator}{description}") }
 }
 
+/// The others put into the line what is one word there; bash puts in what it gets.
+fn escaped(value: &str) -> String {
+    let is_special = |character: char| character.is_whitespace() || "\\\"'`$&|;<>()[]{}*?!#".contains(character);
+    let escape = |character| if is_special(character) { format!("\\{character}") } else { String::from(character) };
+    value.chars().map(escape).collect()
+}
+
 fn bash_lines(candidates: &[CompletionCandidate], is_listing: bool) -> Vec<String> {
-    let values: Vec<String> = candidates.iter().map(value).collect();
+    let values: Vec<String> = candidates.iter().map(|one| escaped(&value(one))).collect();
     // A single one is taken as it stands.
     if !is_listing || candidates.len() < 2 {
         return values;
@@ -136,6 +143,9 @@ mod tests {
         assert_eq!(Shell::Bash.lines(&several, false), ["-", "a:2"]);
         assert_eq!(Shell::Bash.lines(&several[1..], true), ["a:2"]);
         assert_eq!(Shell::Zsh.lines(&several, false), ["-:the newest", "a\\:2:a title"]);
+        let title = [candidate("fix it's $5", "active")];
+        assert_eq!(Shell::Bash.lines(&title, false), [r"fix\ it\'s\ \$5"]);
+        assert_eq!(Shell::Zsh.lines(&title, false), ["fix it's $5:active"]);
         assert_eq!(Shell::Fish.lines(&several, false), ["-\tthe newest", "a:2\ta title"]);
     }
 }

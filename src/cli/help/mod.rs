@@ -81,8 +81,7 @@ fn first_page(command: &clap::Command) -> String {
     let _ = write!(page, "\n{header}Options of every command:{header:#}\n");
     for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-        let variable = arg.get_env().map(|name| format!(" [env: {}]", name.display())).unwrap_or_default();
-        let _ = writeln!(page, "  {literal}{:<OPTION_COLUMNS$}{literal:#}{help}{variable}", flag(arg));
+        let _ = writeln!(page, "  {literal}{:<OPTION_COLUMNS$}{literal:#}{help}", flag(arg));
     }
     let _ = writeln!(page, "  {literal}{:<OPTION_COLUMNS$}{literal:#}Say more about acpd or a command", "--help");
     let _ = write!(page, "  {literal}{:<OPTION_COLUMNS$}{literal:#}Tell the version", "--version");

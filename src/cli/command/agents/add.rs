@@ -11,7 +11,7 @@ use crate::cli::config_file::{Access, ConfigFile, put};
 use crate::cli::context::Context;
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
-use crate::config::Config;
+use crate::config::{Config, SLUG_HINT, is_slug};
 
 /// Names of variables that have one of these in them are taken for secrets.
 const SECRET_WORDS: [&str; 4] = ["KEY", "TOKEN", "SECRET", "PASSWORD"];
@@ -86,6 +86,9 @@ struct Program {
 
 impl Add {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
+        if !is_slug(&self.name) {
+            return Err(ClientError::local(format!("{:?} is not a name for an agent", self.name), SLUG_HINT));
+        }
         let access = if self.dry_run { Access::Read } else { Access::Change };
         let mut file = ConfigFile::open(context, access).await?;
         let is_shipped = Config::default().agents.contains_key(&self.name);

@@ -8,14 +8,11 @@ mod show;
 
 use clap::{Args, Subcommand};
 
-use serde_json::json;
-
 use crate::cli::config_file::ConfigFile;
 use crate::cli::context::Context;
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
 use crate::cli::reload;
-use crate::cli::text::clean_json;
 
 pub use check::{checked, finding};
 
@@ -61,8 +58,7 @@ async fn write(context: &Context, file: &mut ConfigFile, agent: &str, done: &[St
     }
     let reloaded = reload::after_change(context, file.path()).await;
     if output.json {
-        let told = json!({ "agent": agent, "file": file.path(), "reloaded": reloaded.is_done() });
-        return output.print(&clean_json(&told.to_string()));
+        return reloaded.tell_program(output, agent, file.path());
     }
     reloaded.tell(output);
     Ok(())
