@@ -265,7 +265,7 @@ impl<W: Write> Agent<W> {
         self.plan(turn, done + 1)
     }
 
-    /// Looks into the workspace, shown as two tool calls, and returns what there is to say about it.
+    /// Looks into the workspace, shown as a tool call for each look, and returns what there is to say about it.
     fn look(&mut self, turn: &Turn) -> Result<workspace::Findings, Halt> {
         self.begin_call(turn, "list", "search", "List the workspace", &turn.directory)?;
         let listing = workspace::list(&turn.directory);

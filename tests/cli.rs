@@ -7,7 +7,7 @@ mod harness;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use harness::{Daemon, process_gone, within};
+use harness::{Daemon, Terminal, process_gone, within};
 use serde_json::{Value, json};
 
 /// It has a memory of its own, so that after a restart it gets the prompt alone and not acpd's transcript.
@@ -158,6 +158,28 @@ async fn sessions_are_named_by_pieces_of_their_id_and_by_title() {
 }
 
 #[tokio::test]
+async fn who_asks_for_more_than_the_log_has_is_told_where_it_ends() {
+    let daemon = Daemon::builder().agent("echo", echo()).start().await;
+    daemon.cli(&["run", "--agent", "echo", "hello"]).await.success();
+    let attached = daemon.cli(&["attach", "-", "--after", "99999", "--no-follow"]).await;
+    assert!(attached.stderr.contains("the log ends at event "), "{}", attached.stderr);
+    assert!(!attached.stderr.contains("anew"), "{}", attached.stderr);
+}
+
+#[tokio::test]
+async fn a_terminal_of_which_nothing_is_known_gets_text_alone() {
+    let daemon = Daemon::builder().agent("echo", echo()).start().await;
+    let script = format!("unset TERM; exec {} run --agent echo hello", env!("CARGO_BIN_EXE_acpd"));
+    let mut shell = tokio::process::Command::new("sh");
+    let client = daemon.client(&[]);
+    shell.env_clear().envs(client.as_std().get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell.args(["-c", &script]).current_dir(daemon.workspace());
+    let ended = Terminal::start(80, 24, &shell).ended().await;
+    assert!(ended.code == 0 && ended.screen.contains("hello"), "{}", ended.screen);
+    assert!(!ended.written.contains('\x1b'), "{:?}", ended.written);
+}
+
+#[tokio::test]
 async fn a_session_is_shown_resumed_archived_and_removed() {
     let mut daemon = Daemon::builder().agent("echo", echo()).start().await;
     let session = daemon.cli(&["new", "--agent", "echo"]).await.success();
@@ -235,6 +257,18 @@ async fn a_client_starts_the_daemon_when_none_runs() {
     let process = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
     nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGTERM).unwrap();
     process_gone(pid).await;
+}
+
+#[tokio::test]
+async fn a_daemon_that_does_not_start_is_quoted_in_one_error() {
+    let home = tempfile::tempdir().unwrap();
+    let config = home.path().join("broken.toml");
+    std::fs::write(&config, "sessions = 1\n").unwrap();
+    let failed = acpd(home.path(), &["--config", config.to_str().unwrap(), "ls"]);
+    let stderr = String::from_utf8_lossy(&failed.stderr).into_owned();
+    assert_eq!(failed.status.code(), Some(3), "{stderr}");
+    assert_eq!(stderr.lines().filter(|line| line.starts_with("error:")).count(), 1, "{stderr}");
+    assert_eq!(stderr.matches("error:").count(), 1, "{stderr}");
 }
 
 #[tokio::test]

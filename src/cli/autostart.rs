@@ -125,11 +125,16 @@ fn not_started(readiness: &Readiness, pid: u32, log: &Path, begin: u64) -> Clien
             format!("the daemon (pid {pid}) is still not ready after {} seconds", READY_TIMEOUT.as_secs())
         }
         Readiness::Exited(status) => {
-            let tail = tail(log, begin);
-            format!("the daemon ended before it was ready ({status}){}{tail}", if tail.is_empty() { "" } else { "\n" })
+            format!("the daemon ended before it was ready ({status}){}", quoted(&tail(log, begin)))
         }
     };
     ClientError::NotStarted { message, hint }
+}
+
+/// What the daemon said, set apart from what is said here. That it is an error has been said before.
+fn quoted(said: &str) -> String {
+    let lines = said.lines().map(|line| format!("\n  {}", line.strip_prefix("error: ").unwrap_or(line)));
+    lines.collect()
 }
 
 fn spawn(socket: &Path, paths: &Paths, log: &Path) -> Result<Child, ClientError> {
@@ -244,5 +249,7 @@ mod tests {
         std::fs::write(&log, "an earlier daemon\nerror: the lock is held\n").unwrap();
         assert_eq!(tail(&log, "an earlier daemon\n".len() as u64), "error: the lock is held");
         assert_eq!(tail(&directory.path().join("none"), 0), "");
+        assert_eq!(quoted("error: the lock is held\nhint: wait"), "\n  the lock is held\n  hint: wait");
+        assert_eq!(quoted(""), "");
     }
 }

@@ -9,7 +9,7 @@ use crate::model::error::chain;
 
 use super::error::ClientError;
 use super::exit::Exit;
-use super::style::Style;
+use super::style::{Style, is_dumb};
 use super::text::{clean, clean_json};
 
 #[derive(Clone, Copy, Debug)]
@@ -102,8 +102,7 @@ impl Output {
 
     /// Whether what is on the screen can be painted over.
     pub fn can_repaint(self) -> bool {
-        let is_dumb = std::env::var_os("TERM").is_none_or(|value| value == "dumb");
-        self.stdout_is_terminal && !is_dumb && !self.json
+        self.stdout_is_terminal && !is_dumb() && !self.json
     }
 
     /// A text on stderr as it is, without a line end of its own. The caller has cleaned what others wrote in it.

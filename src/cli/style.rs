@@ -14,6 +14,11 @@ pub enum Paint {
     Red,
 }
 
+/// Whether nothing is known of the terminal but that it takes text: then it gets nothing else.
+pub fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_none_or(|value| value.is_empty() || value == "dumb")
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     enabled: bool,
@@ -22,8 +27,7 @@ pub struct Style {
 impl Style {
     pub fn for_stream(is_terminal: bool) -> Self {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let is_dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-        Self { enabled: is_terminal && !refused && !is_dumb }
+        Self { enabled: is_terminal && !refused && !is_dumb() }
     }
 
     pub const fn colourless() -> Self {

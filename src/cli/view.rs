@@ -7,6 +7,7 @@ use super::error::ClientError;
 use super::output::Output;
 use super::render::{Beside, Canvas, Glyphs, Live, Plain, Scope, ThoughtsShown, Wait};
 use super::stream::Event;
+use super::style::is_dumb;
 use super::text::clean_json;
 
 pub enum View {
@@ -20,8 +21,7 @@ impl View {
         if output.json {
             return Self::Json(output);
         }
-        let is_dumb = std::env::var_os("TERM").is_none_or(|value| value == "dumb" || value.is_empty());
-        if (!output.stderr_is_terminal && !output.stdout_is_terminal) || is_dumb {
+        if (!output.stderr_is_terminal && !output.stdout_is_terminal) || is_dumb() {
             let is_shared = output.stdout_is_terminal && output.stderr_is_terminal;
             let (stdout, stderr) = (std::io::stdout(), std::io::stderr());
             return Self::Plain(Box::new(Plain::new(stdout, stderr, is_shared, output.note_style, scope)));

@@ -69,10 +69,10 @@ pub fn answer_text(turn_number: u32, question: &Question, findings: &Findings, t
     };
     let told = if told.is_empty() { String::new() } else { format!("{told}\n\n") };
     let again = if turn_number > 1 || question.transcript_words.is_some() { " again" } else { "" };
-    let calls = if told.is_empty() {
-        "two tool calls, which only *read*"
-    } else {
-        "tool calls, and a question before the one that writes"
+    let calls = match (told.is_empty(), findings.has_file()) {
+        (true, true) => "two tool calls, which only *read*",
+        (true, false) => "a tool call, which only *reads*",
+        (false, _) => "tool calls, and a question before the one that writes",
     };
     let table = findings.table();
     format!(
@@ -148,6 +148,16 @@ mod tests {
         let wants = |text: &str| Question::new(&serde_json::json!([{"type": "text", "text": text}])).wants_note();
         assert!(wants("Write it") && wants("take a note!") && wants("notes, please"));
         assert!(!wants("why is this notable?") && !wants("rewrite") && !wants(""));
+    }
+
+    #[test]
+    fn as_many_calls_are_told_as_there_were() {
+        let question = Question::new(&serde_json::json!([{"type": "text", "text": "hello"}]));
+        let directory = tempfile::tempdir().unwrap();
+        let mut findings = Findings::of(&super::super::workspace::list(directory.path()));
+        assert!(answer_text(1, &question, &findings, "").contains("- a tool call, which only *reads*"));
+        findings.add_file("x", &Err(std::io::ErrorKind::NotFound.into()));
+        assert!(answer_text(1, &question, &findings, "").contains("- two tool calls, which only *read*"));
     }
 
     #[test]

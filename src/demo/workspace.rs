@@ -52,6 +52,11 @@ impl Findings {
         self.0.push((format!("`{name}`"), told));
     }
 
+    /// Whether a file was looked into: they are the ones that are quoted.
+    pub fn has_file(&self) -> bool {
+        self.0.iter().any(|(name, _)| name.starts_with('`'))
+    }
+
     /// As a table in Markdown.
     pub fn table(&self) -> String {
         // A bar in a name would be a column of its own.

@@ -119,7 +119,7 @@ fn is_form(permission: &Permission) -> bool {
 
 fn told(permission: &Permission) -> String {
     let verdict = permission.resolution.as_ref().map(question::verdict).unwrap_or_default();
-    one_line(&format!("{verdict} {}: {}", short_id(permission.id), question::what(permission)))
+    one_line(&format!("{verdict}: {}", question::what(permission)))
 }
 
 /// The daemon's refusal, with the winner in words.

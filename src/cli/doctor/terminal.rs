@@ -2,6 +2,7 @@
 
 use crate::cli::findings::{Finding, is_utf8};
 use crate::cli::output::Output;
+use crate::cli::style::is_dumb;
 
 /// Narrower than this, tables lose what they are for.
 const COLUMNS_MIN: usize = 60;
@@ -19,10 +20,9 @@ pub fn look(output: Output) -> Vec<Finding> {
         return found;
     };
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let is_dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-    found.push(match (refused, is_dumb) {
+    found.push(match (refused, is_dumb()) {
         (true, _) => Finding::note("colours", "off (NO_COLOR)", ""),
-        (false, true) => Finding::note("colours", "off (TERM=dumb)", ""),
+        (false, true) => Finding::note("colours", "off (TERM is unset or dumb)", ""),
         (false, false) => Finding::ok("colours", "on"),
     });
     if width < COLUMNS_MIN {

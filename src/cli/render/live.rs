@@ -434,7 +434,7 @@ impl Live {
         let text = |field: &str| one_line(data[field].as_str().unwrap_or_default());
         let line = match kind {
             "session.status" => format!("the session is {}", text("to")),
-            "log.reset" => "the daemon's log begins anew here".to_owned(),
+            "log.reset" => super::log_reset(data),
             "process.exited" if data["reason"] == "crash" && data["error"].is_string() => {
                 format!("the agent's process is gone: {}", text("error"))
             }

@@ -17,6 +17,7 @@ mod live;
 
 use clap::ValueEnum;
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::model::TurnStatus;
 
@@ -48,6 +49,14 @@ struct Failure {
 
 const SIGN_IN_HINT: &str = "a daemon that a client has started sees none of the shell's keys: give them in the agent's \
                             env in config.toml, or start `acpd serve` where they are set";
+
+/// That the log does not reach as far as what was asked for, be it that it was restored or that nobody has got there yet.
+fn log_reset(data: &Value) -> String {
+    match data["head"].as_u64() {
+        Some(head) => format!("the log ends at event {head}, before what was asked for; here it is from its beginning"),
+        None => "the log ends before what was asked for; here it is from its beginning".to_owned(),
+    }
+}
 
 /// Whose events are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

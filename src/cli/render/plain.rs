@@ -236,7 +236,7 @@ impl<A: Write, N: Write> Plain<A, N> {
         let text = |field: &str| one_line(data[field].as_str().unwrap_or_default());
         let line = match kind {
             "session.status" => format!("the session is {}", text("to")),
-            "log.reset" => "the daemon's log begins anew here".to_owned(),
+            "log.reset" => super::log_reset(data),
             _ if data["reason"] != "crash" => return Ok(()),
             _ if data["error"].is_string() => format!("the agent's process is gone: {}", text("error")),
             _ => "the agent's process is gone".to_owned(),

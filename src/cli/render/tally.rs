@@ -4,14 +4,14 @@ use serde_json::Value;
 
 use crate::model::{Timestamp, TurnStatus};
 
-use super::super::text::{duration, one_line};
+use super::super::text::{count, duration, one_line, thousands};
 use super::glyphs::Glyphs;
 use super::ink::{Ink, Line};
 
 #[derive(Debug, Default)]
 pub struct Tally {
     began: Option<Timestamp>,
-    tools: usize,
+    tools: u64,
     /// How much of the agent's context is full, in per cent.
     context: Option<u64>,
 }
@@ -35,18 +35,14 @@ impl Tally {
     pub fn line(&self, status: TurnStatus, data: &Value, at: Timestamp, glyphs: &Glyphs) -> Option<Line> {
         let usage = &data["usage"];
         let mut parts: Vec<String> = self.began.map(|began| duration(began, at)).into_iter().collect();
-        match self.tools {
-            0 => {}
-            1 => parts.push("1 tool".to_owned()),
-            tools => parts.push(format!("{tools} tools")),
-        }
+        parts.extend((self.tools > 0).then(|| count(self.tools, "tool")));
         match (usage["inputTokens"].as_u64(), usage["outputTokens"].as_u64(), usage["totalTokens"].as_u64()) {
             (Some(input), Some(output), _) => {
-                parts.push(format!("{} tokens in, {} out", grouped(input), grouped(output)));
+                parts.push(format!("{} in, {} out", count(input, "token"), thousands(output)));
             }
-            (_, _, Some(total)) => parts.push(format!("{} tokens", grouped(total))),
-            (Some(input), None, None) => parts.push(format!("{} tokens in", grouped(input))),
-            (None, Some(output), None) => parts.push(format!("{} tokens out", grouped(output))),
+            (_, _, Some(total)) => parts.push(count(total, "token")),
+            (Some(input), None, None) => parts.push(format!("{} in", count(input, "token"))),
+            (None, Some(output), None) => parts.push(format!("{} out", count(output, "token"))),
             (None, None, None) => {}
         }
         parts.extend(cost(&usage["cost"]));
@@ -66,19 +62,6 @@ fn cost(cost: &Value) -> Option<String> {
         "" => digits,
         currency => format!("{digits} {currency}"),
     })
-}
-
-/// With a comma after every three digits.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]
@@ -105,7 +88,6 @@ mod tests {
             line(&tally, json!({"usage": usage})).unwrap(),
             "✓ 12.4s · 1 tool · 1,204 tokens in, 356 out · $0.0123 · context 12%"
         );
-        assert_eq!(grouped(1_234_567), "1,234,567");
-        assert_eq!(grouped(12), "12");
+        assert!(line(&tally, json!({"usage": {"inputTokens": 1}})).unwrap().contains("1 token in"));
     }
 }

@@ -38,6 +38,7 @@ use super::connection::Daemon;
 use super::context::Context;
 use super::error::ClientError;
 use super::exit::Exit;
+use super::style::is_dumb;
 
 use self::actions::Done;
 use self::feed::{Feed, Told};
@@ -75,8 +76,7 @@ impl Top {
             context.output.print_json(&answer)?;
             return Ok(Exit::Ok);
         }
-        let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-        if !io::stdin().is_terminal() || !io::stdout().is_terminal() || is_dumb {
+        if !io::stdin().is_terminal() || !io::stdout().is_terminal() || is_dumb() {
             return Err(ClientError::local(
                 "`acpd top` needs a terminal with a screen",
                 "`acpd ls --watch` lists sessions again and again, and `acpd top --json` prints what runs now, once",
