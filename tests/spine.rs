@@ -95,6 +95,25 @@ async fn ten_thousand_chunks_arrive_complete_and_in_order_everywhere() {
 }
 
 #[tokio::test]
+async fn the_end_of_a_flood_is_told_although_nothing_follows_it() {
+    const CHUNKS: usize = 2_000;
+    let script = json!([{"handshake": {}}, {"prompt": [
+        {"flood": {"count": CHUNKS, "text": "chunk {} "}}, {"text": "and silence"}, {"gate": "end"}
+    ]}]);
+    let daemon = Daemon::builder().agent("flood", script).start().await;
+    let session = daemon.create_session("flood").await;
+    let mut stream = daemon.events(&session, None).await;
+    let accepted = daemon.prompt(&session, "go").await;
+    let passage = daemon.gate("flood").reached("end").await;
+    let is_last = |event: &Event| event.payload()["text"].as_str().is_some_and(|text| text.ends_with("and silence"));
+    let seen = stream.until_event("the last words", is_last).await;
+    let expected = (0..CHUNKS).fold(String::new(), |text, index| text + &format!("chunk {index} "));
+    assert_eq!(text_of(&seen), expected + "and silence");
+    passage.open().await;
+    assert_eq!(daemon.wait_turn(&session, accepted["turnId"].as_str().unwrap()).await["status"], "completed");
+}
+
+#[tokio::test]
 async fn a_client_that_reconnects_misses_nothing() {
     let script = json!([{"handshake": {}}, {"prompt": [
         {"text": "one "}, {"gate": "middle"}, {"text": "two "}, {"text": "three"}

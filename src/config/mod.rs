@@ -306,7 +306,7 @@ impl Default for Config {
                 batch_bytes: ByteSize::mib(1),
                 queue: 1024,
                 busy_timeout: Duration::from_secs(5),
-                tail_max: ByteSize::mib(1),
+                tail_max: ByteSize::mib(4),
                 backups: 5,
                 free_min: ByteSize::mib(16),
                 reserve: Some(ByteSize::mib(4)),

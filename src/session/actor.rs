@@ -356,8 +356,11 @@ impl SessionActor {
             }
         }
         self.finish_closing();
-        // What the agent has said by now goes into the same unit. Nothing is waited for: it is there, and handled next.
-        if !(self.link.has_output() && self.outbox.has_room_for_output()) {
+        // What the agent has said by now goes into the same unit: it is there, and handled next. In a flood, so does what it
+        // says in the next moment.
+        let is_resting = self.outbox.rests_until().is_some_and(|until| Instant::now() < until);
+        let has_more = self.link.has_output() && self.outbox.has_room_for_output();
+        if !is_resting && !has_more {
             self.outbox.flush();
         }
         self.publish();
@@ -508,7 +511,10 @@ impl SessionActor {
         let turn = self.running.as_ref().and_then(|running| running.deadline(self.silence_timeout()));
         let crashes = self.forgiveness(&config);
         let question = self.inbox.next_expiry();
-        [request, replay, turn, crashes, question, self.idle_deadline(&config)].into_iter().flatten().min()
+        // What the agent has said by now is handled first, also when the rest is over; a deadline would go before it for ever.
+        let output = self.outbox.rests_until().filter(|_| !self.link.has_output());
+        let idle = self.idle_deadline(&config);
+        [request, replay, turn, crashes, question, output, idle].into_iter().flatten().min()
     }
 
     /// When the crashes are forgotten; not while another one may be under way.

@@ -2,13 +2,16 @@
 //!
 //! At most one unit is under way to the writer. While it is, further operations gather: adjacent text deltas of one message
 //! merge, and so do changes of one tool call that nobody has seen yet. So a session that floods writes larger units
-//! instead of more of them, and because a unit of mere output is bounded, its share of a batch stays fair. When too much has
-//! gathered, the actor stops reading from its agent: output is held back, never shed.
+//! instead of more of them, and because a unit of mere output is bounded, its share of a batch stays fair. For the same reason
+//! output that follows output rests for a moment before it is sent; what comes after a silence, and what anybody waits for,
+//! does not. When too much has gathered, the actor stops reading from its agent: output is held back, never shed.
 
 use std::pin::Pin;
+use std::time::Duration;
 
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use crate::hub::Hub;
 use crate::model::{EventBody, SessionId, TurnId};
@@ -20,6 +23,9 @@ const GATHERED_BYTES_MAX: usize = 512 << 10;
 const UNIT_BYTES_MAX: usize = 128 << 10;
 /// A delta grows no larger than this by merging.
 const DELTA_BYTES_MAX: usize = 32 << 10;
+/// How long output gathers after a unit of output was sent. A unit is a transaction, and wakes the writer, the actor and
+/// everybody who follows: an agent that floods would make thousands of them, for a few dozen words each.
+const OUTPUT_REST: Duration = Duration::from_millis(1);
 
 type Commit = Pin<Box<dyn Future<Output = Result<Committed, StoreError>> + Send>>;
 
@@ -47,11 +53,21 @@ pub struct Outbox<A> {
     gathered_bytes: usize,
     then: Vec<Then<A>>,
     under_way: Option<(Commit, Vec<(usize, A)>)>,
+    /// Until when output gathers, when the last unit was nothing else.
+    rests_until: Option<Instant>,
 }
 
 impl<A> Outbox<A> {
     pub fn new(session: SessionId, hub: Hub) -> Self {
-        Self { session, hub, gathered: Vec::new(), gathered_bytes: 0, then: Vec::new(), under_way: None }
+        Self {
+            session,
+            hub,
+            gathered: Vec::new(),
+            gathered_bytes: 0,
+            then: Vec::new(),
+            under_way: None,
+            rests_until: None,
+        }
     }
 
     pub fn push(&mut self, op: Op) {
@@ -125,6 +141,12 @@ impl<A> Outbox<A> {
         self.then.is_empty() && self.gathered_bytes < UNIT_BYTES_MAX && self.gathered.iter().all(Op::is_output)
     }
 
+    /// Until when what has gathered waits for more of its kind. None while a unit is under way, whose end comes first.
+    pub fn rests_until(&self) -> Option<Instant> {
+        let may_rest = self.under_way.is_none() && !self.gathered.is_empty() && self.has_room_for_output();
+        self.rests_until.filter(|_| may_rest)
+    }
+
     pub fn is_idle(&self) -> bool {
         self.under_way.is_none() && self.gathered.is_empty() && self.then.is_empty()
     }
@@ -144,6 +166,8 @@ impl<A> Outbox<A> {
         let ops: Vec<(SessionId, Op)> = self.gathered.drain(..count).map(|op| (session, op)).collect();
         let unit = Unit { catalogue: Vec::new(), ops };
         self.gathered_bytes = self.gathered_bytes.saturating_sub(unit.weight());
+        let is_output = !unit.ops.is_empty() && unit.ops.iter().all(|(_, op)| op.is_output());
+        self.rests_until = is_output.then(|| Instant::now() + OUTPUT_REST);
         let mut now = Vec::new();
         for then in std::mem::take(&mut self.then) {
             if then.end <= count {

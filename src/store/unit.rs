@@ -275,6 +275,11 @@ impl Unit {
             && self.ops.iter().all(|(_, op)| matches!(op, Op::Event { body, .. } if body.is_delta()))
     }
 
+    /// Whether it only tells what was said and done.
+    pub fn is_output_only(&self) -> bool {
+        self.catalogue.is_empty() && self.ops.iter().all(|(_, op)| op.is_output())
+    }
+
     pub fn starts_a_turn(&self) -> bool {
         self.ops.iter().any(|(_, op)| matches!(op, Op::StartTurn { .. }))
     }

@@ -15,7 +15,9 @@ const FREE_PAGES_KEPT: i64 = 4096;
 const INCREMENTAL: i64 = 2;
 
 /// Pages in the write-ahead log from which on it is written back. It is SQLite's own number.
-const JOURNAL_PAGES_MAX: i64 = 1000;
+pub(super) const JOURNAL_PAGES_MAX: i64 = 1000;
+/// The same in the middle of an agent's output. Its end, or whatever else is recorded, has the log written back.
+pub(super) const JOURNAL_PAGES_MAX_OF_OUTPUT: i64 = 4 * JOURNAL_PAGES_MAX;
 
 /// What came of an attempt to cut the write-ahead log back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,13 +54,13 @@ pub(super) fn checkpoint(
     Ok(if is_busy?.unwrap_or(true) { Checkpoint::Busy } else { Checkpoint::Done })
 }
 
-/// Writes the log into the database when it has grown to its usual length. SQLite would do so within the commit that makes
+/// Writes the log into the database when it has grown to so many pages. SQLite would do so within the commit that makes
 /// it so long, while everybody waits who wants to hear of that commit.
-pub(super) fn write_back(connection: &Connection) -> Result<(), StoreError> {
+pub(super) fn write_back(connection: &Connection, pages_max: i64) -> Result<(), StoreError> {
     let writing = "to write its log back";
     let pages = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>("log")?, row.get::<_, i64>("checkpointed")?));
     let looked = connection.first(writing, "PRAGMA wal_checkpoint(NOOP)", [], pages)?;
-    if looked.is_some_and(|(pages, written)| pages >= JOURNAL_PAGES_MAX && written < pages) {
+    if looked.is_some_and(|(pages, written)| pages >= pages_max && written < pages) {
         connection.first(writing, "PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
     }
     Ok(())

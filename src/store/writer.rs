@@ -184,8 +184,14 @@ impl WriterThread {
         let mut open = true;
         while open && let Some(first) = self.next_unit() {
             let batch = self.gather(first, &mut open);
+            // Somebody talks, and more follows soon: it would wait for the whole log to be written back.
+            let pages_max = if batch.iter().all(|waiting| waiting.unit.is_output_only()) {
+                vacuum::JOURNAL_PAGES_MAX_OF_OUTPUT
+            } else {
+                vacuum::JOURNAL_PAGES_MAX
+            };
             self.commit_and_tell(batch);
-            self.write_back();
+            self.write_back(pages_max);
             self.maintenance.after_commit();
         }
         let Connections { durable, quick } = self.connections;
@@ -210,13 +216,13 @@ impl WriterThread {
             }
             // What is lost of it to a power cut is done again.
             self.maintenance.step(&self.connections.quick);
-            self.write_back();
+            self.write_back(vacuum::JOURNAL_PAGES_MAX);
         }
     }
 
     /// What cannot be written back now is tried again after the next commit; it is safe where it is.
-    fn write_back(&self) {
-        if let Err(error) = vacuum::write_back(&self.connections.quick) {
+    fn write_back(&self, pages_max: i64) {
+        if let Err(error) = vacuum::write_back(&self.connections.quick, pages_max) {
             tracing::debug!(error = &error as &dyn std::error::Error, "the write-ahead log stays as it is");
         }
     }
