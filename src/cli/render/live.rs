@@ -25,7 +25,7 @@ use super::tally::Tally;
 use super::thoughts::Thoughts;
 use super::tools::Tools;
 use super::waiting::{Wait, Waiting};
-use super::{Outcome, SIGN_IN_HINT, Scope, ThoughtsShown};
+use super::{Outcome, SIGN_IN_HINT, Scope, ThoughtsShown, missing};
 
 /// Between two pictures when something has changed, and when only the spinner turns.
 const FRAME: Duration = Duration::from_millis(50);
@@ -277,15 +277,11 @@ impl Live {
         let text = content["text"].as_str().unwrap_or_default();
         match (data["role"].as_str(), content["type"].as_str()) {
             (Some("agent"), Some(kind @ ("text" | "thought"))) => {
-                let missing = match &self.open {
-                    Some((open, shown)) if data["id"] == open.as_str() => {
-                        // Not its beginning: the stream was entered in the middle of the message, and it is complete.
-                        text.strip_prefix(shown.as_str()).unwrap_or_default()
-                    }
-                    _ => {
-                        self.end_message(at)?;
-                        text
-                    }
+                let missing = if let Some(missing) = missing(self.open.as_ref(), &data["id"], text) {
+                    missing
+                } else {
+                    self.end_message(at)?;
+                    text
                 };
                 self.show(kind == "thought", missing, at)?;
                 self.end_message(at)?;

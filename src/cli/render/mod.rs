@@ -78,3 +78,11 @@ pub enum ThoughtsShown {
     /// None of them
     Hide,
 }
+
+/// What was not shown yet of a message that is whole now: nothing, when it is not the one that is coming in (its id, and its
+/// text so far).
+fn missing<'text>(open: Option<&(String, String)>, id: &Value, text: &'text str) -> Option<&'text str> {
+    let (_, shown) = open.filter(|(open, _)| id == open.as_str())?;
+    // Not its beginning: the stream was entered in the middle of the message, and it is complete.
+    Some(text.strip_prefix(shown.as_str()).unwrap_or_default())
+}

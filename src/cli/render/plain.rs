@@ -19,7 +19,7 @@ use super::super::style::Style;
 use super::super::text::{clean, one_line};
 use super::super::transcript;
 use super::permission::Permissions;
-use super::{Outcome, SIGN_IN_HINT, Scope};
+use super::{Outcome, SIGN_IN_HINT, Scope, missing};
 
 use self::plan::Plan;
 use self::screen::Screen;
@@ -111,15 +111,11 @@ impl<A: Write, N: Write> Plain<A, N> {
         let text = content["text"].as_str().unwrap_or_default();
         match (data["role"].as_str(), content["type"].as_str()) {
             (Some("agent"), Some(kind @ ("text" | "thought"))) => {
-                let missing = match &self.open {
-                    Some((open, shown)) if data["id"] == open.as_str() => {
-                        // Not its beginning: the stream was entered in the middle of the message, and it is complete.
-                        text.strip_prefix(shown.as_str()).unwrap_or_default()
-                    }
-                    _ => {
-                        self.end_message()?;
-                        text
-                    }
+                let missing = if let Some(missing) = missing(self.open.as_ref(), &data["id"], text) {
+                    missing
+                } else {
+                    self.end_message()?;
+                    text
                 };
                 self.show(kind == "thought", missing)?;
                 self.end_message()

@@ -3,7 +3,7 @@
 //! A block is finished when the next one has begun in a line that is whole: Markdown's blocks are decided line by line, so
 //! nothing that follows can change it any more. Of the block that still grows, the lines of a code block and the items of a
 //! list before the last are finished as well. Every block is rendered for itself, so that what is finished at the end is
-//! the same in however many pieces the text came (which is why a link does not find its address in another block).
+//! the same in however many pieces the text came. Links find no address that is defined elsewhere, for the same reason.
 
 mod block;
 mod table;
@@ -19,6 +19,9 @@ pub use self::block::Paper;
 
 /// Prose in longer lines than these is hard to read.
 const PROSE_COLUMNS_MAX: usize = 100;
+/// Stands in `]:`, so that nothing is taken for the definition of a link's address: one would change blocks that are
+/// finished, and is not shown. It is cleaned away when lines are made, as the agent's own are when they come.
+const NOTHING: char = '\u{2060}';
 
 fn options() -> Options {
     Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS
@@ -42,7 +45,12 @@ impl Markdown {
     }
 
     pub fn push(&mut self, text: &str) {
-        self.source.push_str(&clean(text));
+        for character in clean(text).chars() {
+            if character == ':' && self.source.ends_with(']') {
+                self.source.push(NOTHING);
+            }
+            self.source.push(character);
+        }
         self.is_news = true;
     }
 
