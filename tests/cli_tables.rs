@@ -6,7 +6,8 @@ mod harness;
 
 use std::fmt::Write;
 
-use harness::{CTRL_C, Daemon, echo};
+use harness::{CTRL_C, CTRL_Z, Daemon, echo, process_stopped, signal, within};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 const LONG: &str = "fix the failing test in the parser of the configuration that nobody has looked at for years";
@@ -366,6 +367,16 @@ async fn a_list_that_is_watched_keeps_up_and_leaves_the_terminal_as_it_was() {
 
     let mut terminal = daemon.terminal(100, 12, &["ls", "--watch"]);
     terminal.shows("the first").await;
+    terminal.types(CTRL_Z);
+    process_stopped(terminal.pid()).await;
+    within("the shell has its screen back", async {
+        while !terminal.is_sane() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    signal(terminal.pid(), Signal::SIGCONT);
+    terminal.settles("the list is there again", |screen| screen.contains("the first")).await;
     terminal.types("q");
     assert_eq!(terminal.ended().await.code, 0);
 }

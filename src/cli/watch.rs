@@ -7,14 +7,14 @@ use std::io;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGWINCH};
 use signal_hook_tokio::Signals;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::connection::{Daemon, StreamBody};
 use super::error::ClientError;
 use super::sse::SseParser;
-use super::terminal::{Keyboard, Keys};
+use super::terminal::{self, Keyboard, Keys};
 
 /// Ages and memory change by themselves.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -27,6 +27,8 @@ const OPEN_PATIENCE: Duration = Duration::from_millis(500);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     Look,
+    /// Ctrl-Z: the terminal is somebody else's for a while.
+    Stop,
     Leave,
 }
 
@@ -45,10 +47,23 @@ impl<'a> Watch<'a> {
     /// `path` is the stream that tells of changes.
     pub fn new(daemon: &'a Daemon, path: String, takes_keys: bool) -> Result<Self, ClientError> {
         let failed = |source| ClientError::io("listen to Ctrl-C", source);
-        let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGWINCH]).map_err(failed)?;
+        let mut wanted = vec![SIGINT, SIGTERM, SIGHUP, SIGWINCH];
+        if takes_keys {
+            // Whoever has the whole screen gives it back before it stops.
+            wanted.extend([SIGTSTP, SIGCONT]);
+        }
+        let signals = Signals::new(wanted).map_err(failed)?;
         let keys = if takes_keys { Keys::of_person(io::stdout()) } else { None };
         let keyboard = keys.map(Keyboard::new);
         Ok(Self { daemon, path, stream: None, parser: SseParser::default(), signals, keyboard })
+    }
+
+    /// Stops as Ctrl-Z wants it, and comes back when the program goes on. The screen is given back before.
+    pub fn stop(&mut self) {
+        if let Some(keyboard) = &mut self.keyboard {
+            keyboard.rest();
+        }
+        terminal::stop();
     }
 
     /// Waits for a change, a second, a new size of the window, or the wish to leave.
@@ -60,7 +75,8 @@ impl<'a> Watch<'a> {
             tokio::select! {
                 biased;
                 signal = signals.next() => match signal {
-                    Some(SIGWINCH) => return Next::Look,
+                    Some(SIGWINCH | SIGCONT) => return Next::Look,
+                    Some(SIGTSTP) => return Next::Stop,
                     _ => return Next::Leave,
                 },
                 is_quit = quits(keyboard.as_mut()) => if is_quit {

@@ -56,7 +56,7 @@ pub use process::{
 pub use raw::{HEALTH, RawAnswer, answers, ask, next_answer};
 pub use record::Heard;
 pub use sse::{Frame, SseParser};
-pub use terminal::{CTRL_C, CTRL_D, ESCAPE, Ended, Terminal};
+pub use terminal::{CTRL_C, CTRL_D, CTRL_Z, ESCAPE, Ended, Terminal};
 pub use tmux::Tmux;
 
 /// How long anything may take before the test gives up. It is generous, because two cores may run many tests at once.

@@ -25,6 +25,7 @@ use super::within;
 
 pub const CTRL_C: &str = "\x03";
 pub const CTRL_D: &str = "\x04";
+pub const CTRL_Z: &str = "\x1a";
 pub const ESCAPE: &str = "\x1b";
 
 /// What a person has in front of them.

@@ -124,7 +124,7 @@ impl Ls {
         let output = context.output;
         let path = format!("/v1/events?all={}", self.all);
         let mut watch = Watch::new(daemon, path, output.can_repaint())?;
-        let screen = output.can_repaint().then(Screen::enter);
+        let mut screen = output.can_repaint().then(Screen::enter);
         let (mut shown, mut last) = (String::new(), String::new());
         loop {
             let looked = self.look(daemon, output).await;
@@ -144,12 +144,20 @@ impl Ls {
                 (None, Ok(_)) => {}
                 (_, Err(error)) => return Err(error),
             }
-            if watch.next().await == Next::Leave {
-                drop(screen);
-                if output.can_repaint() {
-                    output.print(&last)?;
+            match watch.next().await {
+                Next::Look => {}
+                Next::Stop => {
+                    drop(screen);
+                    watch.stop();
+                    screen = output.can_repaint().then(Screen::enter);
                 }
-                return Ok(Exit::Ok);
+                Next::Leave => {
+                    drop(screen);
+                    if output.can_repaint() {
+                        output.print(&last)?;
+                    }
+                    return Ok(Exit::Ok);
+                }
             }
         }
     }
