@@ -2,12 +2,13 @@
 //! itself.
 #![expect(
     unsafe_code,
-    reason = "marking foreign descriptors, bounding the C library's allocator and asking for the groups of a peer have no safe \
-              interface"
+    reason = "marking foreign descriptors, bounding the C library's allocator, letting go of code and asking for the groups of a \
+              peer have no safe interface"
 )]
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::path::Path;
 
 use nix::libc;
 
@@ -58,6 +59,31 @@ pub fn bound_kept_memory() {
     }
 }
 
+/// Takes the program's code out of this process's memory, from where whatever runs comes back by itself. What a start needs
+/// is most of what a daemon ever touches: the whole command line, the migrations, the reading of the configuration. It would
+/// stay resident for months.
+pub fn let_go_of_code() {
+    let Ok(program) = std::fs::read_link("/proc/self/exe") else { return };
+    let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return };
+    for (start, bytes) in maps.lines().filter_map(|line| code_of(&program, line)) {
+        // SAFETY: the range is this program's own code, which is mapped for as long as the process lives, so it is what it was
+        // when the list was read. It is mapped from the file and not writable, so no page of it differs from the file, and
+        // what is dropped here is read again when it is touched, by this thread or any other. No memory is freed or moved.
+        unsafe {
+            libc::madvise(std::ptr::with_exposed_provenance_mut(start), bytes, libc::MADV_DONTNEED);
+        }
+    }
+}
+
+/// Where a line of `/proc/self/maps` has code of the program, and how much.
+fn code_of(program: &Path, line: &str) -> Option<(usize, usize)> {
+    let mut fields = line.split_ascii_whitespace();
+    let (start, end) = fields.next()?.split_once('-')?;
+    let is_code = fields.next() == Some("r-xp") && fields.nth(3).map(Path::new) == Some(program);
+    let (start, end) = (usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?);
+    is_code.then_some((start, end.checked_sub(start)?))
+}
+
 /// The supplementary groups of whoever is at the other end of a Unix socket, as they were when it connected.
 pub fn peer_groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
     let mut groups: Vec<libc::gid_t> = vec![0; GROUPS_USUAL];
@@ -86,5 +112,26 @@ pub fn peer_groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
             return Err(error);
         }
         groups.resize(count, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_that_was_let_go_runs_again() {
+        let program = std::fs::read_link("/proc/self/exe").unwrap();
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let code: Vec<(usize, usize)> = maps.lines().filter_map(|line| code_of(&program, line)).collect();
+        let here = let_go_of_code as fn() as usize;
+        assert!(code.iter().any(|(start, bytes)| (*start..start + bytes).contains(&here)), "{code:?}");
+        let_go_of_code();
+        let line = "7f00-8f00 r-xp 00000000 fe:00 42 /usr/bin/acpd";
+        assert_eq!(code_of(Path::new("/usr/bin/acpd"), line), Some((0x7f00, 0x1000)));
+        for other in [line.replace("r-xp", "r--p"), line.replace("acpd", "libc.so"), line.replace("/usr/bin/acpd", "")]
+        {
+            assert_eq!(code_of(Path::new("/usr/bin/acpd"), &other), None, "{other}");
+        }
     }
 }

@@ -159,6 +159,7 @@ async fn run(
         registry.recover().await?;
         tasks.spawn(server.run());
         tell_ready(&paths.socket);
+        system::let_go_of_code();
         tasks.spawn(Arc::clone(&registry).sweep_daily());
         tasks.spawn(hub.store().clone().look_after());
         reloader.run().await
