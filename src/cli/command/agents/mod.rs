@@ -7,6 +7,7 @@ mod remove;
 mod show;
 
 use clap::{Args, Subcommand};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::cli::config_file::ConfigFile;
 use crate::cli::context::Context;
@@ -66,11 +67,5 @@ async fn write(context: &Context, file: &mut ConfigFile, agent: &str, done: &[St
 
 /// An agent's path on the wire. A name may be anything a person types.
 fn path(name: &str) -> String {
-    format!("/v1/agents/{}", url_part(name))
-}
-
-fn url_part(name: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let encode = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    name.bytes().map(encode).collect()
+    format!("/v1/agents/{}", utf8_percent_encode(name, NON_ALPHANUMERIC))
 }
