@@ -44,7 +44,7 @@ impl Apply<'_> {
                 let (status, stop_reason, error, usage) = (*status, stop_reason.clone(), error.clone(), usage.clone());
                 let kept = usage.as_ref().map(to_json).transpose()?;
                 let (code, message) = error.as_ref().map(|error| (error.code.as_str(), error.message.clone())).unzip();
-                let by = if status == TurnStatus::Cancelled { self.canceller(*turn)? } else { None };
+                let by = if status == TurnStatus::Cancelled { self.canceller(session, *turn)? } else { None };
                 let body = EventBody::TurnCompleted { status, stop_reason: stop_reason.clone(), error, usage, by };
                 self.event(session, Some(*turn), &body)?;
                 let sequence = self.last_event(session)?;
@@ -74,11 +74,11 @@ impl Apply<'_> {
     }
 
     /// Whoever wanted the turn to end.
-    fn canceller(&self, turn: TurnId) -> Result<By, StoreError> {
+    fn canceller(&self, session: SessionId, turn: TurnId) -> Result<By, StoreError> {
         let by = self.connection.first(
             "to read who cancelled a turn",
-            "SELECT cancel_requested_by FROM turns WHERE id = ?1",
-            [turn.to_string()],
+            "SELECT cancel_requested_by FROM turns WHERE session_id = ?2 AND id = ?1",
+            [turn.to_string(), session.to_string()],
             |row| row.get::<_, Option<String>>(0),
         )?;
         let damaged = |error| StoreError::Damaged { what: format!("who cancelled the turn {turn}: {error}") };
