@@ -5,11 +5,9 @@
 
 mod harness;
 
-use harness::{Daemon, ORDINARY, echo, users, within};
+use harness::{Daemon, DatabaseLock, ORDINARY, echo, users, within};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions, Connection};
 
 /// The codes of what is wrong, with how bad it is.
 fn problems(health: &Value) -> Vec<(String, String)> {
@@ -39,17 +37,14 @@ async fn who_asks_for_a_sign_of_life_gets_nothing_else() {
 #[tokio::test]
 async fn a_write_that_hangs_does_not_hang_health() {
     let daemon = Daemon::builder().config("[store]\nbusy_timeout = \"50s\"\n").start().await;
-    let options = SqliteConnectOptions::new().filename(daemon.state_dir().join("acpd.db"));
-    let mut other = options.connect().await.unwrap();
-    sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+    let lock = DatabaseLock::take(daemon.state_dir()).await;
     let ill = daemon.get("/v1/health").await.expect_status(503);
     assert_eq!((&ill["error"], &ill["ready"], &ill["live"]), (&json!("store_stalled"), &json!(false), &json!(true)));
     assert_eq!(problems(&ill), one("problem", "store_stalled"));
     assert!(ill["hint"].as_str().unwrap().contains("lock"), "{ill}");
     assert_eq!(ill["store"]["writable"], false, "health does not contradict itself: {ill}");
     daemon.get("/v1/health?probe=live").await.expect_status(200);
-    sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
-    other.close().await.unwrap();
+    lock.give_back().await;
     within("the store is well again", async { while daemon.get("/v1/health").await.status != 200 {} }).await;
 }
 
@@ -67,17 +62,14 @@ async fn a_member_is_told_that_something_is_wrong_and_nothing_of_the_inside() {
     let warning = json!([{"severity": "warning", "code": "process_limit"}]);
     assert_eq!(well, json!({"status": "ok", "live": true, "ready": true, "problems": warning}));
 
-    let options = SqliteConnectOptions::new().filename(daemon.state_dir().join("acpd.db"));
-    let mut other = options.connect().await.unwrap();
-    sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+    let lock = DatabaseLock::take(daemon.state_dir()).await;
     // What the daemon's own user finds is good enough for everybody.
     daemon.get("/v1/health").await.expect_status(503);
     let ill = member.get("/v1/health").await.expect_status(503);
     assert_eq!((&ill["error"], &ill["ready"], &ill["details"]), (&json!("store_stalled"), &json!(false), &json!({})));
     assert_eq!(ill["problems"][0], json!({"severity": "problem", "code": "store_stalled"}));
     assert!(ill.get("store").is_none() && !ill.to_string().contains("acpd.db"), "{ill}");
-    sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
-    other.close().await.unwrap();
+    lock.give_back().await;
     within("the store is well again", async { while member.get("/v1/health").await.status != 200 {} }).await;
 }
 
