@@ -124,6 +124,16 @@ impl Hub {
         self.writer.append(unit).await
     }
 
+    /// Resolves when the writer has come round once.
+    pub async fn beat(&self) -> Result<(), StoreError> {
+        self.writer.beat().await
+    }
+
+    /// How far the log over all sessions is known to reach.
+    pub fn reach(&self) -> i64 {
+        self.watchers.all.borrow().cursor
+    }
+
     /// Does now what the store does by itself when it is idle, for as long as `patience` lasts.
     pub async fn upkeep(&self, patience: Duration) -> Result<Upkeep, StoreError> {
         self.writer.upkeep(Goal::Everything, patience).await

@@ -55,14 +55,15 @@ fn told(outcome: anyhow::Result<Option<String>>) -> ExitCode {
         Ok(None) => (Ok(()), ExitCode::SUCCESS),
         Ok(Some(text)) => (writeln!(std::io::stdout(), "{text}"), ExitCode::SUCCESS),
         Err(error) => {
-            let told = writeln!(std::io::stderr(), "error: {}", model::error::chain(error.as_ref()));
-            match error.downcast_ref::<StoreError>() {
-                Some(refused) => {
-                    let hint = writeln!(std::io::stderr(), "hint: {}", refused.hint());
-                    (told.and(hint), ExitCode::from(Exit::Store.code()))
-                }
-                None => (told, ExitCode::FAILURE),
-            }
+            let text = model::error::chain(error.as_ref());
+            let (text, code) = match error.downcast_ref::<StoreError>() {
+                Some(refused) => (format!("{text}\nhint: {}", refused.hint()), ExitCode::from(Exit::Store.code())),
+                None => (text, ExitCode::FAILURE),
+            };
+            // The journal takes each line for itself.
+            let mark = daemon::error_mark();
+            let text = text.replace('\n', &format!("\n{mark}"));
+            (writeln!(std::io::stderr(), "{mark}error: {text}"), code)
         }
     };
     // With nobody left to read, the exit code is all there is to say.

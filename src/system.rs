@@ -2,13 +2,14 @@
 //! itself.
 #![expect(
     unsafe_code,
-    reason = "marking foreign descriptors, bounding the C library's allocator, letting go of code and asking for the groups of a \
-              peer have no safe interface"
+    reason = "marking foreign descriptors, owning one, bounding the C library's allocator, letting go of code and asking for the \
+              groups of a peer have no safe interface"
 )]
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::libc;
 
@@ -40,6 +41,22 @@ pub fn keep_descriptors_from_children() {
     unsafe {
         libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
     }
+}
+
+/// The descriptor that whoever started this program opened for it, as its own from here on. It is given out once, and None is
+/// also the answer when there is none.
+pub fn take_inherited(descriptor: RawFd) -> Option<OwnedFd> {
+    static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+    let is_free =
+        u32::try_from(descriptor).is_ok_and(|number| number >= FIRST) && !IS_TAKEN.swap(true, Ordering::Relaxed);
+    // SAFETY: `fcntl(F_GETFD)` takes a number, touches no memory, and fails for what is not open.
+    if !is_free || unsafe { libc::fcntl(descriptor, libc::F_GETFD) } == -1 {
+        return None;
+    }
+    // SAFETY: it is open, as was just seen. Nobody in this program owns it: it is called before anything is opened, with a number
+    // that the service manager has named (`LISTEN_FDS`), and what the manager passes on is the program's to keep and to
+    // close. Whoever asks again gets nothing, so it has one owner.
+    Some(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
 /// Has memory that a flood of output took go back to the system, so that a daemon of months is as small as one of minutes.

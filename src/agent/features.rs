@@ -8,6 +8,7 @@ use rustix::process::{PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
 use super::cgroup::Cgroups;
 use super::command::find_program;
 use super::confine;
+use crate::config::Limits;
 
 #[derive(Clone, Debug)]
 pub struct Features {
@@ -27,6 +28,18 @@ pub struct Features {
 }
 
 impl Features {
+    /// Why a bound on agents' memory does not hold, when somebody has set one.
+    pub fn memory_unbounded(&self, limits: &Limits) -> Option<&'static str> {
+        limits.memory_max?;
+        match &self.cgroup {
+            None => Some("limits.memory_max does not hold: no cgroup was delegated to the daemon"),
+            Some((_, controllers)) if !controllers.iter().any(|controller| controller == "memory") => {
+                Some("limits.memory_max does not hold: the daemon's cgroup has no memory controller")
+            }
+            Some(_) => None,
+        }
+    }
+
     /// As somebody who is no daemon finds them: without a cgroup.
     pub fn from_here() -> Self {
         Self::probe(None)

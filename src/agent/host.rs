@@ -19,10 +19,6 @@ use crate::metrics::Metrics;
 use crate::model::SessionId;
 use crate::model::session::{ProcessIdentity, ProcessName};
 
-/// How long the daemon's own end waits for that of strays. As a rule there are none; a fork bomb takes seconds. Whatever has
-/// a shim is ended by that, also without the daemon.
-const LAST_LOOK: Duration = Duration::from_secs(15);
-
 /// The daemon as the processes' host.
 #[derive(Debug)]
 pub struct Host {
@@ -44,6 +40,10 @@ pub struct Host {
 }
 
 impl Host {
+    /// How long the daemon's own end waits for that of strays. As a rule there are none; a fork bomb takes seconds. Whatever has
+    /// a shim is ended by that, also without the daemon.
+    pub const LAST_LOOK: Duration = Duration::from_secs(15);
+
     /// Makes this process the one that inherits whoever loses its shim, and enters its cgroup.
     pub fn new(
         mode: CgroupMode,
@@ -77,7 +77,7 @@ impl Host {
     /// The last look before the daemon ends: strays that are being pursued, or that nobody has met yet, end first.
     pub async fn end_strays(&self) {
         let children = Arc::clone(&self.children);
-        self.keeper.run(LAST_LOOK, move || children.end_strays()).await;
+        self.keeper.run(Self::LAST_LOOK, move || children.end_strays()).await;
     }
 
     /// The cgroups of agents that are there before any was started.

@@ -199,6 +199,10 @@ fn warnings(api: &Api, store: &StoreHealth) -> Vec<HealthProblem> {
         let hint = "a new one gets the place of one that is idle, or 503; close some, or raise control.connections";
         warn("connection_limit", format!("all {max} connections are taken"), hint);
     }
+    if let Some(why) = shared.host.features.memory_unbounded(&config.limits) {
+        let hint = "run acpd from systemd with Delegate=yes, where cgroup v2 has the memory controller; or set it to 0";
+        warn("memory_unbounded", why.to_owned(), hint);
+    }
     if let Some(error) = &origin.error {
         let hint = "correct the configuration and have acpd read it again (kill -HUP); the old one is in force";
         warn("config_not_reloaded", format!("the configuration could not be reloaded: {error}"), hint);

@@ -87,11 +87,14 @@ impl Server {
                 }
             }
         }
-        // Whoever comes now finds no socket, and does not wait for one that nobody serves; whoever has come is told.
+        // Whoever comes now finds no socket, and does not wait for one that nobody serves; whoever has come is told. Where a
+        // manager goes on listening, they wait for the next daemon.
         let Self { socket: ControlSocket { file, listener, lock }, connections, .. } = self;
-        drop(file);
-        while let Some(Ok((stream, _))) = listener.accept().now_or_never() {
-            refuse::at_once(&stream);
+        if let Some(file) = file {
+            drop(file);
+            while let Some(Ok((stream, _))) = listener.accept().now_or_never() {
+                refuse::at_once(&stream);
+            }
         }
         drop(listener);
         connections.close();

@@ -45,10 +45,11 @@ pub enum SocketError {
     },
 }
 
-/// The bound socket. The file goes first, so that nobody connects to what does not listen any more.
+/// The socket. The file goes first, so that nobody connects to what does not listen any more.
 #[derive(Debug)]
 pub struct ControlSocket {
-    pub file: SocketFile,
+    /// None when somebody else has made it, and goes on listening.
+    pub file: Option<SocketFile>,
     pub listener: UnixListener,
     /// Held as long as anybody is served.
     pub lock: File,
@@ -118,7 +119,27 @@ impl ControlSocket {
             Err(error) => return Err(failed("remove the stale socket", path)(error)),
         }
         let listener = listen(path, door.group).map_err(failed("listen on", path))?;
-        Ok(Self { file: SocketFile(path.to_owned()), listener, lock })
+        Ok(Self { file: Some(SocketFile(path.to_owned())), listener, lock })
+    }
+
+    /// Takes over a socket that a service manager listens at. Who may reach it is the manager's to say, and in the end the
+    /// kernel's; only when nobody of the group could, a word is due.
+    pub fn adopt(listener: std::os::unix::net::UnixListener, path: &Path, door: Door<'_>) -> Result<Self, SocketError> {
+        let lock = lock(path)?;
+        if let Some(group) = door.group {
+            let may_connect = path.metadata().is_ok_and(|file| file.gid() == group.gid && file.mode() & 0o020 != 0);
+            if !may_connect || path.ancestors().skip(1).any(|ancestor| !lets_pass(ancestor, group.gid)) {
+                let (group, socket) = (group.name.as_str(), path.display());
+                tracing::warn!(
+                    group,
+                    %socket,
+                    "the group cannot get to the socket; set SocketGroup= and SocketMode=0660 in the socket unit, and let the \
+                     group pass the directory"
+                );
+            }
+        }
+        let listener = UnixListener::from_std(listener).map_err(failed("listen on", path))?;
+        Ok(Self { file: None, listener, lock })
     }
 }
 

@@ -1,11 +1,10 @@
-//! The log: to standard error for people and journald, and to rolling files.
+//! The log: to standard error for people, or to the journal where that is the same, and to rolling files.
 //!
 //! Prompts, answers and environments are never logged at info; at debug an agent's standard error is. No known secret is
 //! logged at any level: every line is looked at on its way out. A record is one line there, whatever names and texts of others
 //! are in it, so that nobody writes lines of their own.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -15,11 +14,12 @@ use tracing::Level;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_appender::rolling::{RollingFileAppender, Rotation};
 use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{Layer, fmt};
 
+use super::journal::Journal;
 use crate::agent::Secrets;
 use crate::config::{self, LogLevel};
 use crate::private;
@@ -35,7 +35,6 @@ pub fn start(
     settings: &config::Log,
     directory: &Path,
     detached: bool,
-    environment: &BTreeMap<String, String>,
     secrets: &Arc<Secrets>,
 ) -> anyhow::Result<WorkerGuard> {
     private::directory(directory).with_context(|| format!("cannot prepare {}", directory.display()))?;
@@ -60,15 +59,14 @@ pub fn start(
         .with_writer(Guarded { to: writer, secrets: Arc::clone(secrets), has_colours: false })
         .with_ansi(false)
         .with_target(false);
-    // journald stamps lines itself; a detached daemon has nobody at its standard error.
-    let journald = environment.contains_key("JOURNAL_STREAM");
-    let to_stderr = (!detached).then(|| {
-        let has_colours = !journald && io::IsTerminal::is_terminal(&io::stderr());
+    // A detached daemon has nobody at its standard error.
+    let journal = Journal::connect(secrets).filter(|_| !detached);
+    let to_stderr = (!detached && journal.is_none()).then(|| {
+        let has_colours = io::IsTerminal::is_terminal(&io::stderr());
         let writer = Guarded { to: io::stderr, secrets: Arc::clone(secrets), has_colours };
-        let layer = fmt::layer().with_writer(writer).with_target(false).with_ansi(has_colours);
-        if journald { layer.without_time().boxed() } else { layer.boxed() }
+        fmt::layer().with_writer(writer).with_target(false).with_ansi(has_colours)
     });
-    tracing_subscriber::registry().with(to_stderr).with(to_files).with(filter).init();
+    tracing_subscriber::registry().with(journal).with(to_stderr).with(to_files).with(filter).init();
     Ok(guard)
 }
 
@@ -104,7 +102,7 @@ impl<W: Write> Write for Guarded<W> {
 }
 
 /// A record with its control characters written out, but for the line break at its end. Nearly always there are none.
-fn on_one_line(record: &[u8], has_colours: bool) -> Cow<'_, [u8]> {
+pub(super) fn on_one_line(record: &[u8], has_colours: bool) -> Cow<'_, [u8]> {
     let is_told = |byte: u8| byte.is_ascii_control() && !(has_colours && byte == ESCAPE);
     let (text, end) = record.strip_suffix(b"\n").map_or((record, &b""[..]), |text| (text, b"\n"));
     if !text.iter().copied().any(is_told) {

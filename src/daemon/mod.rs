@@ -1,8 +1,13 @@
 //! The composition root: everything is built here, run, and taken down in one numbered function.
 
+mod activation;
+mod journal;
 mod lock;
 mod log;
+mod manager;
 mod reload;
+mod status;
+mod watchdog;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,10 +20,12 @@ use futures_util::StreamExt;
 use rustix::fs::Mode;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook_tokio::Signals;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::activation::Activated;
 use self::lock::StateLock;
 use self::reload::Reloader;
 use crate::agent::confine::Places;
@@ -33,6 +40,8 @@ use crate::session::{Halt, Shared, Slots};
 use crate::store::{self, Direction, StoreOptions};
 use crate::system;
 
+pub use self::journal::error_mark;
+
 /// More threads than this serve nobody: the work is waiting, not computing.
 const WORKER_THREADS_MAX: usize = 4;
 /// How long each of the last steps of stopping may take.
@@ -45,6 +54,8 @@ const PRIVATE_UMASK: Mode = Mode::RWXG.union(Mode::RWXO);
 
 /// `acpd serve`.
 pub fn serve(overrides: &Overrides, detached: bool) -> anyhow::Result<()> {
+    // Before anything is opened: what is there now came from whoever started the daemon.
+    let activated = Activated::take()?;
     // What the daemon was started with is not for its agents.
     system::bound_kept_memory();
     system::keep_descriptors_from_children();
@@ -57,14 +68,17 @@ pub fn serve(overrides: &Overrides, detached: bool) -> anyhow::Result<()> {
     let environment: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
-    let paths = Paths::resolve(overrides, &environment)?;
+    let mut paths = Paths::resolve(overrides, &environment)?;
+    if let Some(activated) = &activated {
+        activated.settle(&mut paths, overrides)?;
+    }
     let mut config = Config::load(paths.config.as_deref(), &environment)?;
     let fewer_connections = control::fit_connections(&mut config)?;
     // Before anything is written: a log on a full disk would only tell half of it.
     store::preflight(&store_options(&config, &paths))?;
     let secrets = Arc::new(Secrets::default());
     reload::learn_secrets(&secrets, &config, &environment);
-    let _log = log::start(&config.log, &paths.logs(), detached, &environment, &secrets)?;
+    let _log = log::start(&config.log, &paths.logs(), detached, &secrets)?;
     if let Some(fewer) = fewer_connections {
         tracing::warn!("{fewer}");
     }
@@ -73,7 +87,8 @@ pub fn serve(overrides: &Overrides, detached: bool) -> anyhow::Result<()> {
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get() / 2).clamp(1, WORKER_THREADS_MAX);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
-    let outcome = runtime.block_on(run(config, paths, overrides, environment, secrets, agent_umask, detached));
+    let origin = Origin { overrides, paths, environment, secrets, agent_umask, detached, activated };
+    let outcome = runtime.block_on(run(config, origin));
     // Whatever still blocks a thread, a process that the kernel holds for one, is not waited for.
     runtime.shutdown_timeout(MOMENT);
     outcome
@@ -102,15 +117,19 @@ fn store_options(config: &Config, paths: &Paths) -> StoreOptions {
     StoreOptions { database: paths.database(), backups: paths.backups(), settings: config.store.clone() }
 }
 
-async fn run(
-    config: Config,
+/// What the daemon was started with.
+struct Origin<'a> {
+    overrides: &'a Overrides,
     paths: Paths,
-    overrides: &Overrides,
     environment: BTreeMap<String, String>,
     secrets: Arc<Secrets>,
     agent_umask: Mode,
     detached: bool,
-) -> anyhow::Result<()> {
+    activated: Option<Activated>,
+}
+
+async fn run(config: Config, origin: Origin<'_>) -> anyhow::Result<()> {
+    let Origin { overrides, paths, environment, secrets, agent_umask, detached, activated } = origin;
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot take signals")?;
     // Before the first child: whoever started the daemon may have had the ends of children ignored.
     let child_ends = Signals::new([SIGCHLD]).context("cannot take signals")?;
@@ -122,47 +141,33 @@ async fn run(
         is_own_directory: paths.has_own_socket_dir,
         state_dir: &paths.state_dir,
     };
-    let socket = ControlSocket::bind(&paths.socket, door)?;
-    lock.tell(&paths.socket).context("cannot write to the lock of the state directory")?;
-    let metrics = Arc::new(Metrics::default());
-    let hub = Hub::open(&store_options(&config, &paths), secrets, Arc::clone(&metrics)).await?;
-    let slots = Slots::new(config.limits.processes);
-    let control = config.control.clone();
-    let (mode, long_lines) = (config.processes.cgroup, config.limits.long_lines.0);
-    let host = Host::new(mode, long_lines, paths.state_dir.clone(), Arc::clone(&metrics))
-        .context("cannot prepare for processes")?;
-    let places = Places {
-        state_dir: paths.state_dir.clone(),
-        socket: paths.socket.clone(),
-        has_own_socket_dir: paths.has_own_socket_dir,
-        config: paths.config_place.clone(),
+    let socket = match activated {
+        Some(Activated { listener, .. }) => ControlSocket::adopt(listener, &paths.socket, door)?,
+        None => ControlSocket::bind(&paths.socket, door)?,
     };
-    let shared = Arc::new(Shared {
-        hub: hub.clone(),
-        config: config::Current::new(config, paths.config.clone()),
-        home: paths.home.clone(),
-        environment,
-        umask: agent_umask,
-        slots,
-        host,
-        security: Security::default(),
-        metrics,
-        places,
-    });
-    let registry = Registry::new(shared);
+    lock.tell(&paths.socket).context("cannot write to the lock of the state directory")?;
+    let control = config.control.clone();
+    let shared = shared(config, &paths, environment, secrets, agent_umask).await?;
+    let (hub, registry) = (shared.hub.clone(), Registry::new(shared));
     let api = Api::new(Arc::clone(&registry), paths.state_dir.clone(), paths.socket.clone());
     let server = Server::new(socket, api, control);
     let stop_accepting = server.stopper();
     let tasks = TaskTracker::new();
     let reloader = Reloader::new(Arc::clone(&registry), overrides.clone());
+    // It is given until the end, also while the daemon stops.
+    let mut sign_of_life = JoinSet::new();
     let serving = async {
         registry.recover().await?;
         tasks.spawn(server.run());
+        sign_of_life.spawn(watchdog::watch(Arc::clone(&registry)));
         tell_ready(&paths.socket);
         system::let_go_of_code();
         tasks.spawn(Arc::clone(&registry).sweep_daily());
         tasks.spawn(hub.store().clone().look_after());
-        reloader.run().await
+        tokio::select! {
+            outcome = reloader.run() => outcome,
+            never = status::keep_up(&registry) => match never {},
+        }
     };
     tokio::select! {
         () = stop_requested(&mut signals, || reloader.ask()) => {}
@@ -184,6 +189,40 @@ async fn run(
     Ok(())
 }
 
+/// What all sessions have in common: the record, the processes' host, the configuration.
+async fn shared(
+    config: Config,
+    paths: &Paths,
+    environment: BTreeMap<String, String>,
+    secrets: Arc<Secrets>,
+    agent_umask: Mode,
+) -> anyhow::Result<Arc<Shared>> {
+    let metrics = Arc::new(Metrics::default());
+    let hub = Hub::open(&store_options(&config, paths), secrets, Arc::clone(&metrics)).await?;
+    let (mode, long_lines) = (config.processes.cgroup, config.limits.long_lines.0);
+    let host = Host::new(mode, long_lines, paths.state_dir.clone(), Arc::clone(&metrics))
+        .context("cannot prepare for processes")?;
+    reload::tell_unbounded(&host, &config);
+    let places = Places {
+        state_dir: paths.state_dir.clone(),
+        socket: paths.socket.clone(),
+        has_own_socket_dir: paths.has_own_socket_dir,
+        config: paths.config_place.clone(),
+    };
+    Ok(Arc::new(Shared {
+        hub,
+        slots: Slots::new(config.limits.processes),
+        config: config::Current::new(config, paths.config.clone()),
+        home: paths.home.clone(),
+        environment,
+        umask: agent_umask,
+        host,
+        security: Security::default(),
+        metrics,
+        places,
+    }))
+}
+
 /// Whoever has ended and is no shim is reaped here: what the daemon was started with, and strays.
 async fn reap_children(mut child_ends: Signals, registry: &Registry) {
     while child_ends.next().await.is_some() {
@@ -191,10 +230,14 @@ async fn reap_children(mut child_ends: Signals, registry: &Registry) {
     }
 }
 
-/// The one line on standard output: whoever started the daemon may ask from now on.
+/// Whoever started the daemon may ask from now on: a service manager is told so, and others by the one line on standard output.
 fn tell_ready(socket: &Path) {
     tracing::info!(socket = %socket.display(), version = env!("CARGO_PKG_VERSION"), "ready");
+    manager::ready();
     let mut stdout = std::io::stdout().lock();
+    if journal::takes(&stdout) {
+        return;
+    }
     // Whoever started it may have stopped listening.
     drop(writeln!(stdout, "acpd is ready on {}", socket.display()).and_then(|()| stdout.flush()));
 }
@@ -221,6 +264,7 @@ async fn shut_down(
     signals: &mut Signals,
     deadline: Instant,
 ) {
+    manager::stopping();
     // 1. New requests are refused from here on; whoever is being answered is answered.
     // 2. Every actor keeps what there is: partial text, the running turn as interrupted. Its process starts to go.
     //    A check or a copy of the database under way is abandoned.
@@ -236,6 +280,7 @@ async fn shut_down(
     .await;
     // 4. The processes end, together, until the deadline or a second signal. A reload would serve nobody any more.
     let hung_up = || tracing::info!("the configuration is not reloaded, because acpd is stopping");
+    manager::wait_for(deadline.saturating_duration_since(Instant::now()));
     tokio::select! {
         () = registry.ended() => {}
         () = stop_requested(signals, hung_up) => tracing::warn!("told to stop again; killing what is left"),
@@ -244,6 +289,7 @@ async fn shut_down(
     // 5. What is left is killed, and strays end too. Every later step has a moment, whatever is in trouble.
     registry.halt(Halt::Kill);
     within(KILL_TIMEOUT, "the end of the agents", registry.ended()).await;
+    manager::wait_for(Host::LAST_LOOK);
     registry.shared().host.end_strays().await;
     // 6. Every stream ends with its last event.
     in_a_moment("the end of the record", hub.end_streams()).await;
@@ -252,6 +298,7 @@ async fn shut_down(
     in_a_moment("clients to take their last events", tasks.wait()).await;
     // 8. The store is closed last.
     in_a_moment("the store to close", hub.close()).await;
+    manager::status("Stopped, with its sessions suspended");
     tracing::info!("stopped");
 }
 
@@ -260,6 +307,7 @@ async fn in_a_moment(what: &str, end: impl Future<Output = ()>) {
 }
 
 async fn within(timeout: Duration, what: &str, end: impl Future<Output = ()>) {
+    manager::wait_for(timeout);
     if tokio::time::timeout(timeout, end).await.is_err() {
         tracing::warn!("did not wait any longer for {what}");
     }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use crate::agent::{self, Secrets};
+use super::manager;
+use crate::agent::{self, Host, Secrets};
 use crate::config::{Config, Overrides, Paths, Problem};
 use crate::control;
 use crate::registry::{Registry, RegistryError};
@@ -35,7 +36,9 @@ impl Reloader {
     pub async fn run(&self) -> Result<Infallible, RegistryError> {
         loop {
             self.asked.notified().await;
+            manager::reloading();
             self.reload().await;
+            manager::ready();
         }
     }
 
@@ -68,6 +71,7 @@ impl Reloader {
             return self.keep(format!("the configured agents could not be recorded: {error}"));
         }
         shared.slots.resize(config.limits.processes);
+        tell_unbounded(&shared.host, &config);
         let needs_restart = shared.config.replace(config, file.clone());
         let file = file.map_or_else(|| "none".to_owned(), |file| file.display().to_string());
         tracing::info!(file, "the configuration is reloaded");
@@ -83,6 +87,13 @@ impl Reloader {
     fn keep(&self, error: String) {
         tracing::error!("the configuration is not reloaded; the old one stays in force");
         self.registry.shared().config.keep(error);
+    }
+}
+
+/// A bound that does not hold here is told of, so that nobody relies on it.
+pub fn tell_unbounded(host: &Host, config: &Config) {
+    if let Some(why) = host.features.memory_unbounded(&config.limits) {
+        tracing::warn!("{why}");
     }
 }
 

@@ -378,6 +378,14 @@ impl Registry {
         Ok((settled, next))
     }
 
+    /// Resolves when all that a request needs has shown that it moves: the locks are free in turn, and the writer comes round.
+    pub async fn beat(&self) -> Result<(), StoreError> {
+        drop(self.gate.lock().await);
+        drop(self.admission.lock().await);
+        drop(self.lock());
+        self.hub().beat().await
+    }
+
     /// Has something done to its end, even when whoever asked for it goes away meanwhile.
     pub fn see_through<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
         self.tasks.spawn(work)

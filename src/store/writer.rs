@@ -73,6 +73,8 @@ struct Waiting {
 enum Request {
     Append(Waiting),
     Upkeep(Order),
+    /// Somebody wants to see that the thread comes round.
+    Beat(oneshot::Sender<()>),
     /// The last one: what is queued before it is committed, what comes after it is refused.
     Close,
 }
@@ -140,6 +142,13 @@ impl Writer {
         let (order, done) = Order::new(goal, patience);
         self.requests.send(Request::Upkeep(order)).map_err(|_| StoreError::Closed)?;
         done.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// Resolves when the thread has come round: with what it was doing when this was called it is done.
+    pub async fn beat(&self) -> Result<(), StoreError> {
+        let (sign, seen) = oneshot::channel();
+        self.requests.send(Request::Beat(sign)).map_err(|_| StoreError::Closed)?;
+        seen.await.map_err(|_| StoreError::Closed)
     }
 
     /// Commits what is queued, then closes the connections. Nothing can be appended afterwards.
@@ -210,6 +219,10 @@ impl WriterThread {
                 match request {
                     Ok(Request::Append(waiting)) => return Some(waiting),
                     Ok(Request::Upkeep(order)) => self.maintenance.take(order),
+                    Ok(Request::Beat(sign)) => {
+                        come_round(sign);
+                        continue;
+                    }
                     Ok(Request::Close) | Err(mpsc::RecvTimeoutError::Disconnected) => return None,
                     Err(mpsc::RecvTimeoutError::Timeout) => {}
                 }
@@ -240,6 +253,7 @@ impl WriterThread {
                     batch.push(next);
                 }
                 Ok(Request::Upkeep(order)) => self.maintenance.take(order),
+                Ok(Request::Beat(sign)) => come_round(sign),
                 Ok(Request::Close) => {
                     *open = false;
                     break;
@@ -336,6 +350,11 @@ impl WriterThread {
             }
         }
     }
+}
+
+/// Whoever wanted to see it may be gone.
+fn come_round(sign: oneshot::Sender<()>) {
+    sign.send(()).ok();
 }
 
 fn apply(known: &Sequences, connection: &Connection, units: &[Unit]) -> Result<(Applied, Vec<Committed>), StoreError> {

@@ -46,7 +46,7 @@ pub struct Output {
 }
 
 impl Output {
-    fn new(output: &std::process::Output) -> Self {
+    pub fn new(output: &std::process::Output) -> Self {
         Self {
             code: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
