@@ -47,6 +47,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("attach", "cli_stream"),
     ("new", "cli"),
     ("socket", "cli"),
+    ("install-service", "systemd"),
     ("migrate", "cli"),
     ("serve", "store_health"),
     ("agents", "cli_agents"),

@@ -4,6 +4,8 @@
 //! 2. The daemon is detached: it leaves the terminal's session itself (`--detached`), works in `/`, and of this
 //!    client's environment it gets an allowlist. It must not be a process group leader here: a leader cannot `setsid`.
 //! 3. It is ready when it has said so: one line on stdout. Its stderr goes to a log, which is quoted when it fails.
+//!
+//! Where the user has the unit installed (`acpd install-service --user`) none of that is done: the manager starts it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -18,12 +20,15 @@ use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::config::Paths;
+use crate::model::error::chain;
 use crate::private;
 use crate::system;
 
 use super::connection::Daemon;
 use super::error::ClientError;
 use super::output::Output;
+use super::service::{Manager, SERVICE};
+use super::text::quoted;
 
 /// A daemon that checks a large store after an unclean end takes a while.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
@@ -57,8 +62,9 @@ const ENVIRONMENT_NAMES: [&str; 19] = [
 ];
 const ENVIRONMENT_PREFIXES: [&str; 3] = ["LC_", "XDG_", "ACPD_"];
 
-/// Makes sure that a daemon answers at the socket, starting one when none does.
-pub async fn ensure(daemon: &Daemon, paths: &Paths, output: Output) -> Result<(), ClientError> {
+/// Makes sure that a daemon answers at the socket, starting one when none does. `is_usual` tells that nobody has named another
+/// place for it than the one that the user's unit has.
+pub async fn ensure(daemon: &Daemon, paths: &Paths, is_usual: bool, output: Output) -> Result<(), ClientError> {
     let Err(absent) = daemon.probe().await else {
         return Ok(());
     };
@@ -71,6 +77,9 @@ pub async fn ensure(daemon: &Daemon, paths: &Paths, output: Output) -> Result<()
     // Whoever had the turn before may have started one.
     if daemon.probe().await.is_ok() {
         return Ok(());
+    }
+    if is_usual && Manager::User.runs() && Manager::User.installed(&paths.home).is_some() {
+        return start_unit(daemon, output).await;
     }
     let begin = std::fs::metadata(&log).map_or(0, |metadata| metadata.len());
     let mut child = spawn(daemon.socket(), paths, &log)?;
@@ -85,6 +94,17 @@ pub async fn ensure(daemon: &Daemon, paths: &Paths, output: Output) -> Result<()
         return Ok(());
     }
     Err(not_started(&readiness, pid, &log, begin))
+}
+
+/// It is ready when systemctl says so.
+async fn start_unit(daemon: &Daemon, output: Output) -> Result<(), ClientError> {
+    Manager::User
+        .tell(&["start", SERVICE])
+        .await
+        .map_err(|error| ClientError::NotStarted { message: chain(&error), hint: error.hint().to_owned() })?;
+    daemon.probe().await?;
+    output.note(&format!("started the daemon ({SERVICE} of your user manager)"));
+    Ok(())
 }
 
 /// Whether the error means that no daemon runs, and not that one cannot be talked to.
@@ -129,12 +149,6 @@ fn not_started(readiness: &Readiness, pid: u32, log: &Path, begin: u64) -> Clien
         }
     };
     ClientError::NotStarted { message, hint }
-}
-
-/// What the daemon said, set apart from what is said here. That it is an error has been said before.
-fn quoted(said: &str) -> String {
-    let lines = said.lines().map(|line| format!("\n  {}", line.strip_prefix("error: ").unwrap_or(line)));
-    lines.collect()
 }
 
 fn spawn(socket: &Path, paths: &Paths, log: &Path) -> Result<Child, ClientError> {
@@ -249,7 +263,5 @@ mod tests {
         std::fs::write(&log, "an earlier daemon\nerror: the lock is held\n").unwrap();
         assert_eq!(tail(&log, "an earlier daemon\n".len() as u64), "error: the lock is held");
         assert_eq!(tail(&directory.path().join("none"), 0), "");
-        assert_eq!(quoted("error: the lock is held\nhint: wait"), "\n  the lock is held\n  hint: wait");
-        assert_eq!(quoted(""), "");
     }
 }

@@ -13,9 +13,7 @@ use super::connection::Daemon;
 use super::error::ClientError;
 use super::exit::Exit;
 use super::output::Output;
-
-/// Where a daemon that systemd manages for the whole machine listens.
-const SYSTEM_SOCKET: &str = "/run/acpd/acpd.sock";
+use super::service;
 
 /// What the kernel takes as a socket's path.
 const SOCKET_BYTES_MAX: usize = 107;
@@ -27,6 +25,8 @@ pub struct Context {
     named_config: Option<PathBuf>,
     /// A system daemon is systemd's to start.
     may_start: bool,
+    /// Nobody has named another place for anything.
+    is_usual: bool,
 }
 
 impl Context {
@@ -42,14 +42,16 @@ impl Context {
             return Err(ClientError::local(message, "choose a shorter one with --socket or ACPD_SOCKET"));
         }
         let named_config = overrides.config.clone();
-        Ok(Self { output, socket, paths, named_config, may_start })
+        let Overrides { config, socket: named_socket, state_dir } = overrides;
+        let is_usual = config.is_none() && named_socket.is_none() && state_dir.is_none() && socket == paths.socket;
+        Ok(Self { output, socket, paths, named_config, may_start, is_usual })
     }
 
     /// The daemon, started when none runs. Sessions are kept on disk, so even a list is worth starting it.
     pub async fn daemon(&self) -> Result<Daemon, ClientError> {
         let daemon = Daemon::new(self.socket.clone());
         if self.may_start {
-            autostart::ensure(&daemon, &self.paths, self.output).await?;
+            autostart::ensure(&daemon, &self.paths, self.is_usual, self.output).await?;
         }
         Ok(daemon)
     }
@@ -98,7 +100,7 @@ fn find_socket(paths: &Paths, is_named: bool, is_state_named: bool) -> (PathBuf,
     let told = std::fs::read_to_string(paths.lock()).map(PathBuf::from).ok().filter(|path| answers(path));
     match told {
         Some(told) => (told, true),
-        None if !is_state_named && Path::new(SYSTEM_SOCKET).exists() => (PathBuf::from(SYSTEM_SOCKET), false),
+        None if !is_state_named && service::serves_us(&paths.home) => (PathBuf::from(service::SYSTEM_SOCKET), false),
         None => (usual, true),
     }
 }

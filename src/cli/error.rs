@@ -2,12 +2,14 @@
 
 use std::error::Error;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hyper::StatusCode;
 
 use crate::control::wire::ErrorBody;
+
+use super::service::SYSTEM_SOCKET;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -101,6 +103,9 @@ impl ClientError {
     pub fn hint(&self) -> &str {
         match self {
             Self::Api { body, .. } => &body.hint,
+            Self::Unreachable { socket, .. } if socket == Path::new(SYSTEM_SOCKET) => {
+                "it is the machine's daemon: `systemctl status acpd` tells how it is; only members of its group may connect"
+            }
             Self::Unreachable { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied => {
                     "the socket belongs to another user; name your own daemon's with --socket or ACPD_SOCKET"

@@ -17,6 +17,7 @@ mod findings;
 mod connection;
 mod sse;
 mod stream;
+mod service;
 mod autostart;
 mod context;
 mod suggest;
@@ -167,6 +168,7 @@ pub enum ClientCommand {
     Top(top::Top),
     Stop(command::stop::Stop),
     Doctor(command::doctor::Doctor),
+    InstallService(command::install_service::InstallService),
     Socket(command::socket::Socket),
 }
 
@@ -252,6 +254,7 @@ async fn execute(client: ClientCommand, context: &Context) -> Result<Exit, Clien
         ClientCommand::Top(arguments) => arguments.execute(context).await,
         ClientCommand::Stop(arguments) => arguments.execute(context).await,
         ClientCommand::Doctor(arguments) => arguments.execute(context).await,
+        ClientCommand::InstallService(arguments) => arguments.execute(context).await,
         ClientCommand::Socket(_) => command::socket::Socket::execute(context),
     }
 }

@@ -228,10 +228,22 @@ pub fn duration(from: Timestamp, to: Timestamp) -> String {
     }
 }
 
+/// What another program said, set apart from what is said here. That it is an error has been said before.
+pub fn quoted(said: &str) -> String {
+    let lines = said.lines().map(|line| format!("\n  {}", line.strip_prefix("error: ").unwrap_or(line)));
+    lines.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::SessionId;
+
+    #[test]
+    fn what_another_program_said_is_set_apart() {
+        assert_eq!(quoted("error: the lock is held\nhint: wait"), "\n  the lock is held\n  hint: wait");
+        assert_eq!(quoted(""), "");
+    }
 
     #[test]
     fn no_control_character_passes_but_line_feed_and_tab() {

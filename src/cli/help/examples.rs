@@ -152,6 +152,13 @@ const EXAMPLES: &[(&str, &str)] = &[
   acpd doctor --json                            an array of {group, check, status, message, hint}",
     ),
     (
+        "install-service",
+        "  acpd install-service --user                   your own daemon, from login on
+  acpd install-service --user --uninstall
+  sudo acpd install-service                     the machine's, for the group acpd
+  acpd install-service --print                  only show the units",
+    ),
+    (
         "socket",
         "  acpd socket
   curl --unix-socket \"$(acpd socket)\" http://acpd/v1/sessions",

@@ -28,7 +28,10 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ),
     ("Questions of agents", &["permissions", "approve", "reject", "rules"]),
     ("Agents and workspaces", &["agents", "workspaces"]),
-    ("The daemon", &["serve", "stop", "status", "top", "doctor", "gc", "backup", "migrate", "socket"]),
+    (
+        "The daemon",
+        &["serve", "stop", "status", "top", "doctor", "gc", "backup", "migrate", "socket", "install-service"],
+    ),
     ("The shell", &["completions", "man", "help"]),
 ];
 const REST: &str = "Others";
@@ -74,8 +77,10 @@ fn first_page(command: &clap::Command) -> String {
         let _ = write!(page, "\n{header}{heading}:{header:#}\n");
         for name in names {
             let about = if name == "help" { HELP_ABOUT.to_owned() } else { about(command, &name) };
-            let about = shortened(&about, PAGE_COLUMNS - NAME_COLUMNS - INDENT.len());
-            let _ = writeln!(page, "{INDENT}{literal}{name:<NAME_COLUMNS$}{literal:#}{about}");
+            // A name that is too long for its column pushes its own line only.
+            let columns = NAME_COLUMNS.max(name.len() + INDENT.len());
+            let about = shortened(&about, PAGE_COLUMNS - columns - INDENT.len());
+            let _ = writeln!(page, "{INDENT}{literal}{name:<columns$}{literal:#}{about}");
         }
     }
     let _ = write!(page, "\n{header}Options of every command:{header:#}\n");

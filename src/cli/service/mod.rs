@@ -1,0 +1,121 @@
+//! acpd as a service of systemd's: which manager's, which files make it one ([`units`]), and whether they are there.
+
+pub mod units;
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::fs::{Access, access};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::error::ClientError;
+use super::text::quoted;
+
+/// Where the daemon that systemd runs for the whole machine listens.
+pub const SYSTEM_SOCKET: &str = "/run/acpd/acpd.sock";
+pub const SERVICE: &str = "acpd.service";
+pub const SOCKET: &str = "acpd.socket";
+/// Is there where systemd runs the machine.
+const RUNNING: &str = "/run/systemd/system";
+/// Where units may be, beside where `acpd install-service` puts them.
+const SYSTEM_PLACES: [&str; 3] = ["/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
+const USER_PLACES: [&str; 3] = ["/etc/systemd/user", "/usr/local/lib/systemd/user", "/usr/lib/systemd/user"];
+/// Where a user's manager listens, below the user's runtime directory.
+const USER_MANAGER: &str = "systemd/private";
+/// What systemd answers of itself, it answers at once.
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(3);
+/// A service is started when it is ready, and stopped when its agents are.
+const DEED_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// Whether the machine's daemon is there for us: its socket, or at least its unit and a directory that we may pass, which is the
+/// group's. One that has failed, or was stopped, is not to be replaced by another that knows nothing of our sessions.
+pub fn serves_us(home: &Path) -> bool {
+    let socket = Path::new(SYSTEM_SOCKET);
+    let may_pass = || socket.parent().is_some_and(|directory| access(directory, Access::EXEC_OK).is_ok());
+    socket.exists() || (Manager::System.installed(home).is_some() && may_pass())
+}
+
+/// The one of systemd's managers that runs the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manager {
+    /// The machine's.
+    System,
+    /// The user's own.
+    User,
+}
+
+impl Manager {
+    /// What a person types.
+    pub const fn systemctl(self) -> &'static str {
+        match self {
+            Self::System => "systemctl",
+            Self::User => "systemctl --user",
+        }
+    }
+
+    pub const fn journalctl(self) -> &'static str {
+        match self {
+            Self::System => "journalctl -u acpd",
+            Self::User => "journalctl --user -u acpd",
+        }
+    }
+
+    /// Where the unit is, if it is installed.
+    pub fn installed(self, home: &Path) -> Option<PathBuf> {
+        let places = match self {
+            Self::System => SYSTEM_PLACES,
+            Self::User => USER_PLACES,
+        };
+        let first = units::directory(self, home);
+        let all = std::iter::once(first).chain(places.into_iter().map(PathBuf::from));
+        all.map(|place| place.join(SERVICE)).find(|unit| unit.exists())
+    }
+
+    /// Whether the manager runs, so that it can be told something.
+    pub fn runs(self) -> bool {
+        match self {
+            Self::System => Path::new(RUNNING).is_dir(),
+            Self::User => {
+                std::env::var_os("XDG_RUNTIME_DIR").is_some_and(|run| Path::new(&run).join(USER_MANAGER).exists())
+            }
+        }
+    }
+
+    /// What systemctl answers to a question about the service; nothing when it does not answer.
+    pub async fn ask(self, verb: &str) -> String {
+        let mut command = self.command(&[verb, SERVICE]);
+        let answer = timeout(QUESTION_TIMEOUT, command.output()).await.ok().and_then(Result::ok);
+        answer.map(|answer| String::from_utf8_lossy(&answer.stdout).trim().to_owned()).unwrap_or_default()
+    }
+
+    /// Has systemctl do something, and waits until it is done.
+    pub async fn tell(self, arguments: &[&str]) -> Result<(), ClientError> {
+        let shown = format!("{} {}", self.systemctl(), arguments.join(" "));
+        self.carry_out(self.command(arguments), &shown).await
+    }
+
+    /// Runs one of systemd's programs, which is shown to people as `shown`.
+    pub async fn carry_out(self, mut command: Command, shown: &str) -> Result<(), ClientError> {
+        command.stdin(Stdio::null()).kill_on_drop(true);
+        let late = || ClientError::local(format!("`{shown}` takes longer than five minutes"), self.hint());
+        let output = timeout(DEED_TIMEOUT, command.output()).await.map_err(|_| late())?;
+        let output = output.map_err(|source| ClientError::io(format!("run `{shown}`"), source))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = quoted(&String::from_utf8_lossy(&output.stderr));
+        Err(ClientError::local(format!("`{shown}` failed ({}){said}", output.status), self.hint()))
+    }
+
+    fn hint(self) -> String {
+        format!("`{}` tells why, and so does `{} status acpd`", self.journalctl(), self.systemctl())
+    }
+
+    fn command(self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("systemctl");
+        command.args((self == Self::User).then_some("--user")).args(arguments).kill_on_drop(true);
+        command
+    }
+}
