@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tracing::field::{Field, Visit};
@@ -25,7 +26,7 @@ use crate::model::error::chain;
 const SOCKET: &str = "/run/systemd/journal/socket";
 /// The device and the file number of the journal's stream, by which a service knows it.
 const STREAM: &str = "JOURNAL_STREAM";
-/// How long a journal that is busy is waited for. What it does not take is in the log's files all the same.
+/// How long a journal that is busy is waited for, once. What it does not take is in the log's files all the same.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// What is kept of one value: a datagram takes a few hundred kilobytes.
 const VALUE_BYTES_MAX: usize = 16 << 10;
@@ -51,20 +52,34 @@ pub fn error_mark() -> &'static str {
 
 pub struct Journal {
     socket: UnixDatagram,
+    /// It was waited for in vain, and is not waited for again before it has taken something.
+    is_stuck: AtomicBool,
     secrets: Arc<Secrets>,
 }
 
 impl Journal {
     /// The journal, when standard error goes there.
     pub fn connect(secrets: &Arc<Secrets>) -> Option<Self> {
-        Self::connect_to(SOCKET, secrets).ok().filter(|_| takes(io::stderr()))
+        takes(io::stderr()).then(|| Self::connect_to(SOCKET, secrets).ok()).flatten()
     }
 
     fn connect_to(path: &str, secrets: &Arc<Secrets>) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         socket.connect(path)?;
         socket.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self { socket, secrets: Arc::clone(secrets) })
+        Ok(Self { socket, is_stuck: AtomicBool::new(false), secrets: Arc::clone(secrets) })
+    }
+
+    /// What is lost the files have, and there is nobody else to tell.
+    fn send(&self, entry: &[u8]) {
+        let is_stuck = match self.socket.send(entry) {
+            Ok(_) => false,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
+            Err(_) => return,
+        };
+        if self.is_stuck.swap(is_stuck, Ordering::Relaxed) != is_stuck {
+            self.socket.set_nonblocking(is_stuck).ok();
+        }
     }
 
     /// A value as anybody may see it, on one line.
@@ -115,8 +130,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Journal {
             }
         }
         event.record(&mut fields);
-        // The files have it too; there is nobody else to tell.
-        drop(self.socket.send(&self.entry(*event.metadata().level(), &fields)));
+        self.send(&self.entry(*event.metadata().level(), &fields));
     }
 }
 
@@ -204,6 +218,26 @@ mod tests {
              MESSAGE=it went wrong error=[redacted:KEY]\\nMESSAGE=forged exit.code=7 session=01a1\n\
              ACPD_ERROR=[redacted:KEY]\\nMESSAGE=forged\nACPD_EXIT_CODE=7\nACPD_SESSION=01a1\n"
         );
+    }
+
+    #[test]
+    fn a_journal_that_is_stuck_is_waited_for_once_and_taken_up_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let journald = UnixDatagram::bind(&path).unwrap();
+        let journal = Journal::connect_to(path.to_str().unwrap(), &Arc::default()).unwrap();
+        while !journal.is_stuck.load(Ordering::Relaxed) {
+            journal.send(b"MESSAGE=nobody reads this\n");
+        }
+        // Would hang the test, if it waited each time.
+        for _ in 0..100_000 {
+            journal.send(b"MESSAGE=lost\n");
+        }
+        journald.set_nonblocking(true).unwrap();
+        while journald.recv(&mut [0; 64]).is_ok() {}
+        journal.send(b"MESSAGE=again\n");
+        assert!(!journal.is_stuck.load(Ordering::Relaxed));
+        assert_eq!(journald.recv(&mut [0; 64]).unwrap(), "MESSAGE=again\n".len());
     }
 
     #[test]
