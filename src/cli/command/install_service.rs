@@ -91,8 +91,9 @@ impl<'a> Service<'a> {
             only_roots(&self.program)?;
         }
         self.leave_others_alone()?;
-        let was_active = self.manager.ask("is-active").await == "active";
-        if !was_active {
+        let was_active = self.manager.ask("is-active", SERVICE).await == "active";
+        // Whoever connects where systemd listens would find the service itself.
+        if !was_active && self.manager.ask("is-active", SOCKET).await != "active" {
             self.check_nobody_serves().await?;
         }
         let mut written = Vec::new();
@@ -105,9 +106,10 @@ impl<'a> Service<'a> {
             self.run("systemd-sysusers", &[units::SYSUSERS_FILE]).await?;
             self.run("systemd-tmpfiles", &["--create", units::TMPFILES_FILE]).await?;
         }
+        // What follows may fail, and then it is good to know how far it got.
+        self.report("wrote", &written)?;
         self.manager.tell(&["daemon-reload"]).await?;
         self.manager.tell(&["enable", "--now", SOCKET, SERVICE]).await?;
-        self.report("wrote", &written)?;
         let output = self.context.output;
         let systemctl = self.manager.systemctl();
         if was_active {
@@ -131,7 +133,13 @@ impl<'a> Service<'a> {
             let hint = format!("`{} cat acpd` shows whose units there are", self.manager.systemctl());
             return Err(ClientError::local("there is no service that `acpd install-service` has installed", hint));
         }
-        self.manager.tell(&["disable", "--now", SERVICE, SOCKET]).await?;
+        // One that somebody has taken away already cannot be disabled.
+        let units = ours.iter().filter_map(|file| file.path.file_name()?.to_str());
+        let units = units.filter(|name| [SERVICE, SOCKET].contains(name));
+        let disable: Vec<&str> = ["disable", "--now"].into_iter().chain(units).collect();
+        if disable.len() > 2 {
+            self.manager.tell(&disable).await?;
+        }
         let mut removed = Vec::new();
         for UnitFile { path, .. } in ours {
             let failed = |source| ClientError::io(format!("remove {}", path.display()), source);
@@ -220,6 +228,9 @@ fn only_roots(program: &Path) -> Result<(), ClientError> {
     let (program, others) = (program.display(), others.display());
     Err(ClientError::local(
         format!("{program} cannot be root's service: others than root can change {others}"),
-        format!("`install -m 755 {program} /usr/local/bin/acpd`, then `/usr/local/bin/acpd install-service`"),
+        format!(
+            "`install -m 755 {program} /usr/local/bin/acpd`, then `/usr/local/bin/acpd install-service`; or, where that is \
+             what others can change, `chmod go-w {others}`"
+        ),
     ))
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::Patient;
 use crate::cli::findings::Finding;
-use crate::cli::service::Manager;
+use crate::cli::service::{Manager, SERVICE};
 
 const LINGER: &str = "/var/lib/systemd/linger";
 
@@ -30,7 +30,7 @@ pub async fn look(patient: &Patient<'_>) -> Vec<Finding> {
 
 async fn state(unit: &Path, manager: Manager) -> Finding {
     let systemctl = manager.systemctl();
-    let (active, enabled) = (manager.ask("is-active").await, manager.ask("is-enabled").await);
+    let (active, enabled) = (manager.ask("is-active", SERVICE).await, manager.ask("is-enabled", SERVICE).await);
     let check = if manager == Manager::User { "user unit" } else { "unit" };
     let message = format!("{} is {active}, {enabled}", unit.display());
     match (active.as_str(), enabled.as_str()) {

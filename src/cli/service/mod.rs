@@ -83,9 +83,9 @@ impl Manager {
         }
     }
 
-    /// What systemctl answers to a question about the service; nothing when it does not answer.
-    pub async fn ask(self, verb: &str) -> String {
-        let mut command = self.command(&[verb, SERVICE]);
+    /// What systemctl answers to a question about a unit; nothing when it does not answer.
+    pub async fn ask(self, verb: &str, unit: &str) -> String {
+        let mut command = self.command(&[verb, unit]);
         let answer = timeout(QUESTION_TIMEOUT, command.output()).await.ok().and_then(Result::ok);
         answer.map(|answer| String::from_utf8_lossy(&answer.stdout).trim().to_owned()).unwrap_or_default()
     }
