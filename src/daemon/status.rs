@@ -18,15 +18,16 @@ pub async fn keep_up(registry: &Registry) -> Infallible {
     if !manager::is_there() {
         return std::future::pending().await;
     }
-    let mut told_at = None;
+    let mut told = None;
     loop {
-        let reach = registry.hub().reach();
-        if told_at != Some(reach) {
+        // What the line depends on.
+        let now = (registry.hub().reach(), is_misconfigured(registry));
+        if told != Some(now) {
             match line(registry).await {
                 Ok(line) => manager::status(&line),
                 Err(error) => tracing::debug!(error = &error as &dyn std::error::Error, "cannot count the sessions"),
             }
-            told_at = Some(reach);
+            told = Some(now);
         }
         sleep_until(Instant::now() + INTERVAL).await;
     }
@@ -43,8 +44,13 @@ async fn line(registry: &Registry) -> Result<String, StoreError> {
         count(SessionStatus::Active),
         count(SessionStatus::Suspended),
     );
-    if registry.shared().config.get_with_origin().1.error.is_some() {
+    if is_misconfigured(registry) {
         line.push_str("; the configuration was not reloaded, and the old one is in force");
     }
     Ok(line)
+}
+
+/// Whether the last reload was not taken on.
+fn is_misconfigured(registry: &Registry) -> bool {
+    registry.shared().config.get_with_origin().1.error.is_some()
 }

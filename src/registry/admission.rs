@@ -85,7 +85,7 @@ impl Registry {
         };
         {
             // With the gate held no suspension can come between the look and the commit.
-            let _gate = self.gate.lock().await;
+            let _gate = self.gate.pass().await;
             if self.is_stopping() {
                 return Err(Refusal::ShuttingDown.into());
             }

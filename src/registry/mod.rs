@@ -13,6 +13,7 @@ mod lookups;
 mod recovery;
 mod retention;
 mod trials;
+mod turnstile;
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -34,6 +35,8 @@ use crate::session::{
     SessionHandle, Shared, SystemMessage,
 };
 use crate::store::{StoreError, Unit};
+
+use turnstile::Turnstile;
 
 pub use admission::{CreateSession, WorkspaceChoice, narrowed};
 pub use retention::{Sweep, Swept, SweptSession};
@@ -84,9 +87,9 @@ pub struct Registry {
     shared: Arc<Shared>,
     actors: Mutex<HashMap<SessionId, SessionHandle>>,
     /// Held while a session is loaded and registered, so that nobody acts on a row that is out of date.
-    gate: tokio::sync::Mutex<()>,
+    gate: Turnstile,
     /// Held while a prompt finds a slot and hands it to its session.
-    admission: tokio::sync::Mutex<()>,
+    admission: Turnstile,
     halt: Lane<Halt>,
     tasks: TaskTracker,
     /// The right to try an agent.
@@ -98,8 +101,8 @@ impl Registry {
         Arc::new(Self {
             shared,
             actors: Mutex::default(),
-            gate: tokio::sync::Mutex::new(()),
-            admission: tokio::sync::Mutex::new(()),
+            gate: Turnstile::default(),
+            admission: Turnstile::default(),
             halt: Lane::new(Halt::No),
             tasks: TaskTracker::new(),
             trials: Arc::default(),
@@ -156,7 +159,7 @@ impl Registry {
         }
         let owner = self.check_workspace_of(session).await?;
         // One at a time: of two prompts to one session only the first needs a slot.
-        let _admission = self.admission.lock().await;
+        let _admission = self.admission.pass().await;
         let outcome = ask(Admission::None).await;
         if !needs_slot(&outcome) {
             return outcome;
@@ -245,7 +248,7 @@ impl Registry {
         if let Some(handle) = self.lock().get(&session) {
             return self.hand_over(handle, request);
         }
-        let _gate = self.gate.lock().await;
+        let _gate = self.gate.pass().await;
         // The halt may have come meanwhile, and after it nobody is registered.
         if self.is_stopping() {
             return Err(Refusal::ShuttingDown.into());
@@ -335,7 +338,7 @@ impl Registry {
         let mut halt = self.halt.watch();
         let mut has_rested = false;
         // Nobody gets a new actor for it until the record is put right.
-        let mut gate = self.gate.lock().await;
+        let mut gate = self.gate.pass().await;
         self.lock().remove(&session);
         failed.abandon();
         loop {
@@ -355,7 +358,7 @@ impl Registry {
                 return None;
             }
             has_rested = true;
-            gate = self.gate.lock().await;
+            gate = self.gate.pass().await;
             if self.lock().contains_key(&session) {
                 // Somebody asked for the session meanwhile, and it has an actor.
                 return None;
@@ -378,10 +381,10 @@ impl Registry {
         Ok((settled, next))
     }
 
-    /// Resolves when all that a request needs has shown that it moves: the locks are free in turn, and the writer comes round.
+    /// Resolves when all that a request needs has shown that it moves: the locks, however many wait for them, and the writer.
     pub async fn beat(&self) -> Result<(), StoreError> {
-        drop(self.gate.lock().await);
-        drop(self.admission.lock().await);
+        self.gate.moves().await;
+        self.admission.moves().await;
         drop(self.lock());
         self.hub().beat().await
     }

@@ -74,7 +74,7 @@ impl Registry {
     /// Resolves when every actor has committed what it had to write for the halt. From then on none changes a status.
     pub async fn settled(&self) {
         // Whoever was being loaded when the halt came is registered once the gate is free, and nobody comes after.
-        drop(self.gate.lock().await);
+        drop(self.gate.pass().await);
         let handles: Vec<SessionHandle> = self.lock().values().cloned().collect();
         for handle in handles {
             handle.settled().await;
@@ -90,7 +90,7 @@ impl Registry {
 
     /// Every active session becomes suspended, in one transaction.
     pub async fn suspend_all(&self) -> Result<(), StoreError> {
-        let _gate = self.gate.lock().await;
+        let _gate = self.gate.pass().await;
         self.change_all(SessionStatus::Active, Trigger::Shutdown, "shutdown").await
     }
 
@@ -177,7 +177,7 @@ impl Registry {
     /// Makes actors for the sessions that have turns waiting. Those of one whose cost is over its limit wait on, without.
     pub async fn take_up_queued_turns(self: &Arc<Self>) -> Result<(), RegistryError> {
         for session in self.hub().store().sessions_with_queued_turns().await? {
-            let _gate = self.gate.lock().await;
+            let _gate = self.gate.pass().await;
             if self.is_stopping() {
                 return Ok(());
             }

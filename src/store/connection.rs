@@ -4,6 +4,8 @@
 //! writer is a thread already, and a way to another one and back would cost more than the statements do.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rusqlite::{Params, Row, Statement};
@@ -13,6 +15,9 @@ use crate::config;
 
 /// Statements that stay prepared: more than there are that write.
 const STATEMENTS_KEPT: usize = 128;
+
+/// Steps of a statement that count as one. It is a moment's work.
+const STEPS_COUNTED: i32 = 10_000;
 
 /// What a commit waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +49,17 @@ impl Connection {
         sqlite.pragma_update_and_check(None, "wal_autocheckpoint", 0, |_| Ok(()))?;
         sqlite.pragma_update(None, "journal_size_limit", settings.journal_max.0.to_string())?;
         Ok(Self { sqlite })
+    }
+
+    /// Counts what SQLite does there, for whoever wants to see that it does something. Waiting for a lock is nothing.
+    pub(super) fn count_work(&self, work: &Arc<AtomicU64>) -> Result<(), rusqlite::Error> {
+        let work = Arc::clone(work);
+        let count = move || {
+            work.fetch_add(1, Ordering::Relaxed);
+            // It is not to be interrupted.
+            false
+        };
+        self.sqlite.progress_handler(STEPS_COUNTED, Some(count))
     }
 
     /// Runs a statement, and tells how many rows it changed.
@@ -108,5 +124,24 @@ impl Connection {
     ) -> Result<T, StoreError> {
         let mut statement = self.sqlite.prepare_cached(sql).map_err(StoreError::database(operation))?;
         work(&mut statement).map_err(StoreError::database(operation))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_statement_is_seen_to_work() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("acpd.db");
+        let connection = Connection::open(&path, &config::Config::default().store, Durability::Normal).unwrap();
+        let work = Arc::new(AtomicU64::new(0));
+        connection.count_work(&work).unwrap();
+        let count =
+            "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 100000) SELECT count(*) FROM n";
+        let counted = connection.first("to count", count, [], |row| row.get::<_, i64>(0)).unwrap();
+        assert_eq!(counted, Some(100_000), "it is not interrupted");
+        assert!(work.load(Ordering::Relaxed) > 10, "{work:?}");
     }
 }

@@ -11,7 +11,7 @@
 //! A batch that fails through one of its units is tried again unit by unit, so that it fails alone.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,9 @@ use super::{Committed, StoreError, StoredEvent, Unit, vacuum};
 use crate::config;
 use crate::metrics::{Commit, Metrics};
 use crate::model::SessionId;
+
+/// How often a thread that does not come round is looked at.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// How far a session's log reaches after a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +91,8 @@ pub struct Writer {
     /// Cancelled when the thread has ended, however that was.
     ended: CancellationToken,
     is_closing: AtomicBool,
+    /// Grows for as long as a statement does something, a long one too.
+    work: Arc<AtomicU64>,
 }
 
 impl Writer {
@@ -99,6 +104,10 @@ impl Writer {
         audience: impl Audience + 'static,
         metrics: Arc<Metrics>,
     ) -> io::Result<Self> {
+        let work = Arc::new(AtomicU64::new(0));
+        for connection in [&connections.durable, &connections.quick] {
+            connection.count_work(&work).map_err(io::Error::other)?;
+        }
         let (sender, requests) = mpsc::channel();
         let ended = CancellationToken::new();
         let end = ended.clone().drop_guard();
@@ -120,7 +129,8 @@ impl Writer {
         };
         std::thread::Builder::new().name("writer".to_owned()).spawn(run)?;
         let places = Arc::new(Semaphore::new(settings.queue));
-        Ok(Self { requests: sender, places, places_max: settings.queue, ended, is_closing: AtomicBool::new(false) })
+        let is_closing = AtomicBool::new(false);
+        Ok(Self { requests: sender, places, places_max: settings.queue, ended, is_closing, work })
     }
 
     /// Waits for a place in the queue, then for the commit.
@@ -144,11 +154,19 @@ impl Writer {
         done.await.map_err(|_| StoreError::Closed)?
     }
 
-    /// Resolves when the thread has come round: with what it was doing when this was called it is done.
+    /// Resolves when the thread has come round, or is seen to be in the middle of something long, such as the deletion of a
+    /// large session.
     pub async fn beat(&self) -> Result<(), StoreError> {
-        let (sign, seen) = oneshot::channel();
+        let (sign, mut seen) = oneshot::channel();
+        let before = self.work.load(Ordering::Relaxed);
         self.requests.send(Request::Beat(sign)).map_err(|_| StoreError::Closed)?;
-        seen.await.map_err(|_| StoreError::Closed)
+        loop {
+            match tokio::time::timeout(LOOK_AGAIN, &mut seen).await {
+                Ok(seen) => return seen.map_err(|_| StoreError::Closed),
+                Err(_) if self.work.load(Ordering::Relaxed) != before => return Ok(()),
+                Err(_) => {}
+            }
+        }
     }
 
     /// Commits what is queued, then closes the connections. Nothing can be appended afterwards.
