@@ -8,6 +8,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -51,7 +52,9 @@ pub fn error_mark() -> &'static str {
 }
 
 pub struct Journal {
+    /// Not connected: the journal may be restarted, and is then another one at the same place.
     socket: UnixDatagram,
+    path: PathBuf,
     /// It was waited for in vain, and is not waited for again before it has taken something.
     is_stuck: AtomicBool,
     secrets: Arc<Secrets>,
@@ -59,20 +62,19 @@ pub struct Journal {
 
 impl Journal {
     /// The journal, when standard error goes there.
-    pub fn connect(secrets: &Arc<Secrets>) -> Option<Self> {
-        takes(io::stderr()).then(|| Self::connect_to(SOCKET, secrets).ok()).flatten()
+    pub fn find(secrets: &Arc<Secrets>) -> Option<Self> {
+        takes(io::stderr()).then(|| Self::at(Path::new(SOCKET), secrets).ok()).flatten()
     }
 
-    fn connect_to(path: &str, secrets: &Arc<Secrets>) -> io::Result<Self> {
+    fn at(path: &Path, secrets: &Arc<Secrets>) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
-        socket.connect(path)?;
         socket.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self { socket, is_stuck: AtomicBool::new(false), secrets: Arc::clone(secrets) })
+        Ok(Self { socket, path: path.to_owned(), is_stuck: AtomicBool::new(false), secrets: Arc::clone(secrets) })
     }
 
     /// What is lost the files have, and there is nobody else to tell.
     fn send(&self, entry: &[u8]) {
-        let is_stuck = match self.socket.send(entry) {
+        let is_stuck = match self.socket.send_to(entry, &self.path) {
             Ok(_) => false,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
             Err(_) => return,
@@ -202,7 +204,7 @@ mod tests {
         let journald = UnixDatagram::bind(&path).unwrap();
         let secrets = Arc::new(Secrets::default());
         secrets.learn(Known::new("KEY", "sesame-open-1234").into_iter().collect());
-        let journal = Journal::connect_to(path.to_str().unwrap(), &secrets).unwrap();
+        let journal = Journal::at(&path, &secrets).unwrap();
         tracing::subscriber::with_default(tracing_subscriber::registry().with(journal), || {
             let span = tracing::info_span!("session", session = "01a1");
             let _entered = span.enter();
@@ -225,7 +227,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
         let journald = UnixDatagram::bind(&path).unwrap();
-        let journal = Journal::connect_to(path.to_str().unwrap(), &Arc::default()).unwrap();
+        let journal = Journal::at(&path, &Arc::default()).unwrap();
         while !journal.is_stuck.load(Ordering::Relaxed) {
             journal.send(b"MESSAGE=nobody reads this\n");
         }

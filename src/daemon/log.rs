@@ -60,7 +60,7 @@ pub fn start(
         .with_ansi(false)
         .with_target(false);
     // A detached daemon has nobody at its standard error.
-    let journal = Journal::connect(secrets).filter(|_| !detached);
+    let journal = Journal::find(secrets).filter(|_| !detached);
     let to_stderr = (!detached && journal.is_none()).then(|| {
         let has_colours = io::IsTerminal::is_terminal(&io::stderr());
         let writer = Guarded { to: io::stderr, secrets: Arc::clone(secrets), has_colours };
