@@ -4,6 +4,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
@@ -14,6 +15,8 @@ const GROUP_DIRECTORY_MODE: u32 = 0o750;
 /// Whoever may only go through sees nothing and changes nothing: that is how other users get to their own directories.
 const OTHERS: u32 = 0o066;
 const STICKY: u32 = 0o1000;
+/// The kernel's mark of a socket that takes connections (`__SO_ACCEPTCON`).
+const ACCEPTS: u32 = 1 << 16;
 
 /// Makes the directory, or makes sure that the one which is there is ours alone.
 pub fn directory(path: &Path) -> io::Result<()> {
@@ -61,6 +64,23 @@ pub fn directory_of_group(path: &Path, gid: u32, is_own: bool) -> io::Result<()>
     Err(io::Error::new(io::ErrorKind::PermissionDenied, problem))
 }
 
+/// Whether a process listens at the socket, as the kernel lists it. Unlike a connection that starts nobody: where systemd
+/// listens, the first connection has it start the daemon. Who listens in another network namespace is not listed.
+pub fn is_listened_at(socket: &Path) -> bool {
+    std::fs::read("/proc/net/unix").is_ok_and(|list| has_listener(&list, socket))
+}
+
+/// A line is `number: references protocol flags type state inode path`.
+fn has_listener(list: &[u8], socket: &Path) -> bool {
+    list.split(|byte| *byte == b'\n').any(|line| {
+        let mut fields = line.splitn(2, |byte| *byte == b'/');
+        let (Some(numbers), Some(path)) = (fields.next(), fields.next()) else { return false };
+        let flags = std::str::from_utf8(numbers).ok().and_then(|numbers| numbers.split_ascii_whitespace().nth(3));
+        let flags = flags.and_then(|flags| u32::from_str_radix(flags, 16).ok()).unwrap_or(0);
+        flags & ACCEPTS != 0 && socket.as_os_str().as_bytes().strip_prefix(b"/") == Some(path)
+    })
+}
+
 /// Opens the file for appending; makes it when it is not there, narrows it when it is.
 pub fn file(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().create(true).append(true).mode(FILE_MODE).open(path)?;
@@ -86,6 +106,18 @@ pub fn lock(path: &Path) -> io::Result<Option<File>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_listens_is_known_without_asking() {
+        let base = tempfile::tempdir().unwrap();
+        let path = base.path().join("a socket");
+        assert!(!is_listened_at(&path));
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert!(is_listened_at(&path));
+        let _client = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        drop(listener);
+        assert!(path.exists() && !is_listened_at(&path), "a file that is left is nobody's");
+    }
 
     #[test]
     fn what_is_made_is_private_and_what_is_open_is_refused() {

@@ -22,6 +22,10 @@ use crate::private;
 const BACKLOG: i32 = 1024;
 /// What the kernel takes as a socket's path.
 const PATH_BYTES_MAX: usize = 107;
+/// What is to be done about a socket unit that does not fit the configuration.
+const CLOSED_TO_GROUP: &str = "the group cannot get to the socket; set SocketGroup= and SocketMode=0660 in the socket unit, and \
+                               let the group pass the directory";
+const NO_GROUP: &str = "the socket is open to a group, whose members are refused, because control.group names none";
 /// Whoever is to connect must be able to write.
 const GROUP_SOCKET_MODE: u32 = 0o660;
 
@@ -29,6 +33,11 @@ const GROUP_SOCKET_MODE: u32 = 0o660;
 pub enum SocketError {
     #[error("another acpd already serves {0:?}")]
     Taken(PathBuf),
+    #[error(
+        "somebody else listens at {0:?}, which is systemd where the service is installed; `systemctl start acpd` (or with --user) \
+         starts it, and --state-dir or --socket names another place"
+    )]
+    Listened(PathBuf),
     #[error("the socket's path {path:?} is longer than {PATH_BYTES_MAX} bytes; choose a shorter one with --socket")]
     PathTooLong { path: PathBuf },
     #[error(
@@ -113,6 +122,9 @@ impl ControlSocket {
         }
         door.prepare(path)?;
         let lock = lock(path)?;
+        if private::is_listened_at(path) {
+            return Err(SocketError::Listened(path.to_owned()));
+        }
         match std::fs::remove_file(path) {
             Ok(()) => tracing::info!(socket = %path.display(), "removed the socket of a daemon that is gone"),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -126,17 +138,18 @@ impl ControlSocket {
     /// kernel's; only when nobody of the group could, a word is due.
     pub fn adopt(listener: std::os::unix::net::UnixListener, path: &Path, door: Door<'_>) -> Result<Self, SocketError> {
         let lock = lock(path)?;
-        if let Some(group) = door.group {
-            let may_connect = path.metadata().is_ok_and(|file| file.gid() == group.gid && file.mode() & 0o020 != 0);
-            if !may_connect || path.ancestors().skip(1).any(|ancestor| !lets_pass(ancestor, group.gid)) {
-                let (group, socket) = (group.name.as_str(), path.display());
-                tracing::warn!(
-                    group,
-                    %socket,
-                    "the group cannot get to the socket; set SocketGroup= and SocketMode=0660 in the socket unit, and let the \
-                     group pass the directory"
-                );
+        let (socket, file) = (path.display(), path.metadata().map_err(failed("look at", path))?);
+        let is_open = file.mode() & 0o020 != 0;
+        match door.group {
+            Some(group) => {
+                let may_pass = path.ancestors().skip(1).all(|ancestor| lets_pass(ancestor, group.gid));
+                if !(is_open && file.gid() == group.gid && may_pass) {
+                    let group = group.name.as_str();
+                    tracing::warn!(group, %socket, "{CLOSED_TO_GROUP}");
+                }
             }
+            None if is_open => tracing::warn!(%socket, gid = file.gid(), "{NO_GROUP}"),
+            None => {}
         }
         let listener = UnixListener::from_std(listener).map_err(failed("listen on", path))?;
         Ok(Self { file: None, listener, lock })
