@@ -78,7 +78,8 @@ pub async fn ensure(daemon: &Daemon, paths: &Paths, is_usual: bool, output: Outp
     if daemon.probe().await.is_ok() {
         return Ok(());
     }
-    if is_usual && Manager::User.runs() && Manager::User.installed(&paths.home).is_some() {
+    let is_installed = is_usual && Manager::User.runs() && Manager::User.installed(&paths.home).is_some();
+    if is_installed && Manager::User.has_service().await {
         return start_unit(daemon, output).await;
     }
     let begin = std::fs::metadata(&log).map_or(0, |metadata| metadata.len());

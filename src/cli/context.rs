@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::config::{Overrides, Paths};
+use crate::private;
 
 use super::autostart;
 use super::connection::Daemon;
@@ -31,9 +32,10 @@ pub struct Context {
 
 impl Context {
     pub fn new(overrides: &Overrides, output: Output) -> Result<Self, ClientError> {
-        let environment: BTreeMap<String, String> = std::env::vars_os()
+        let mut environment: BTreeMap<String, String> = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
+        service::complete(&mut environment);
         let paths = Paths::resolve(overrides, &environment)
             .map_err(|error| ClientError::local(error.to_string(), "set HOME, or give --state-dir"))?;
         let (socket, may_start) = find_socket(&paths, overrides.socket.is_some(), overrides.state_dir.is_some());
@@ -43,7 +45,7 @@ impl Context {
         }
         let named_config = overrides.config.clone();
         let Overrides { config, socket: named_socket, state_dir } = overrides;
-        let is_usual = config.is_none() && named_socket.is_none() && state_dir.is_none() && socket == paths.socket;
+        let is_usual = config.is_none() && named_socket.is_none() && state_dir.is_none();
         Ok(Self { output, socket, paths, named_config, may_start, is_usual })
     }
 
@@ -51,7 +53,8 @@ impl Context {
     pub async fn daemon(&self) -> Result<Daemon, ClientError> {
         let daemon = Daemon::new(self.socket.clone());
         if self.may_start {
-            autostart::ensure(&daemon, &self.paths, self.is_usual, self.output).await?;
+            let is_usual = self.is_usual && self.socket == self.paths.socket;
+            autostart::ensure(&daemon, &self.paths, is_usual, self.output).await?;
         }
         Ok(daemon)
     }
@@ -59,6 +62,11 @@ impl Context {
     /// Where a daemon that is started from here keeps things.
     pub fn paths(&self) -> &Paths {
         &self.paths
+    }
+
+    /// Whether nobody has named another place for anything.
+    pub fn is_usual(&self) -> bool {
+        self.is_usual
     }
 
     /// The configuration file, when somebody has named one.
@@ -90,9 +98,10 @@ impl Context {
 
 /// The socket to talk to, and whether a daemon may be started behind it: the one that is named; else the usual one of the
 /// user; else where the daemon of the state directory says that it is, for it may have been started with another
-/// environment; else the machine's.
+/// environment; else the machine's, unless the user has a service of their own.
 fn find_socket(paths: &Paths, is_named: bool, is_state_named: bool) -> (PathBuf, bool) {
-    let answers = |path: &Path| std::os::unix::net::UnixStream::connect(path).is_ok();
+    // The list first: where systemd listens, to connect is to have it start the daemon.
+    let answers = |path: &Path| private::is_listened_at(path) || std::os::unix::net::UnixStream::connect(path).is_ok();
     let usual = paths.socket.clone();
     if is_named || answers(&usual) {
         return (usual, true);
@@ -100,7 +109,9 @@ fn find_socket(paths: &Paths, is_named: bool, is_state_named: bool) -> (PathBuf,
     let told = std::fs::read_to_string(paths.lock()).map(PathBuf::from).ok().filter(|path| answers(path));
     match told {
         Some(told) => (told, true),
-        None if !is_state_named && service::serves_us(&paths.home) => (PathBuf::from(service::SYSTEM_SOCKET), false),
+        None if !is_state_named && service::machine_serves_us(&paths.home) => {
+            (PathBuf::from(service::SYSTEM_SOCKET), false)
+        }
         None => (usual, true),
     }
 }

@@ -1,18 +1,26 @@
 //! `acpd install-service`: has systemd keep the daemon running, and says what it did.
 
-use std::os::unix::fs::MetadataExt;
+use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
 use tokio::process::Command;
 
+use crate::cli::connection::Daemon;
 use crate::cli::context::Context;
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
 use crate::cli::service::units::{self, UnitFile};
 use crate::cli::service::{Manager, SERVICE, SOCKET};
 use crate::cli::text::one_line;
+use crate::config::Config;
+
+/// Where the units of the repository have the program.
+const PROGRAM: &str = "/usr/local/bin/acpd";
+const FILE_MODE: u32 = 0o644;
 
 /// Have systemd keep the daemon running, for the machine or for you alone
 ///
@@ -34,7 +42,7 @@ pub struct InstallService {
 
 impl InstallService {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
-        let service = Service::new(if self.user { Manager::User } else { Manager::System }, context)?;
+        let service = Service::new(if self.user { Manager::User } else { Manager::System }, context).await?;
         if self.print {
             return service.print();
         }
@@ -51,17 +59,36 @@ struct Service<'a> {
 }
 
 impl<'a> Service<'a> {
-    fn new(manager: Manager, context: &'a Context) -> Result<Self, ClientError> {
+    async fn new(manager: Manager, context: &'a Context) -> Result<Self, ClientError> {
+        if !context.is_usual() {
+            return Err(ClientError::local(
+                "a service keeps its things in the usual places",
+                "leave --config, --socket, --state-dir and their variables out; a drop-in can set them (`systemctl edit acpd`)",
+            ));
+        }
         let find = |source| ClientError::io("find this program's own file", source);
         let program = std::env::current_exe().and_then(std::fs::canonicalize).map_err(find)?;
-        let search_path = std::env::var("PATH").unwrap_or_default();
-        let files = units::files(manager, &context.paths().home, &program, &search_path);
+        let places = units::directories(manager, &context.paths().home);
+        // What a shell has set need not be what the manager knows.
+        let known = if places.len() > 1 { manager.unit_path().await } else { Vec::new() };
+        let place = places.iter().rev().find(|place| known.contains(place)).or(places.first());
+        let place = place.map_or(Path::new("/"), PathBuf::as_path);
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let files = units::files(manager, place, &program, variable);
         Ok(Self { context, manager, program, files })
     }
 
     fn print(&self) -> Result<Exit, ClientError> {
-        let shown = self.files.iter().map(|file| format!("# {}\n{}", file.path.display(), file.text));
-        self.context.output.print(shown.collect::<Vec<_>>().join("\n").trim_end())?;
+        let output = self.context.output;
+        let first = first_configuration().filter(|_| self.manager == Manager::System);
+        let files = self.files.iter().chain(&first);
+        if output.json {
+            let files: Vec<_> = files.map(|file| json!({ "path": file.path, "text": file.text })).collect();
+            output.print(&json!({ "files": files }).to_string())?;
+        } else {
+            let shown = files.map(|file| format!("# {}\n{}", file.path.display(), file.text));
+            output.print(shown.collect::<Vec<_>>().join("\n").trim_end())?;
+        }
         Ok(Exit::Ok)
     }
 
@@ -96,13 +123,13 @@ impl<'a> Service<'a> {
         if !was_active && self.manager.ask("is-active", SOCKET).await != "active" {
             self.check_nobody_serves().await?;
         }
+        let first = first_configuration().filter(|_| self.manager == Manager::System);
         let mut written = Vec::new();
-        for file in &self.files {
-            write(&file.path, &file.text)?;
+        for file in self.files.iter().chain(&first) {
+            write(file)?;
             written.push(file.path.clone());
         }
         if self.manager == Manager::System {
-            written.extend(first_configuration()?);
             self.run("systemd-sysusers", &[units::SYSUSERS_FILE]).await?;
             self.run("systemd-tmpfiles", &["--create", units::TMPFILES_FILE]).await?;
         }
@@ -120,10 +147,14 @@ impl<'a> Service<'a> {
             output
                 .note(&format!("{SERVICE} and {SOCKET} are enabled and started; `{systemctl} status acpd` shows them"));
         }
-        output.aside(match self.manager {
-            Manager::System => "`usermod -aG acpd NAME` lets somebody use it, from the next login on",
-            Manager::User => "it ends with your last logout, unless `loginctl enable-linger` keeps it",
-        });
+        match self.manager {
+            Manager::System if !names_group() => {
+                let file = units::SYSTEM_CONFIG_FILE;
+                output.note(&format!("only root can use it: {file} does not set control.group (\"acpd\")"));
+            }
+            Manager::System => output.aside("`usermod -aG acpd NAME` lets somebody use it, from the next login on"),
+            Manager::User => output.aside("it ends with your last logout, unless `loginctl enable-linger` keeps it"),
+        }
         Ok(Exit::Ok)
     }
 
@@ -137,7 +168,7 @@ impl<'a> Service<'a> {
         let units = ours.iter().filter_map(|file| file.path.file_name()?.to_str());
         let units = units.filter(|name| [SERVICE, SOCKET].contains(name));
         let disable: Vec<&str> = ["disable", "--now"].into_iter().chain(units).collect();
-        if disable.len() > 2 {
+        if disable.len() > 2 && self.manager.has_service().await {
             self.manager.tell(&disable).await?;
         }
         let mut removed = Vec::new();
@@ -173,10 +204,11 @@ impl<'a> Service<'a> {
 
     /// Before anything is changed.
     fn leave_others_alone(&self) -> Result<(), ClientError> {
-        match self.files.iter().find(|file| file.path.exists() && !is_ours(&file.path)) {
+        let is_others = |path: &Path| !read(path).is_some_and(|text| units::is_untouched(&text));
+        match self.files.iter().find(|file| file.path.symlink_metadata().is_ok() && is_others(&file.path)) {
             None => Ok(()),
             Some(file) => Err(ClientError::local(
-                format!("{} is there, and `acpd install-service` has not written it", file.path.display()),
+                format!("{} is there, and is not as `acpd install-service` writes it", file.path.display()),
                 "move it away; changes of your own belong into a drop-in (`systemctl edit acpd`)",
             )),
         }
@@ -184,10 +216,12 @@ impl<'a> Service<'a> {
 
     /// A daemon that a client has started has the state, and the service could not start.
     async fn check_nobody_serves(&self) -> Result<(), ClientError> {
-        if self.manager == Manager::System || self.context.running_daemon().await.is_err() {
+        // Not wherever a client finds one: that may be the machine's.
+        let socket = &self.context.paths().socket;
+        if self.manager == Manager::System || Daemon::new(socket.clone()).probe().await.is_err() {
             return Ok(());
         }
-        let message = format!("a daemon runs already at {}", self.context.socket.display());
+        let message = format!("a daemon runs already at {}", socket.display());
         Err(ClientError::local(message, "`acpd stop` ends it; its sessions are suspended and go on in the service"))
     }
 
@@ -198,24 +232,33 @@ impl<'a> Service<'a> {
     }
 }
 
-/// Who may use the machine's daemon, unless somebody has said so before.
-fn first_configuration() -> Result<Option<PathBuf>, ClientError> {
-    let path = Path::new(units::SYSTEM_CONFIG_FILE);
-    if path.exists() {
-        return Ok(None);
-    }
-    write(path, units::SYSTEM_CONFIG)?;
-    Ok(Some(path.to_owned()))
+/// Who may use the machine's daemon, unless there is a configuration already.
+fn first_configuration() -> Option<UnitFile> {
+    let (path, text) = (PathBuf::from(units::SYSTEM_CONFIG_FILE), units::SYSTEM_CONFIG.to_owned());
+    (!path.exists()).then_some(UnitFile { path, text })
+}
+
+/// Whether the machine's configuration lets anybody in but root.
+fn names_group() -> bool {
+    let config = Config::load(Some(Path::new(units::SYSTEM_CONFIG_FILE)), &BTreeMap::new());
+    // One with mistakes is told of by the service that does not start.
+    config.map_or(true, |config| config.control.group.is_some())
+}
+
+fn read(path: &Path) -> Option<String> {
+    std::fs::read_to_string(path).ok()
 }
 
 fn is_ours(path: &Path) -> bool {
-    std::fs::read_to_string(path).is_ok_and(|text| units::is_ours(&text))
+    read(path).is_some_and(|text| units::is_ours(&text))
 }
 
-fn write(path: &Path, text: &str) -> Result<(), ClientError> {
+/// For everybody to read, whatever the umask.
+fn write(UnitFile { path, text }: &UnitFile) -> Result<(), ClientError> {
     let failed = |source| ClientError::io(format!("write {}", path.display()), source);
     std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).map_err(failed)?;
-    std::fs::write(path, text).map_err(failed)
+    std::fs::write(path, text).map_err(failed)?;
+    std::fs::set_permissions(path, Permissions::from_mode(FILE_MODE)).map_err(failed)
 }
 
 /// Root runs it at every boot: whoever could change the file, or put another in its place, would be root.
@@ -225,12 +268,12 @@ fn only_roots(program: &Path) -> Result<(), ClientError> {
         !path.metadata().is_ok_and(is_roots)
     });
     let Some(others) = others else { return Ok(()) };
+    let hint = if Path::new(PROGRAM).starts_with(others) {
+        // On some machines /usr/local is a group's.
+        format!("`chown root {0} && chmod go-w {0}`", others.display())
+    } else {
+        format!("`install -m 755 {} {PROGRAM}`, then `{PROGRAM} install-service`", program.display())
+    };
     let (program, others) = (program.display(), others.display());
-    Err(ClientError::local(
-        format!("{program} cannot be root's service: others than root can change {others}"),
-        format!(
-            "`install -m 755 {program} /usr/local/bin/acpd`, then `/usr/local/bin/acpd install-service`; or, where that is \
-             what others can change, `chmod go-w {others}`"
-        ),
-    ))
+    Err(ClientError::local(format!("{program} cannot be root's service: others than root can change {others}"), hint))
 }

@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::cli::context::Context;
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
+use crate::cli::service;
 use crate::control::wire::Info;
 
 /// Longer than the daemon gives its agents: `processes.shutdown_timeout` and what follows it.
@@ -27,12 +28,18 @@ pub struct Stop {}
 
 impl Stop {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
+        let nobody = || ClientError::NotStarted {
+            message: format!("no daemon runs at {}", context.socket.display()),
+            hint: "there is nothing to stop".to_owned(),
+        };
+        if service::is_idle(&context.socket).await {
+            return Err(nobody());
+        }
         let daemon = context.running_daemon().await.map_err(|error| match error {
-            ClientError::Unreachable { source, socket }
+            ClientError::Unreachable { source, .. }
                 if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
             {
-                let message = format!("no daemon runs at {}", socket.display());
-                ClientError::NotStarted { message, hint: "there is nothing to stop".to_owned() }
+                nobody()
             }
             other => other,
         })?;

@@ -36,7 +36,8 @@ async fn state(unit: &Path, manager: Manager) -> Finding {
     match (active.as_str(), enabled.as_str()) {
         ("failed", _) => {
             let log = manager.journalctl();
-            Finding::problem(check, message, format!("`{log}` tells why; then `{systemctl} restart acpd`"))
+            let again = format!("`{systemctl} reset-failed acpd.service acpd.socket`, `{systemctl} start acpd`");
+            Finding::problem(check, message, format!("`{log}` tells why; then {again}"))
         }
         ("active", "enabled" | "static" | "indirect") => Finding::ok(check, message),
         ("active", _) => Finding::note(check, message, format!("`{systemctl} enable acpd` starts it at boot, too")),

@@ -2,6 +2,7 @@
 
 pub mod units;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -22,6 +23,7 @@ const RUNNING: &str = "/run/systemd/system";
 /// Where units may be, beside where `acpd install-service` puts them.
 const SYSTEM_PLACES: [&str; 3] = ["/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
 const USER_PLACES: [&str; 3] = ["/etc/systemd/user", "/usr/local/lib/systemd/user", "/usr/lib/systemd/user"];
+const RUNTIME_DIR: &str = "XDG_RUNTIME_DIR";
 /// Where a user's manager listens, below the user's runtime directory.
 const USER_MANAGER: &str = "systemd/private";
 /// What systemd answers of itself, it answers at once.
@@ -30,11 +32,44 @@ const QUESTION_TIMEOUT: Duration = Duration::from_secs(3);
 const DEED_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Whether the machine's daemon is there for us: its socket, or at least its unit and a directory that we may pass, which is the
-/// group's. One that has failed, or was stopped, is not to be replaced by another that knows nothing of our sessions.
-pub fn serves_us(home: &Path) -> bool {
+/// group's. One that has failed, or was stopped, is not to be replaced by another that knows nothing of our sessions. Whoever
+/// has a service of their own means that one.
+pub fn machine_serves_us(home: &Path) -> bool {
     let socket = Path::new(SYSTEM_SOCKET);
     let may_pass = || socket.parent().is_some_and(|directory| access(directory, Access::EXEC_OK).is_ok());
-    socket.exists() || (Manager::System.installed(home).is_some() && may_pass())
+    let is_there = socket.exists() || (Manager::System.installed(home).is_some() && may_pass());
+    is_there && Manager::User.installed(home).is_none()
+}
+
+/// Whether only systemd listens at the socket: whoever connects has the daemon started.
+pub async fn is_idle(socket: &Path) -> bool {
+    let is_users = runtime_dir().is_some_and(|directory| socket == directory.join("acpd/acpd.sock"));
+    let manager = match socket == Path::new(SYSTEM_SOCKET) {
+        true => Manager::System,
+        false if is_users => Manager::User,
+        false => return false,
+    };
+    manager.runs()
+        && manager.ask("is-active", SOCKET).await == "active"
+        && matches!(manager.ask("is-active", SERVICE).await.as_str(), "inactive" | "failed")
+}
+
+/// Adds what a login has set and a job of cron's has not, where the user's service needs it: the directory that its socket is in.
+pub fn complete(environment: &mut BTreeMap<String, String>) {
+    let Some(home) = environment.get("HOME").map(PathBuf::from) else { return };
+    if !environment.contains_key(RUNTIME_DIR)
+        && Manager::User.installed(&home).is_some()
+        && let Some(directory) = runtime_dir().and_then(|directory| directory.into_os_string().into_string().ok())
+    {
+        environment.insert(RUNTIME_DIR.to_owned(), directory);
+    }
+}
+
+/// Where the user's manager, and what it runs, has its sockets.
+fn runtime_dir() -> Option<PathBuf> {
+    let usual = || PathBuf::from(format!("/run/user/{}", rustix::process::geteuid().as_raw()));
+    let named = std::env::var_os(RUNTIME_DIR).map(PathBuf::from).filter(|path| path.is_absolute());
+    named.or_else(|| Some(usual()).filter(|path| path.is_dir()))
 }
 
 /// The one of systemd's managers that runs the service.
@@ -68,24 +103,37 @@ impl Manager {
             Self::System => SYSTEM_PLACES,
             Self::User => USER_PLACES,
         };
-        let first = units::directory(self, home);
-        let all = std::iter::once(first).chain(places.into_iter().map(PathBuf::from));
-        all.map(|place| place.join(SERVICE)).find(|unit| unit.exists())
+        let all = units::directories(self, home).into_iter().chain(places.into_iter().map(PathBuf::from));
+        // One that is masked is a link to where nothing is.
+        all.map(|place| place.join(SERVICE)).find(|unit| unit.is_file())
     }
 
     /// Whether the manager runs, so that it can be told something.
     pub fn runs(self) -> bool {
         match self {
             Self::System => Path::new(RUNNING).is_dir(),
-            Self::User => {
-                std::env::var_os("XDG_RUNTIME_DIR").is_some_and(|run| Path::new(&run).join(USER_MANAGER).exists())
-            }
+            Self::User => runtime_dir().is_some_and(|directory| directory.join(USER_MANAGER).exists()),
         }
+    }
+
+    /// Whether the manager knows the service, and would start it.
+    pub async fn has_service(self) -> bool {
+        self.answer(&["show", "--property=LoadState", "--value", SERVICE]).await == "loaded"
+    }
+
+    /// Where the manager looks for units.
+    pub async fn unit_path(self) -> Vec<PathBuf> {
+        let answer = self.answer(&["show", "--property=UnitPath", "--value"]).await;
+        answer.split_whitespace().map(PathBuf::from).collect()
     }
 
     /// What systemctl answers to a question about a unit; nothing when it does not answer.
     pub async fn ask(self, verb: &str, unit: &str) -> String {
-        let mut command = self.command(&[verb, unit]);
+        self.answer(&[verb, unit]).await
+    }
+
+    async fn answer(self, arguments: &[&str]) -> String {
+        let mut command = self.command(arguments);
         let answer = timeout(QUESTION_TIMEOUT, command.output()).await.ok().and_then(Result::ok);
         answer.map(|answer| String::from_utf8_lossy(&answer.stdout).trim().to_owned()).unwrap_or_default()
     }
@@ -115,7 +163,10 @@ impl Manager {
 
     fn command(self, arguments: &[&str]) -> Command {
         let mut command = Command::new("systemctl");
-        command.args((self == Self::User).then_some("--user")).args(arguments).kill_on_drop(true);
+        if self == Self::User {
+            command.arg("--user").envs(runtime_dir().map(|directory| (RUNTIME_DIR, directory)));
+        }
+        command.args(arguments).kill_on_drop(true);
         command
     }
 }
