@@ -433,7 +433,7 @@ const OTHER: User = User { uid: 1, gid: 1 };
 fn of_group() -> Option<harness::DaemonBuilder> {
     let is_root = users().len() > 1;
     if !is_root {
-        eprintln!("SKIPPED: only a daemon of root serves several users");
+        harness::say("SKIPPED: only a daemon of root serves several users");
     }
     is_root.then(|| Daemon::builder().owner(ORDINARY))
 }

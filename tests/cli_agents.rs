@@ -151,7 +151,7 @@ async fn a_daemon_that_stops_ends_what_it_tries() {
 #[tokio::test]
 async fn a_members_check_runs_as_the_member() {
     if users().len() < 2 {
-        eprintln!("SKIPPED: only a daemon of root can run agents as other users");
+        harness::say("SKIPPED: only a daemon of root can run agents as other users");
         return;
     }
     let who =

@@ -59,7 +59,7 @@ async fn is_gone(path: &Path) {
 fn is_installed(program: &str) -> bool {
     let found = std::process::Command::new(program).arg("--version").output().is_ok();
     if !found {
-        eprintln!("SKIPPED: {program} is not installed");
+        harness::say(&format!("SKIPPED: {program} is not installed"));
     }
     found
 }
@@ -495,7 +495,7 @@ fn has_bubblewrap() -> bool {
         .output();
     let works = trial.is_ok_and(|output| output.status.success());
     if !works {
-        eprintln!("SKIPPED: bubblewrap is not installed, or user namespaces are forbidden here");
+        harness::say("SKIPPED: bubblewrap is not installed, or user namespaces are forbidden here");
     }
     works
 }

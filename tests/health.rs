@@ -51,7 +51,7 @@ async fn a_write_that_hangs_does_not_hang_health() {
 #[tokio::test]
 async fn a_member_is_told_that_something_is_wrong_and_nothing_of_the_inside() {
     if users().len() == 1 {
-        return eprintln!("SKIPPED: only a daemon of root serves several users");
+        return harness::say("SKIPPED: only a daemon of root serves several users");
     }
     let config = "[limits]\nprocesses = 1\n[store]\nbusy_timeout = \"50s\"\n";
     let daemon = Daemon::builder().owner(ORDINARY).config(config).agent("echo", echo()).start().await;

@@ -98,7 +98,7 @@ async fn is_there(program: &str, must_be: bool) -> bool {
     let is_there = found.is_ok_and(|status| status.success());
     if !is_there {
         assert!(!must_be || std::env::var_os("CI").is_none(), "there is no {program}");
-        eprintln!("SKIPPED: there is no {program}, so what it completes was not looked at");
+        harness::say(&format!("SKIPPED: there is no {program}, so what it completes was not looked at"));
     }
     is_there
 }

@@ -23,7 +23,7 @@ const PNG: &str = "iVBORw0KGgo=";
 fn builder() -> Option<DaemonBuilder> {
     let is_root = users().len() > 1;
     if !is_root {
-        eprintln!("SKIPPED: only a daemon of root serves several users");
+        harness::say("SKIPPED: only a daemon of root serves several users");
     }
     is_root.then(|| Daemon::builder().owner(ORDINARY))
 }

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 fn builder() -> Option<DaemonBuilder> {
     let is_root = users().len() > 1;
     if !is_root {
-        eprintln!("SKIPPED: only a daemon of root can run agents as other users");
+        harness::say("SKIPPED: only a daemon of root can run agents as other users");
     }
     is_root.then(|| Daemon::builder().owner(ORDINARY))
 }
@@ -77,7 +77,7 @@ async fn a_daemon_of_root_serves_the_members_of_its_group_and_nobody_else() {
 #[tokio::test]
 async fn an_ordinary_users_daemon_serves_that_user_and_root_and_has_no_group() {
     if users().len() == 1 {
-        return eprintln!("SKIPPED: only root can be several users");
+        return harness::say("SKIPPED: only root can be several users");
     }
     let daemon = Daemon::builder().user(ORDINARY.uid, ORDINARY.gid).start().await;
     daemon.get("/v1/info").await.expect_status(200);

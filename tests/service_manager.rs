@@ -124,7 +124,7 @@ impl Activation {
         let is_there = std::process::Command::new("systemd-socket-activate").arg("--version").output().is_ok();
         if !is_there {
             assert!(std::env::var_os("CI").is_none(), "systemd-socket-activate is missing");
-            eprintln!("SKIPPED: there is no systemd-socket-activate, so no socket was passed on");
+            harness::say("SKIPPED: there is no systemd-socket-activate, so no socket was passed on");
             return None;
         }
         Some(Self { home: tempfile::tempdir().unwrap() })

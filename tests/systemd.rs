@@ -29,7 +29,9 @@ in_a_machine! {
     one_that_cannot_start_is_failed_and_the_journal_says_why
     an_agent_over_its_memory_limit_is_killed_alone
     stopping_takes_as_long_as_agents_may_take
+    credentials_reach_agents_and_nothing_else
     a_users_daemon_is_started_by_the_unit_that_is_installed
+    a_member_may_have_a_service_of_their_own
     uninstalling_leaves_what_is_not_ours
 }
 
@@ -123,6 +125,7 @@ mod inside {
         shell(&format!("printf 'nonsense = true\\n' >> {CONFIG}")).success();
         systemctl("reload acpd.service");
         until("the word about the mistake", || journal("-p err").contains("nonsense").then_some(()));
+        wait_for_property("StatusText", |text| text.contains("the configuration was not reloaded"));
         wait_for_property("ActiveState", |state| state == "active");
         shell(&format!("sed -i /nonsense/d {CONFIG}")).success();
 
@@ -359,7 +362,18 @@ mod inside {
         assert_eq!(bob.shell("systemctl --user is-active acpd.service").stdout, "active\n");
         let said = bob.shell("acpd run --agent demo hello").success();
         assert!(said.contains("Hello from the demo agent"), "{said}");
-        // Again, while nobody but the socket is there.
+        // While nobody but the socket is there, to ask where it is or to stop it starts nobody, and nobody else takes its place.
+        let only_listens =
+            || bob.shell("systemctl --user is-active acpd.socket acpd.service").stdout == "active\ninactive\n";
+        bob.shell("systemctl --user stop acpd.service").success();
+        let socket = format!("/run/user/{}/acpd/acpd.sock\n", bob.uid);
+        assert_eq!(bob.shell("acpd socket").success(), socket);
+        assert_eq!(bob.shell("acpd stop").code, 3);
+        let refused = bob.shell("timeout 10 acpd serve");
+        assert!(refused.code == 1 && refused.stderr.contains("systemctl start acpd"), "{}", refused.stderr);
+        assert!(only_listens());
+        // A job of cron's has not what a login has, and finds it all the same.
+        assert_eq!(bob.shell("env -u XDG_RUNTIME_DIR acpd --json ls").json()["total"], 1);
         bob.shell("systemctl --user stop acpd.service").success();
         bob.shell("acpd install-service --user").success();
         // Without the socket it is the client that has it started, and by the unit.
@@ -380,9 +394,50 @@ mod inside {
             (!found.is_empty()).then_some(())
         });
         bob.shell("acpd install-service --user --uninstall").success();
-        assert_eq!(bob.shell("ls ~/.config/systemd/user").stdout, "");
+        assert_eq!(bob.shell("find ~/.config/systemd/user -type f").stdout, "");
         assert_eq!(bob.shell("systemctl --user is-active acpd.service acpd.socket").stdout, "inactive\ninactive\n");
         assert!(!shell("pgrep -u bob acpd").stdout.contains(char::is_numeric), "nothing of it is left");
+        // Whoever keeps things elsewhere finds them again in the service.
+        bob.shell("XDG_STATE_HOME=~/elsewhere acpd run --agent demo hello").success();
+        bob.shell("XDG_STATE_HOME=~/elsewhere acpd stop").success();
+        bob.shell("XDG_STATE_HOME=~/elsewhere XDG_CONFIG_HOME=~/conf acpd install-service --user").success();
+        assert_eq!(bob.shell("XDG_STATE_HOME=~/elsewhere acpd --json ls").json()["total"], 1);
+        assert_eq!(bob.shell("ACPD_STATE_DIR=~/third acpd install-service --user").code, 1, "that is no service's");
+    }
+
+    #[test]
+    #[ignore = "run by the test of the same name, in a machine"]
+    fn a_member_may_have_a_service_of_their_own() {
+        install(&[], "");
+        let alice = Account::make("alice", &["acpd"]);
+        shell("loginctl enable-linger alice").success();
+        let runs = "systemctl --user is-system-running --wait";
+        until("alice's manager", || alice.shell(runs).stdout.contains("running").then_some(()));
+        assert_eq!(alice.shell("acpd socket").success(), "/run/acpd/acpd.sock\n");
+        let installed = alice.shell("acpd install-service --user");
+        assert_eq!(installed.code, 0, "{}", installed.stderr);
+        let own = format!("/run/user/{}/acpd/acpd.sock\n", alice.uid);
+        assert_eq!(alice.shell("acpd socket").success(), own);
+        alice.shell("systemctl --user stop acpd.service acpd.socket").success();
+        assert_eq!(alice.shell("acpd socket").success(), own, "also while it is stopped");
+        alice.shell("acpd install-service --user --uninstall").success();
+        assert_eq!(alice.shell("acpd socket").success(), "/run/acpd/acpd.sock\n");
+    }
+
+    #[test]
+    #[ignore = "run by the test of the same name, in a machine"]
+    fn credentials_reach_agents_and_nothing_else() {
+        let counting = json!([{"handshake": {}},
+            {"repeat": [{"prompt": [{"textFromShell": "printf %s \"$GEMINI_API_KEY\" | wc -c; echo \"$GEMINI_API_KEY\""}]}]}]);
+        install(&[("counting", counting)], "");
+        let key = "a-key-of-24-characters-x";
+        write("/etc/acpd/secrets/gemini.key", &format!("{key}\n"));
+        shell(&format!("echo 'credentials = {{ GEMINI_API_KEY = \"gemini-key\" }}' >> {CONFIG}")).success();
+        drop_in(include_str!("../systemd/system/acpd.service.d/secrets.conf.example"));
+        let id = session("counting");
+        let said = shell(&format!("acpd prompt {id} hello")).success();
+        assert_eq!(said, "24\n[redacted:GEMINI_API_KEY]\nexit 0\n");
+        assert_eq!(shell(&format!("grep -rl {key} {STATE}; journalctl | grep {key}")).stdout, "");
     }
 
     #[test]
@@ -393,6 +448,11 @@ mod inside {
         // Again, after an upgrade for one.
         let again = shell("acpd install-service");
         assert!(again.stderr.contains("systemctl restart acpd"), "{}", again.stderr);
+        // What somebody has changed is not changed back.
+        shell("sed -i s/WatchdogSec=60/WatchdogSec=99/ /etc/systemd/system/acpd.service").success();
+        let refused = shell("acpd install-service");
+        assert!(refused.code == 1 && refused.stderr.contains("drop-in"), "{}", refused.stderr);
+        assert!(shell("cat /etc/systemd/system/acpd.service").stdout.contains("WatchdogSec=99"));
         let removed = shell("acpd install-service --uninstall").success();
         let files = ["/etc/sysusers.d/acpd.conf", "/etc/tmpfiles.d/acpd.conf"].into_iter();
         let files = files.chain(["/etc/systemd/system/acpd.socket", "/etc/systemd/system/acpd.service"]);

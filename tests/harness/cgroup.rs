@@ -22,7 +22,7 @@ impl Cgroup {
     pub fn make() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").expect("/proc is mounted");
         let Some(mount) = mount_point(&mounts) else {
-            eprintln!("SKIPPED: cgroup v2 is not mounted, so nothing of agents' cgroups is tested");
+            super::say("SKIPPED: cgroup v2 is not mounted, so nothing of agents' cgroups is tested");
             return None;
         };
         match tempfile::Builder::new().prefix("acpd-test-").tempdir_in(mount) {
@@ -30,9 +30,9 @@ impl Cgroup {
             Ok(directory) => Some(Self { directory: directory.keep() }),
             Err(error) => {
                 let mount = mount.display();
-                eprintln!(
+                super::say(&format!(
                     "SKIPPED: no cgroup can be made in {mount} ({error}), so nothing of agents' cgroups is tested"
-                );
+                ));
                 None
             }
         }

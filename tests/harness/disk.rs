@@ -16,7 +16,7 @@ impl Disk {
     /// root can mount.
     pub fn mount(path: &Path, size: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("SKIPPED: only root can mount a small disk, so nothing of full disks is tested");
+            super::say("SKIPPED: only root can mount a small disk, so nothing of full disks is tested");
             return None;
         }
         let options = format!("size={size},mode=0700");

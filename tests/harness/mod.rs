@@ -38,6 +38,7 @@ mod sse;
 mod terminal;
 mod tmux;
 
+use std::io::Write;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -70,6 +71,12 @@ pub async fn within<T>(what: &str, fact: impl Future<Output = T>) -> T {
         panic!("waited {} seconds in vain: {what}", DEADLINE.as_secs());
     };
     value
+}
+
+/// A word that is seen, also of a test that passes: what `eprintln!` says in such a one, nobody sees.
+pub fn say(line: &str) {
+    // Whoever does not read it does not want to know.
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 /// The script of an agent that says what it is told.

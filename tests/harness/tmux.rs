@@ -16,7 +16,7 @@ impl Tmux {
     pub async fn start(daemon: &Daemon, line: &str) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().await.is_err() {
             assert!(std::env::var_os("CI").is_none(), "there is no tmux");
-            eprintln!("SKIPPED: there is no tmux, so acpd was not tried in it");
+            super::say("SKIPPED: there is no tmux, so acpd was not tried in it");
             return None;
         }
         let tmux = Self { socket: daemon.root().join("tmux") };

@@ -18,11 +18,10 @@
 
 mod inside;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::harness::Cgroup;
+use crate::harness::{Cgroup, say};
 
 pub use inside::{Account, acpd, journal, property, shell, systemctl, until, wait_for_property, write};
 
@@ -42,7 +41,7 @@ base=$1; shift
 mount -t tmpfs tmpfs "$base"
 mkdir "$base/upper" "$base/work" "$base/root" "$base/share"
 mount -t overlay overlay -o "lowerdir=/,upperdir=$base/upper,workdir=$base/work" "$base/root"
-cp "$base.unit" "$base/root/etc/systemd/system/drive.service"
+printf %s "$UNIT" > "$base/root/etc/systemd/system/drive.service"
 # What the host has of acpd is not this test's.
 rm -rf "$base/root/etc/acpd" "$base/root/var/lib/acpd" "$base/root/root/.local/state/acpd"
 echo 0 > "$CGROUP/cgroup.procs"
@@ -59,35 +58,37 @@ exit 1
 
 /// Runs the ignored test of the same name inside a machine of its own.
 pub fn run_inside(test: &str) {
-    if let Some(missing) = missing() {
-        assert!(std::env::var_os("CI").is_none(), "no machine can be booted here: {missing}");
-        return eprintln!("SKIPPED: {test} was not run in a booted systemd: {missing}");
-    }
-    // Says itself what is missing.
-    let Some(cgroup) = Cgroup::make() else { return };
+    let cgroup = match missing() {
+        None => Cgroup::make().ok_or("no cgroup can be made".to_owned()),
+        Some(missing) => Err(missing),
+    };
+    let cgroup = match cgroup {
+        Ok(cgroup) => cgroup,
+        Err(missing) => {
+            assert!(std::env::var_os("CI").is_none(), "no machine can be booted here: {missing}");
+            return say(&format!("SKIPPED: {test} was not run in a booted systemd: {missing}"));
+        }
+    };
     let base = tempfile::Builder::new().prefix("acpd-machine-").tempdir().unwrap();
-    let unit = base.path().with_extension("unit");
-    fs::write(&unit, drive_unit(test)).unwrap();
     let program = std::env::current_exe().unwrap();
     let acpd = PathBuf::from(env!("CARGO_BIN_EXE_acpd"));
     let agent = acpd.with_file_name("examples").join("test-agent");
     let mut command = Command::new("setpriv");
-    // With the test its machine goes.
-    command.args(["--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private", "sh", "-c", BOOT, "boot"]);
-    command.arg(base.path());
+    // With the test its machine goes: everything is below the first process of a namespace, which dies with its parent.
+    command.args(["--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc"]);
+    command.args(["--propagation", "private", "sh", "-c", BOOT, "boot"]).arg(base.path());
     for (source, place) in [(&program, "driver"), (&acpd, "acpd"), (&agent, "test-agent")] {
         command.arg(format!("--bind-ro={}:/usr/local/bin/{place}", source.display()));
     }
     command.arg(format!("--system-call-filter={LANDLOCK_CALLS}"));
-    command.env("CGROUP", cgroup.directory()).env("LIFE", LIFE_SECS);
+    command.env("CGROUP", cgroup.directory()).env("LIFE", LIFE_SECS).env("UNIT", drive_unit(test));
     let output = command.stdin(Stdio::null()).output().expect("setpriv is there, as was just seen");
-    fs::remove_file(&unit).unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}{errors}");
     // Whatever was left out is said where it is seen.
     for line in said.lines().filter(|line| line.contains("SKIPPED")) {
-        eprintln!("{line}");
+        say(line);
     }
 }
 
