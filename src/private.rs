@@ -65,9 +65,10 @@ pub fn directory_of_group(path: &Path, gid: u32, is_own: bool) -> io::Result<()>
 }
 
 /// Whether a process listens at the socket, as the kernel lists it. Unlike a connection that starts nobody: where systemd
-/// listens, the first connection has it start the daemon. Who listens in another network namespace is not listed.
+/// listens, the first connection has it start the daemon. Who listens in another network namespace is not listed; whoever
+/// does so at the same path in another part of the tree is, so the file has to be there too.
 pub fn is_listened_at(socket: &Path) -> bool {
-    std::fs::read("/proc/net/unix").is_ok_and(|list| has_listener(&list, socket))
+    socket.exists() && std::fs::read("/proc/net/unix").is_ok_and(|list| has_listener(&list, socket))
 }
 
 /// A line is `number: references protocol flags type state inode path`.
@@ -115,8 +116,11 @@ mod tests {
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         assert!(is_listened_at(&path));
         let _client = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(!is_listened_at(&path), "nobody gets there any more");
+        std::fs::write(&path, "").unwrap();
         drop(listener);
-        assert!(path.exists() && !is_listened_at(&path), "a file that is left is nobody's");
+        assert!(!is_listened_at(&path), "a file that is left is nobody's");
     }
 
     #[test]
