@@ -4,9 +4,11 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
+
+use rustix::io::Errno;
 
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
@@ -15,8 +17,6 @@ const GROUP_DIRECTORY_MODE: u32 = 0o750;
 /// Whoever may only go through sees nothing and changes nothing: that is how other users get to their own directories.
 const OTHERS: u32 = 0o066;
 const STICKY: u32 = 0o1000;
-/// The kernel's mark of a socket that takes connections (`__SO_ACCEPTCON`).
-const ACCEPTS: u32 = 1 << 16;
 
 /// Makes the directory, or makes sure that the one which is there is ours alone.
 pub fn directory(path: &Path) -> io::Result<()> {
@@ -64,22 +64,11 @@ pub fn directory_of_group(path: &Path, gid: u32, is_own: bool) -> io::Result<()>
     Err(io::Error::new(io::ErrorKind::PermissionDenied, problem))
 }
 
-/// Whether a process listens at the socket, as the kernel lists it. Unlike a connection that starts nobody: where systemd
-/// listens, the first connection has it start the daemon. Who listens in another network namespace is not listed; whoever
-/// does so at the same path in another part of the tree is, so the file has to be there too.
+/// Whether a process listens at the socket. Unlike a connection that starts nobody: where systemd listens, the first connection
+/// has it start the daemon. To a socket of another kind the kernel only says that this one is none of that kind.
 pub fn is_listened_at(socket: &Path) -> bool {
-    socket.exists() && std::fs::read("/proc/net/unix").is_ok_and(|list| has_listener(&list, socket))
-}
-
-/// A line is `number: references protocol flags type state inode path`.
-fn has_listener(list: &[u8], socket: &Path) -> bool {
-    list.split(|byte| *byte == b'\n').any(|line| {
-        let mut fields = line.splitn(2, |byte| *byte == b'/');
-        let (Some(numbers), Some(path)) = (fields.next(), fields.next()) else { return false };
-        let flags = std::str::from_utf8(numbers).ok().and_then(|numbers| numbers.split_ascii_whitespace().nth(3));
-        let flags = flags.and_then(|flags| u32::from_str_radix(flags, 16).ok()).unwrap_or(0);
-        flags & ACCEPTS != 0 && socket.as_os_str().as_bytes().strip_prefix(b"/") == Some(path)
-    })
+    let other_kind = UnixDatagram::unbound().and_then(|other| other.connect(socket));
+    other_kind.is_err_and(|error| Errno::from_io_error(&error) == Some(Errno::PROTOTYPE))
 }
 
 /// Opens the file for appending; makes it when it is not there, narrows it when it is.
@@ -115,6 +104,8 @@ mod tests {
         assert!(!is_listened_at(&path));
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         assert!(is_listened_at(&path));
+        listener.set_nonblocking(true).unwrap();
+        assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock, "nobody has come");
         let _client = std::os::unix::net::UnixStream::connect(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         assert!(!is_listened_at(&path), "nobody gets there any more");

@@ -100,8 +100,8 @@ impl Context {
 /// user; else where the daemon of the state directory says that it is, for it may have been started with another
 /// environment; else the machine's, unless the user has a service of their own.
 fn find_socket(paths: &Paths, is_named: bool, is_state_named: bool) -> (PathBuf, bool) {
-    // The list first: where systemd listens, to connect is to have it start the daemon.
-    let answers = |path: &Path| private::is_listened_at(path) || std::os::unix::net::UnixStream::connect(path).is_ok();
+    // Without a connection: where systemd listens, that would have it start the daemon.
+    let answers = private::is_listened_at;
     let usual = paths.socket.clone();
     if is_named || answers(&usual) {
         return (usual, true);
