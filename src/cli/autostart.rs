@@ -79,7 +79,7 @@ pub async fn ensure(daemon: &Daemon, paths: &Paths, is_usual: bool, output: Outp
         return Ok(());
     }
     let is_installed = is_usual && Manager::User.runs() && Manager::User.installed(&paths.home).is_some();
-    if is_installed && Manager::User.has_service().await {
+    if is_installed && !Manager::User.is_without(SERVICE).await {
         return start_unit(daemon, output).await;
     }
     let begin = std::fs::metadata(&log).map_or(0, |metadata| metadata.len());

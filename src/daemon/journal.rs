@@ -74,13 +74,14 @@ impl Journal {
 
     /// What is lost the files have, and there is nobody else to tell.
     fn send(&self, entry: &[u8]) {
-        let is_stuck = match self.socket.send_to(entry, &self.path) {
-            Ok(_) => false,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
-            Err(_) => return,
-        };
-        if self.is_stuck.swap(is_stuck, Ordering::Relaxed) != is_stuck {
-            self.socket.set_nonblocking(is_stuck).ok();
+        match self.socket.send_to(entry, &self.path) {
+            Ok(_) if self.is_stuck.swap(false, Ordering::Relaxed) => drop(self.socket.set_nonblocking(false)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.is_stuck.store(true, Ordering::Relaxed);
+                // Each time: another thread may just have found it well.
+                drop(self.socket.set_nonblocking(true));
+            }
+            Ok(_) | Err(_) => {}
         }
     }
 

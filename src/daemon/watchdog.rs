@@ -1,8 +1,8 @@
 //! The sign of life that the service manager waits for (`WatchdogSec=`).
 //!
-//! It is given by the loop that does the work: a task of the runtime takes each of the registry's locks in turn and goes once
-//! through the writer, and only then tells. Whatever is stuck for good, the sign stops, and the manager starts another daemon,
-//! which loses nothing that was acknowledged. A store that refuses to write is not stuck, and no reason to begin anew.
+//! It is given by the loop that does the work: a task of the runtime sees the registry's locks and the writer move, and only then
+//! tells. Whatever is stuck for good, the sign stops, and the manager starts another daemon, which loses nothing that was
+//! acknowledged. A store that refuses to write is not stuck, and no reason to begin anew.
 
 use std::sync::Arc;
 

@@ -44,6 +44,7 @@ mount -t overlay overlay -o "lowerdir=/,upperdir=$base/upper,workdir=$base/work"
 printf %s "$UNIT" > "$base/root/etc/systemd/system/drive.service"
 # What the host has of acpd is not this test's.
 rm -rf "$base/root/etc/acpd" "$base/root/var/lib/acpd" "$base/root/root/.local/state/acpd"
+rm -rf "$base/root/etc/systemd/system/acpd."* "$base/root/etc/sysusers.d/acpd.conf" "$base/root/etc/tmpfiles.d/acpd.conf"
 echo 0 > "$CGROUP/cgroup.procs"
 status=0
 SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1 timeout --foreground --kill-after=5 "$LIFE" systemd-nspawn --quiet \

@@ -14,7 +14,7 @@ use crate::cli::context::Context;
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
 use crate::cli::service::units::{self, UnitFile};
-use crate::cli::service::{Manager, SERVICE, SOCKET};
+use crate::cli::service::{Manager, SERVICE, SOCKET, SYSTEM_SOCKET};
 use crate::cli::text::one_line;
 use crate::config::Config;
 
@@ -164,12 +164,12 @@ impl<'a> Service<'a> {
             let hint = format!("`{} cat acpd` shows whose units there are", self.manager.systemctl());
             return Err(ClientError::local("there is no service that `acpd install-service` has installed", hint));
         }
-        // One that somebody has taken away already cannot be disabled.
-        let units = ours.iter().filter_map(|file| file.path.file_name()?.to_str());
-        let units = units.filter(|name| [SERVICE, SOCKET].contains(name));
-        let disable: Vec<&str> = ["disable", "--now"].into_iter().chain(units).collect();
-        if disable.len() > 2 && self.manager.has_service().await {
-            self.manager.tell(&disable).await?;
+        for unit in [SERVICE, SOCKET] {
+            // What systemd does not know, because it looks elsewhere, it cannot disable.
+            let is_ours = ours.iter().any(|file| file.path.ends_with(unit));
+            if is_ours && !self.manager.is_without(unit).await {
+                self.manager.tell(&["disable", "--now", unit]).await?;
+            }
         }
         let mut removed = Vec::new();
         for UnitFile { path, .. } in ours {
@@ -216,8 +216,9 @@ impl<'a> Service<'a> {
 
     /// A daemon that a client has started has the state, and the service could not start.
     async fn check_nobody_serves(&self) -> Result<(), ClientError> {
-        // Not wherever a client finds one: that may be the machine's.
-        let socket = &self.context.paths().socket;
+        // Wherever a client finds one, which may have been started with another environment; but the machine's is another one.
+        let is_machines = self.context.socket == Path::new(SYSTEM_SOCKET);
+        let socket = if is_machines { &self.context.paths().socket } else { &self.context.socket };
         if self.manager == Manager::System || Daemon::new(socket.clone()).probe().await.is_err() {
             return Ok(());
         }

@@ -38,7 +38,9 @@ pub fn machine_serves_us(home: &Path) -> bool {
     let socket = Path::new(SYSTEM_SOCKET);
     let may_pass = || socket.parent().is_some_and(|directory| access(directory, Access::EXEC_OK).is_ok());
     let is_there = socket.exists() || (Manager::System.installed(home).is_some() && may_pass());
-    is_there && Manager::User.installed(home).is_none()
+    // A package may bring a unit for everybody, which is nobody's own.
+    let has_own = || units::directories(Manager::User, home).iter().any(|place| place.join(SERVICE).is_file());
+    is_there && !has_own()
 }
 
 /// Whether only systemd listens at the socket: whoever connects has the daemon started.
@@ -57,7 +59,8 @@ pub async fn is_idle(socket: &Path) -> bool {
 /// Adds what a login has set and a job of cron's has not, where the user's service needs it: the directory that its socket is in.
 pub fn complete(environment: &mut BTreeMap<String, String>) {
     let Some(home) = environment.get("HOME").map(PathBuf::from) else { return };
-    if !environment.contains_key(RUNTIME_DIR)
+    let is_set = environment.get(RUNTIME_DIR).is_some_and(|directory| Path::new(directory).is_absolute());
+    if !is_set
         && Manager::User.installed(&home).is_some()
         && let Some(directory) = runtime_dir().and_then(|directory| directory.into_os_string().into_string().ok())
     {
@@ -116,9 +119,10 @@ impl Manager {
         }
     }
 
-    /// Whether the manager knows the service, and would start it.
-    pub async fn has_service(self) -> bool {
-        self.answer(&["show", "--property=LoadState", "--value", SERVICE]).await == "loaded"
+    /// Whether the manager says that it has no such unit, or is not to start it.
+    pub async fn is_without(self, unit: &str) -> bool {
+        let state = self.answer(&["show", "--property=LoadState", "--value", unit]).await;
+        matches!(state.as_str(), "not-found" | "masked")
     }
 
     /// Where the manager looks for units.
