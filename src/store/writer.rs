@@ -28,9 +28,9 @@ use crate::config;
 use crate::metrics::{Commit, Metrics};
 use crate::model::SessionId;
 
-/// How long a commit is waited for awake. A disk takes less, and whoever goes to sleep for so short a time is woken a tenth of
-/// it too late: twice in every turn.
-const AWAKE_MAX: Duration = Duration::from_micros(500);
+/// How long a commit is waited for awake. A quick disk takes less, and whoever goes to sleep for so short a time is woken a
+/// tenth of it too late: twice in every turn.
+const AWAKE_MAX: Duration = Duration::from_millis(1);
 
 /// How often a thread that does not come round is looked at.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -97,6 +97,10 @@ pub struct Writer {
     is_closing: AtomicBool,
     /// Grows for as long as a statement does something, a long one too.
     work: Arc<AtomicU64>,
+    /// Whether there is a processor for the writer while somebody waits for it awake.
+    may_stay_awake: bool,
+    /// Whether the last commit was so quick that it is worth while.
+    is_quick: AtomicBool,
 }
 
 impl Writer {
@@ -133,22 +137,38 @@ impl Writer {
         };
         std::thread::Builder::new().name("writer".to_owned()).spawn(run)?;
         let places = Arc::new(Semaphore::new(settings.queue));
-        let is_closing = AtomicBool::new(false);
-        Ok(Self { requests: sender, places, places_max: settings.queue, ended, is_closing, work })
+        let may_stay_awake = std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
+        Ok(Self {
+            requests: sender,
+            places,
+            places_max: settings.queue,
+            ended,
+            is_closing: AtomicBool::new(false),
+            work,
+            may_stay_awake,
+            is_quick: AtomicBool::new(may_stay_awake),
+        })
     }
 
     /// Waits for a place in the queue, then for the commit.
     pub async fn append(&self, unit: Unit) -> Result<Committed, StoreError> {
         let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| StoreError::Closed)?;
-        let (acknowledgement, mut committed) = oneshot::channel();
+        let (acknowledgement, committed) = oneshot::channel();
         let is_output = unit.is_output_only();
+        let began = Instant::now();
         let waiting = Waiting { unit, acknowledgement, place };
         self.requests.send(Request::Append(waiting)).map_err(|_| StoreError::Closed)?;
         // Output comes by the thousand, and nobody waits for its acknowledgement.
-        if !is_output {
-            stay_awake(&committed).await;
+        if is_output {
+            return committed.await.map_err(|_| StoreError::Closed)?;
         }
-        (&mut committed).await.map_err(|_| StoreError::Closed)?
+        while self.is_quick.load(Ordering::Relaxed) && committed.is_empty() && began.elapsed() < AWAKE_MAX {
+            // Everybody else is served meanwhile.
+            tokio::task::yield_now().await;
+        }
+        let outcome = committed.await.map_err(|_| StoreError::Closed)?;
+        self.is_quick.store(self.may_stay_awake && began.elapsed() < AWAKE_MAX, Ordering::Relaxed);
+        outcome
     }
 
     /// How many units wait.
@@ -192,14 +212,6 @@ impl Writer {
         if self.is_closing.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
-    }
-}
-
-/// Resolves when the acknowledgement is there, or has not come soon. Meanwhile everybody else is served.
-async fn stay_awake(committed: &oneshot::Receiver<Result<Committed, StoreError>>) {
-    let began = Instant::now();
-    while committed.is_empty() && !committed.is_terminated() && began.elapsed() < AWAKE_MAX {
-        tokio::task::yield_now().await;
     }
 }
 
