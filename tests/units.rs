@@ -1,7 +1,8 @@
 //! The unit files, as systemd reads them: what `acpd install-service --print` shows is what would be installed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-#![allow(clippy::print_stderr, reason = "a test that cannot run says so")]
+
+mod harness;
 
 use std::fs;
 use std::io::Write;
@@ -43,7 +44,7 @@ fn analyze(units: &TempDir, manager: Option<&str>, arguments: &[&str]) -> Option
         Ok(output) => Some(output),
         Err(error) => {
             assert!(std::env::var_os("CI").is_none(), "systemd-analyze cannot be run: {error}");
-            eprintln!("SKIPPED: there is no systemd-analyze ({error}), so the units were not looked at");
+            harness::say(&format!("SKIPPED: there is no systemd-analyze ({error}), so the units were not looked at"));
             None
         }
     }
@@ -70,6 +71,5 @@ fn the_units_are_as_closed_as_they_can_be() {
         let Some(output) = analyze(&units, manager, &arguments) else { return };
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-        eprintln!("{}", said.lines().last().unwrap_or_default());
     }
 }
