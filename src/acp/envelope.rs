@@ -35,6 +35,8 @@ pub struct RpcError {
 }
 
 impl RpcError {
+    pub const PARSE_ERROR: i64 = -32700;
+    pub const INVALID_REQUEST: i64 = -32600;
     pub const METHOD_NOT_FOUND: i64 = -32601;
     pub const INVALID_PARAMS: i64 = -32602;
     pub const INTERNAL_ERROR: i64 = -32603;
@@ -43,14 +45,22 @@ impl RpcError {
     /// A file, or a terminal, that is not there.
     pub const NOT_FOUND: i64 = -32002;
     pub const AUTH_REQUIRED: i64 = -32000;
-    /// Agents hand on the status of the model's own interface.
-    pub const TOO_MANY_REQUESTS: i64 = 429;
 }
 
 impl RpcError {
-    /// An error of any shape is an error: what does not have the usual one is told as it is.
+    /// An error of any shape is an error: what does not have the usual one is told as it is. What many put beside a message
+    /// that says nothing is put to it.
     fn read(raw: &RawValue) -> Self {
-        serde_json::from_str(raw.get()).unwrap_or_else(|_| Self { code: 0, message: raw.get().to_owned(), data: None })
+        let mut error = serde_json::from_str(raw.get()).unwrap_or_else(|_| Self {
+            code: 0,
+            message: raw.get().to_owned(),
+            data: None,
+        });
+        let details = error.data.as_ref().and_then(|data| data.get("details")?.as_str());
+        if let Some(details) = details.filter(|details| !details.is_empty() && !error.message.contains(*details)) {
+            error.message = format!("{}: {details}", error.message);
+        }
+        error
     }
 }
 
@@ -123,6 +133,9 @@ mod tests {
         assert_eq!(kind(r#"{"id":4,"error":{"code":-32000,"message":"sign in"}}"#), "error 4 -32000 sign in");
         assert_eq!(kind(r#"{"id":4,"error":{"code":429}}"#), "error 4 429 ");
         assert_eq!(kind(r#"{"id":5,"error":{"code":"x","message":null}}"#), r#"error 5 0 {"code":"x","message":null}"#);
+        let detailed =
+            r#"{"id":6,"error":{"code":-32603,"message":"Internal error","data":{"details":"no such session"}}}"#;
+        assert_eq!(kind(detailed), "error 6 -32603 Internal error: no such session");
         assert_eq!(kind(r#"{"id":"not ours","result":1}"#), "noise");
     }
 

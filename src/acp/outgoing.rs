@@ -51,6 +51,11 @@ pub fn initialize(id: u64, files: bool, terminals: bool) -> Bytes {
     request(id, "initialize", &params)
 }
 
+/// Has the agent sign in by itself, in a way that needs nobody.
+pub fn authenticate(id: u64, method: &str) -> Bytes {
+    request(id, "authenticate", &serde_json::json!({ "methodId": method }))
+}
+
 pub fn new_session(id: u64, workspace: &str) -> Bytes {
     request(id, "session/new", &serde_json::json!({ "cwd": workspace, "mcpServers": [] }))
 }
@@ -144,6 +149,7 @@ mod tests {
         let id = RawValue::from_string("\"q-1\"".to_owned()).unwrap();
         let lines = [
             initialize(0, true, false),
+            authenticate(9, "api-key"),
             new_session(1, "/home/me/a \"b\"\nc"),
             prompt(2, "s", &[serde_json::json!({"type": "text", "text": "two\nlines"})]),
             resume_session(3, "s", "/home/me"),

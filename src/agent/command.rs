@@ -1,15 +1,15 @@
 //! What is started: the program found once, the arguments with their placeholders filled in, and a clean environment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD};
 
 use super::account::Account;
-use super::adapter_home::AdapterHome;
+use super::adapter_home::{AdapterHome, Furniture};
 use super::confine::{Confinement, SessionDirectories};
-use super::environment::{self, EnvironmentError};
+use super::environment::{self, EnvironmentError, Gathered};
 use super::redact::Known;
 use super::shim::Owner;
 use super::workspace::OpenWorkspace;
@@ -32,6 +32,8 @@ pub struct Command {
     pub program: PathBuf,
     pub args: Vec<String>,
     pub environment: BTreeMap<String, String>,
+    /// The names in it that the profile itself gives a value.
+    given: BTreeSet<String>,
     /// What of it must not be seen.
     pub secrets: Vec<Known>,
     pub workspace: PathBuf,
@@ -71,8 +73,11 @@ impl Command {
         let workspace_text = workspace.to_string_lossy();
         let args = frozen.args.iter().map(|argument| argument.replace("{workspace}", &workspace_text)).collect();
 
-        let (clean, secrets) = environment::gather(frozen, current, environment)?;
-        Ok(Self { secrets, ..Self::plain(session, program, args, workspace, directory, clean) })
+        let Gathered { mut variables, secrets, given } = environment::gather(frozen, current, environment)?;
+        for (name, value) in frozen.adapter.quirks().environment {
+            variables.entry((*name).to_owned()).or_insert_with(|| (*value).to_owned());
+        }
+        Ok(Self { given, secrets, ..Self::plain(session, program, args, workspace, directory, variables) })
     }
 
     /// What a terminal runs, in the directory that is open. It gets what every agent gets, and nothing of the profile's own,
@@ -104,6 +109,7 @@ impl Command {
             program,
             args,
             environment,
+            given: BTreeSet::new(),
             secrets: Vec::new(),
             workspace,
             directory,
@@ -134,12 +140,25 @@ impl Command {
         self
     }
 
-    /// Confines it. Temporary files go where it may write; and an agent that keeps its things in the user's home gets a place
-    /// for them in the session's own.
-    pub fn confined(mut self, confinement: Confinement, own: &SessionDirectories, adapter: Adapter) -> Self {
+    /// Confines it. Temporary files go where it may write.
+    pub fn confined(mut self, confinement: Confinement, own: &SessionDirectories) -> Self {
         self.environment.insert("TMPDIR".to_owned(), own.tmp.to_string_lossy().into_owned());
-        self.adapter_home = AdapterHome::new(adapter, own, &confinement, &mut self.environment);
         self.confinement = Some(confinement);
+        self
+    }
+
+    /// An agent that keeps its things in the user's home gets a place for them in the session's own.
+    pub fn at_home(mut self, own: &SessionDirectories, adapter: Adapter, conversation: Option<String>) -> Self {
+        let wrap = self.confinement.as_ref().and_then(|confinement| confinement.bubblewrap.as_ref());
+        let wish = Furniture {
+            adapter,
+            own,
+            is_confined: self.confinement.is_some(),
+            hidden: wrap.map(|wrap| wrap.hidden.clone()).unwrap_or_default(),
+            given: &self.given,
+            conversation,
+        };
+        self.adapter_home = AdapterHome::new(wish, &mut self.environment);
         self
     }
 }
@@ -188,6 +207,7 @@ mod tests {
             credentials: BTreeMap::new(),
             env_plain: vec![],
             adapter: Adapter::Generic,
+            auth_method: None,
             permissions: crate::model::Policy::of(crate::model::PermissionMode::Ask),
             modes_allowed: vec![],
             client_files: true,

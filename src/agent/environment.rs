@@ -6,7 +6,7 @@
 //!
 //! Files are read at each start of a process, so a new key holds from the next one on. No error shows a value.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
@@ -94,20 +94,31 @@ pub enum EnvironmentError {
 /// Pairs of names and values from one place.
 type Variables = Vec<(String, String)>;
 
-/// What a process starts with, but for what acpd adds itself; and which of it are secrets.
+/// What a process starts with, but for what acpd adds itself.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    pub variables: BTreeMap<String, String>,
+    pub secrets: Vec<Known>,
+    /// The names that the profile itself gives a value, and does not only pass on.
+    pub given: BTreeSet<String>,
+}
+
 pub fn gather(
     frozen: &FrozenProfile,
     current: Option<&AgentProfile>,
     environment: &BTreeMap<String, String>,
-) -> Result<(BTreeMap<String, String>, Vec<Known>), EnvironmentError> {
-    let mut all = allowed(environment);
-    let mut known = Vec::new();
-    for source in sources(frozen, current, environment) {
+) -> Result<Gathered, EnvironmentError> {
+    let mut gathered = Gathered { variables: allowed(environment), ..Gathered::default() };
+    for (index, source) in sources(frozen, current, environment).enumerate() {
         let source = source?;
-        known.extend(secrets(frozen, current, &source));
-        all.extend(source);
+        gathered.secrets.extend(secrets(frozen, current, &source));
+        // What is passed on comes first.
+        if index > 0 {
+            gathered.given.extend(source.iter().map(|(name, _)| name.clone()));
+        }
+        gathered.variables.extend(source);
     }
-    Ok((all, known))
+    Ok(gathered)
 }
 
 /// The secrets of a profile as far as they can be had now.

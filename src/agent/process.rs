@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::fs::Mode;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, sleep_until};
 use tracing::Instrument;
 
@@ -82,7 +82,12 @@ impl Bounds {
 #[derive(Debug)]
 pub enum Output {
     /// The agent runs: who it is, and what holds it.
-    Started { identity: Box<ProcessIdentity>, sandbox: Box<Sandbox> },
+    Started {
+        identity: Box<ProcessIdentity>,
+        sandbox: Box<Sandbox>,
+        /// What is known of how the agent signs in, for when that fails.
+        account: Option<String>,
+    },
     /// With their shares of the memory for lines, which go with them.
     Lines { lines: Vec<Line>, shares: Shares },
     /// The agent is alive and takes nothing in.
@@ -166,6 +171,8 @@ pub struct Process {
     input_room: Arc<Semaphore>,
     output: mpsc::Receiver<Output>,
     stop: Lane<Stop>,
+    /// Has the shim give a renewed login back.
+    give_back: Arc<Notify>,
     stderr: Tail,
     /// Where its terminals go.
     door: Option<CgroupDoor>,
@@ -195,7 +202,7 @@ impl Process {
 
         let (output_sender, output) = mpsc::channel(OUTPUT_BATCHES_MAX);
         let (input, input_lines) = mpsc::unbounded_channel();
-        let stop = Lane::new(Stop::No);
+        let (stop, give_back) = (Lane::new(Stop::No), Arc::new(Notify::new()));
         let signals = Signals::default();
         let tail = Tail::new(bounds.stderr_tail_bytes);
         let span = tracing::Span::current();
@@ -218,9 +225,11 @@ impl Process {
             children: Arc::clone(&host.children),
             keeper: host.keeper.clone(),
             stop: stop.watch(),
+            give_back: Arc::clone(&give_back),
             signals: signals.clone(),
             output: output_sender.clone(),
             sandbox: Sandbox::NONE,
+            account: None,
             metrics: Arc::clone(&host.metrics),
         };
         let stderr = tail.clone();
@@ -241,7 +250,7 @@ impl Process {
         };
         host.tasks.spawn(supervision.instrument(span));
         let input_room = Arc::new(Semaphore::new(INPUT_BYTES_MAX));
-        Ok(Self { input, input_room, output, stop, stderr, door, shim: shim_pid })
+        Ok(Self { input, input_room, output, stop, give_back, stderr, door, shim: shim_pid })
     }
 
     /// The way into its cgroup, where it has one.
@@ -278,6 +287,11 @@ impl Process {
         !self.output.is_empty()
     }
 
+    /// Has a login that the agent has renewed given back to the user. At its end that is done without a word.
+    pub fn give_login_back(&self) {
+        self.give_back.notify_one();
+    }
+
     /// Starts down the ladder. Asking again changes nothing.
     pub fn stop(&self) {
         self.stop.raise(Stop::Ladder);
@@ -304,10 +318,13 @@ struct Supervisor {
     children: Arc<Children>,
     keeper: Keeper,
     stop: LaneWatch<Stop>,
+    give_back: Arc<Notify>,
     signals: Signals,
     output: mpsc::Sender<Output>,
     /// What holds the agent, as its shim has told.
     sandbox: Sandbox,
+    /// What its shim has told of how it signs in.
+    account: Option<String>,
     metrics: Arc<Metrics>,
 }
 
@@ -392,6 +409,7 @@ impl Supervisor {
                     }
                 },
                 level = self.stop.above(rung.granted()) => rung = self.climb(rung, level),
+                () = self.give_back.notified() => self.shim.order(Order::GiveBack),
                 // An agent that cannot be talked to is of no use: it has the grace to end by itself.
                 () = self.signals.broken.cancelled(), if matches!(rung, Rung::Running) => {
                     rung = self.climb(rung, Stop::Ladder);
@@ -405,6 +423,10 @@ impl Supervisor {
 
     async fn on_report(&mut self, report: Report) -> Option<Ending> {
         match report {
+            Report::Account(account) => {
+                self.account = Some(account);
+                None
+            }
             Report::Confined(sandbox) => {
                 self.sandbox = sandbox;
                 None
@@ -423,7 +445,8 @@ impl Supervisor {
                 };
                 // An owner that dropped its handle needs no telling.
                 let (identity, sandbox) = (Box::new(identity), Box::new(self.sandbox.clone()));
-                drop(self.output.send(Output::Started { identity, sandbox }).await);
+                let account = self.account.take();
+                drop(self.output.send(Output::Started { identity, sandbox, account }).await);
                 self.signals.started.cancel();
                 None
             }

@@ -163,7 +163,7 @@ impl Supervisor {
                 biased;
                 told = self.shim.next() => match told {
                     // The same holds it that holds the agent.
-                    Ok(Told::Report(Report::Confined(_))) => {}
+                    Ok(Told::Report(Report::Confined(_) | Report::Account(_))) => {}
                     Ok(Told::Report(Report::Started(_))) => self.tell(TerminalTold::Started).await,
                     Ok(Told::Report(Report::Failed(message))) => end.failure = Some(message),
                     Ok(Told::Report(Report::Exited { code, signal })) => {

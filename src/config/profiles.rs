@@ -23,25 +23,25 @@ fn gemini() -> AgentProfile {
         description: "Google's Gemini CLI".to_owned(),
         command: "gemini".to_owned(),
         args: names(["--acp"]),
-        env: [("GEMINI_CLI_NO_RELAUNCH", "true"), ("GEMINI_CLI_TRUST_WORKSPACE", "true")]
-            .map(|(name, value)| (name.to_owned(), value.into()))
-            .into(),
         env_pass: names([
             "GEMINI_API_KEY",
+            "GEMINI_CLI_CUSTOM_HEADERS",
             "GOOGLE_API_KEY",
             "GOOGLE_APPLICATION_CREDENTIALS",
+            "GOOGLE_CLOUD_ACCESS_TOKEN",
             "GOOGLE_CLOUD_LOCATION",
             "GOOGLE_CLOUD_PROJECT",
             "GOOGLE_GEMINI_BASE_URL",
+            "GOOGLE_GENAI_USE_GCA",
             "GOOGLE_GENAI_USE_VERTEXAI",
         ]),
         env_plain: names([
-            "GEMINI_CLI_*",
+            "GEMINI_CLI_HOME",
             "GOOGLE_APPLICATION_CREDENTIALS",
             "GOOGLE_CLOUD_LOCATION",
             "GOOGLE_CLOUD_PROJECT",
             "GOOGLE_GEMINI_BASE_URL",
-            "GOOGLE_GENAI_USE_VERTEXAI",
+            "GOOGLE_GENAI_USE_*",
         ]),
         adapter: Adapter::Gemini,
         install_hint: "install it with `npm install -g @google/gemini-cli` and run `gemini` once to sign in, \
@@ -93,10 +93,8 @@ fn codex() -> AgentProfile {
         name: "Codex".to_owned(),
         description: "OpenAI's Codex, by way of codex-acp".to_owned(),
         command: "codex-acp".to_owned(),
-        // Nobody sits before the browser that it would open.
-        env: [("NO_BROWSER".to_owned(), "1".into())].into(),
         env_pass: names(["CODEX_API_KEY", "CODEX_PATH", "DEFAULT_AUTH_REQUEST", "OPENAI_API_KEY", "OPENAI_BASE_URL"]),
-        env_plain: names(["CODEX_HOME", "CODEX_PATH", "DEFAULT_AUTH_REQUEST", "NO_BROWSER", "OPENAI_BASE_URL"]),
+        env_plain: names(["CODEX_HOME", "CODEX_PATH", "DEFAULT_AUTH_REQUEST", "OPENAI_BASE_URL"]),
         adapter: Adapter::Codex,
         install_hint:
             "install it with `npm install -g @agentclientprotocol/codex-acp`, which brings Codex itself along"
@@ -113,8 +111,6 @@ fn opencode() -> AgentProfile {
         description: "OpenCode, with the models of many providers".to_owned(),
         command: "opencode".to_owned(),
         args: names(["acp"]),
-        // The next release is for its owner to install, not for a session.
-        env: [("OPENCODE_DISABLE_AUTOUPDATE".to_owned(), "true".into())].into(),
         env_pass: names([
             "ANTHROPIC_API_KEY",
             "GOOGLE_GENERATIVE_AI_API_KEY",

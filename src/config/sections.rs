@@ -146,6 +146,7 @@ fn read_agent(section: &mut Section<'_>, profile: &mut AgentProfile) {
     section.read("credentials", &mut profile.credentials);
     section.read("env_plain", &mut profile.env_plain);
     section.read("adapter", &mut profile.adapter);
+    section.read("auth_method", &mut profile.auth_method);
     let granted = profile.permissions.clone();
     section.read_as("permissions", &mut profile.permissions, |value| policy::policy(value, granted));
     section.read("modes_allowed", &mut profile.modes_allowed);
@@ -218,6 +219,16 @@ fn check_environment(profile: &AgentProfile, problem: &mut impl FnMut(String, St
             key("terminal_env"),
             message,
             "name variables such as \"RUST_LOG\", or \"CARGO_*\" for all that begin so",
+        );
+    }
+    let of_people = profile.adapter.quirks().methods_of_people;
+    if let Some(method) = profile.auth_method.as_ref().filter(|method| of_people.contains(&method.as_str())) {
+        let hint =
+            "sign in with the agent's own program, once, and leave this empty; or name a way that needs a key only";
+        problem(
+            key("auth_method"),
+            format!("{method:?} needs a person, and nobody is there when an agent starts"),
+            hint,
         );
     }
     if !profile.credentials.keys().all(|name| is_variable(name)) {

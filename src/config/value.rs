@@ -189,6 +189,15 @@ impl FromValue for Option<u32> {
     }
 }
 
+/// An empty one stands for none.
+impl FromValue for Option<String> {
+    const EXPECTED: &'static str = "write a text in quotes, or \"\" for none";
+
+    fn from_value(value: Value) -> Option<Self> {
+        String::from_value(value).map(|text| Some(text).filter(|text| !text.is_empty()))
+    }
+}
+
 impl FromValue for Option<Amount> {
     const EXPECTED: &'static str = "write a number such as 2.5, of a billionth at least, or 0 for none";
 
@@ -242,7 +251,7 @@ impl FromValue for PermissionMode {
 }
 
 impl FromValue for Adapter {
-    const EXPECTED: &'static str = "write \"generic\" or \"gemini\"";
+    const EXPECTED: &'static str = "write \"generic\", \"gemini\", \"claude\", \"codex\", \"opencode\" or \"qwen\"";
 
     fn from_value(value: Value) -> Option<Self> {
         value.as_str()?.parse().ok()

@@ -8,7 +8,7 @@ pub const NO_CODE: &str = "none";
 /// By whom a question was answered that was not.
 pub const NOBODY: &str = "nobody";
 
-pub const EXIT_REASONS: [ExitReason; 8] = [
+pub const EXIT_REASONS: [ExitReason; 9] = [
     ExitReason::Idle,
     ExitReason::Evicted,
     ExitReason::Crash,
@@ -17,6 +17,7 @@ pub const EXIT_REASONS: [ExitReason; 8] = [
     ExitReason::Timeout,
     ExitReason::Limit,
     ExitReason::Policy,
+    ExitReason::Auth,
 ];
 
 pub const fn exit_reason_name(reason: ExitReason) -> &'static str {
@@ -29,6 +30,7 @@ pub const fn exit_reason_name(reason: ExitReason) -> &'static str {
         ExitReason::Timeout => "timeout",
         ExitReason::Limit => "limit",
         ExitReason::Policy => "policy",
+        ExitReason::Auth => "auth",
     }
 }
 

@@ -1,114 +1,14 @@
 //! An agent profile: how to start an ACP agent and how much it may do.
 
 use std::collections::BTreeMap;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::adapter::Adapter;
 use super::permission::PermissionMode;
 use super::permission::policy::Policy;
 use super::sandbox::FsScope;
 use super::secret::Secret;
-
-/// What differs from agent to agent beyond how it is started. The core asks the adapter and never the agent's name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Adapter {
-    /// For agents that keep to the protocol.
-    #[default]
-    Generic,
-    Gemini,
-    Claude,
-    Codex,
-    Opencode,
-    Qwen,
-}
-
-/// When the history that an agent repeats on `session/load` is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReplayEnd {
-    /// With the answer, as the protocol has it.
-    Answer,
-    /// With the update of the available commands that follows the answer.
-    CommandsUpdate,
-}
-
-impl Adapter {
-    /// Gemini CLI answers a load before it has repeated the conversation.
-    pub const fn replay_end(self) -> ReplayEnd {
-        match self {
-            Self::Generic | Self::Claude | Self::Codex | Self::Opencode | Self::Qwen => ReplayEnd::Answer,
-            Self::Gemini => ReplayEnd::CommandsUpdate,
-        }
-    }
-
-    /// What an agent in this mode grants itself without asking; none for a mode that is not known to grant anything.
-    pub fn mode_grant(self, mode: &str) -> Option<PermissionMode> {
-        /// What modes are called, by habit, in which agents do not ask.
-        const ALL: [&str; 6] = ["yolo", "bypass", "danger", "fullaccess", "fullauto", "autopilot"];
-        const EDITS: [&str; 3] = ["acceptedit", "autoedit", "auto"];
-        let name: String = mode.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
-        let is_called = |words: &[&str]| words.iter().any(|word| name.contains(word));
-        // All adapters have the habit; one that has words of its own is to say so here.
-        match self {
-            Self::Generic | Self::Gemini | Self::Claude | Self::Codex | Self::Opencode | Self::Qwen
-                if is_called(&ALL) =>
-            {
-                Some(PermissionMode::Allow)
-            }
-            Self::Generic | Self::Gemini | Self::Claude | Self::Codex | Self::Opencode | Self::Qwen => {
-                is_called(&EDITS).then_some(PermissionMode::Edit)
-            }
-        }
-    }
-
-    /// Whether the title of a tool call that executes something is the command, and the only place where it is.
-    pub const fn titles_are_commands(self) -> bool {
-        match self {
-            Self::Generic | Self::Claude | Self::Codex | Self::Opencode | Self::Qwen => false,
-            Self::Gemini => true,
-        }
-    }
-
-    /// Where a command runs, out of what the agent shows of a tool call that executes it.
-    pub fn directory_shown(self, text: &str) -> Option<&str> {
-        match self {
-            Self::Generic | Self::Claude | Self::Codex | Self::Opencode | Self::Qwen => None,
-            Self::Gemini => {
-                let directory =
-                    text.strip_prefix("[current working directory ").or_else(|| text.strip_prefix("[in "))?;
-                directory.split_once(']').map(|(directory, _)| directory)
-            }
-        }
-    }
-
-    /// Whether the agent reads a file before it makes it, and takes an error there for the failure of the whole: then a
-    /// file that is not there reads as an empty one.
-    pub const fn reads_new_files(self) -> bool {
-        match self {
-            Self::Generic | Self::Claude | Self::Codex | Self::Opencode | Self::Qwen => false,
-            Self::Gemini => true,
-        }
-    }
-}
-
-impl FromStr for Adapter {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "generic" => Ok(Self::Generic),
-            "gemini" => Ok(Self::Gemini),
-            "claude" => Ok(Self::Claude),
-            "codex" => Ok(Self::Codex),
-            "opencode" => Ok(Self::Opencode),
-            "qwen" => Ok(Self::Qwen),
-            _ => Err(format!(
-                "{text:?} is not an adapter; the adapters are generic, gemini, claude, codex, opencode and qwen"
-            )),
-        }
-    }
-}
 
 /// A profile as the configuration gives it. It may hold secrets in `env`, so it is neither stored nor shown: what is
 /// frozen into a session is its [`FrozenProfile`].
@@ -130,6 +30,8 @@ pub struct AgentProfile {
     /// Names whose values are no secrets; with a `*` at its end, all that begin so.
     pub env_plain: Vec<String>,
     pub adapter: Adapter,
+    /// The way to sign in that the agent is told to take after `initialize`. None: it is told nothing.
+    pub auth_method: Option<String>,
     pub permissions: Policy,
     /// Modes of the agent's that may be chosen although they grant more than the policy does.
     pub modes_allowed: Vec<String>,
@@ -168,6 +70,9 @@ pub struct FrozenProfile {
     /// Profiles that were frozen before there were adapters have none.
     #[serde(default)]
     pub adapter: Adapter,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub auth_method: Option<String>,
     /// Profiles that were frozen before there were rules have none: their sessions have the mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Policy>,
@@ -201,6 +106,7 @@ impl AgentProfile {
             credentials: BTreeMap::new(),
             env_plain: Vec::new(),
             adapter: Adapter::Generic,
+            auth_method: None,
             permissions: Policy::of(PermissionMode::Ask),
             modes_allowed: Vec::new(),
             client_files: true,
@@ -243,6 +149,7 @@ impl AgentProfile {
             credentials: self.credentials.clone(),
             env_plain: self.env_plain.clone(),
             adapter: self.adapter,
+            auth_method: self.auth_method.clone(),
             permissions: Some(self.permissions.clone()),
             modes_allowed: self.modes_allowed.clone(),
             client_files: self.client_files,

@@ -216,6 +216,7 @@ pub enum ExitReason {
     Timeout,
     Limit,
     Policy,
+    Auth,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -5,6 +5,7 @@
 //! record itself: the store keeps that text and the control interface hands it out byte for byte. The shapes around it
 //! (rows, requests, answers, ACP frames) belong to their own layers.
 
+pub mod adapter;
 pub mod agent;
 pub mod block;
 pub mod choices;
@@ -25,7 +26,8 @@ pub mod time;
 pub mod turn;
 pub mod usage;
 
-pub use agent::{Adapter, AgentProfile};
+pub use adapter::Adapter;
+pub use agent::AgentProfile;
 pub use block::{Blob, BlobHash, BlockKind, PromptAbilities};
 pub use choices::{Announced, Choice, Chosen, Known};
 pub use context::{ContextChange, ContextProblem, SessionContext};

@@ -88,6 +88,8 @@ pub enum ErrorCode {
     CostLimit,
     AuthRequired,
     RateLimited,
+    /// The agent, or the service behind it, went wrong.
+    AgentError,
     Protocol,
     Internal,
     Interrupted,
@@ -96,13 +98,14 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::AgentExited,
         Self::Timeout,
         Self::TurnLimit,
         Self::CostLimit,
         Self::AuthRequired,
         Self::RateLimited,
+        Self::AgentError,
         Self::Protocol,
         Self::Internal,
         Self::Interrupted,
@@ -117,6 +120,7 @@ impl ErrorCode {
             Self::CostLimit => "cost_limit",
             Self::AuthRequired => "auth_required",
             Self::RateLimited => "rate_limited",
+            Self::AgentError => "agent_error",
             Self::Protocol => "protocol",
             Self::Internal => "internal",
             Self::Interrupted => "interrupted",
@@ -135,14 +139,28 @@ impl FromStr for ErrorCode {
 
 /// Why a turn failed, for programs and for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct TurnError {
     pub code: ErrorCode,
     pub message: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub hint: Option<String>,
+    /// How long to wait before the next prompt, when the service behind the agent has said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub retry_after_seconds: Option<u32>,
 }
 
 impl TurnError {
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self { code, message: message.into(), hint: None, retry_after_seconds: None }
+    }
+
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
     }
 }
 

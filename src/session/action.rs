@@ -34,7 +34,7 @@ pub(super) fn of(call: &ToolCall, before: Option<&ToolCall>, adapter: Adapter) -
         }
     }
     let title = call.title.as_ref().or_else(|| before?.title.as_ref());
-    let title = title.filter(|_| kind == ToolKind::Execute && adapter.titles_are_commands());
+    let title = title.filter(|_| kind == ToolKind::Execute && adapter.quirks().titles_are_commands);
     let command = command_of(call).or_else(|| command_of(before?));
     let command = command.or_else(|| title.map(|title| CommandText::Shell(title.clone())));
     let input = call.raw_input.as_ref().or_else(|| before?.raw_input.as_ref());

@@ -165,6 +165,8 @@ pub struct SessionActor {
     live: watch::Sender<Live>,
 
     pub(super) link: Link,
+    /// What is known of how the agent signs in, for when that fails.
+    pub(super) account: Option<String>,
     pub(super) requests: Requests<Purpose>,
     pub(super) crashes: Crashes,
     /// When the process last had something to do.
@@ -237,6 +239,7 @@ pub fn actor(
         reloads: shared.config.changes(),
         live,
         link: Link::Stopped,
+        account: None,
         requests: Requests::default(),
         crashes: Crashes::default(),
         active_at: Instant::now(),
@@ -320,8 +323,8 @@ impl SessionActor {
             Input::Link(LinkInput::Slot(slot)) => self.on_slot(slot),
             Input::Link(LinkInput::Entered(entered)) => self.on_entered(entered),
             Input::Link(LinkInput::Output(output)) => match output {
-                Output::Started { identity, sandbox } => {
-                    self.on_started(identity);
+                Output::Started { identity, sandbox, account } => {
+                    self.on_started(identity, account);
                     self.on_confined(*sandbox);
                 }
                 Output::Lines { lines, shares } => {

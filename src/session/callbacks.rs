@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 use super::action;
 use super::actor::SessionActor;
 use super::consent::Deed;
+use super::failure;
 use super::grants;
 use super::transcript::Aside;
 use crate::acp::incoming::PermissionRequest;
@@ -64,6 +65,10 @@ impl SessionActor {
                 self.on_answer(id, outcome.map_err(redacted));
                 false
             }
+            Envelope::Noise if self.profile.adapter.is_login_prompt(text) => {
+                self.on_login_prompt();
+                false
+            }
             Envelope::Noise => {
                 if tracing::enabled!(tracing::Level::DEBUG) {
                     // Before it is cut: half a secret is not recognized any more.
@@ -82,11 +87,24 @@ impl SessionActor {
         if self.is_foreign(&chunk.session_id) {
             return false;
         }
-        if !self.is_repeated(&chunk.session_id, || true) {
+        if let Some(mode) = self.profile.adapter.mode_told(&chunk.text).filter(|_| !chunk.is_thought) {
+            let told = serde_json::json!({ "sessionUpdate": "current_mode_update", "currentModeId": mode });
+            if let Ok(told) = serde_json::value::to_raw_value(&told) {
+                self.on_announced(&told);
+            }
+        } else if !self.is_repeated(&chunk.session_id, || true) {
             let (turn, outbox) = (self.running_turn(), &mut self.outbox);
             self.transcript.chunk(turn, chunk, &mut |op| outbox.push(op));
         }
         true
+    }
+
+    /// What is said to the agent now it takes for the code that it waits for.
+    fn on_login_prompt(&mut self) {
+        self.fault(failure::auth_required(failure::LOGIN_PROMPT, &self.sign_in()));
+        if let Some(process) = self.link.process() {
+            process.kill();
+        }
     }
 
     /// Before the session is known its updates are kept all the same; another session's are kept as they are.

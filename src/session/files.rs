@@ -127,7 +127,7 @@ impl SessionActor {
     /// is forbidden, and what a rule wants asked is asked.
     fn on_read(&mut self, asked: &Asked, path: &Path, window: Window, outcome: Result<TextRead, FileError>) {
         let TextRead { real, content } = match outcome {
-            Err(FileError::NotFound) if self.profile.adapter.reads_new_files() => {
+            Err(FileError::NotFound) if self.profile.adapter.quirks().reads_new_files => {
                 let real = path.strip_prefix(&self.workspace).unwrap_or(path).to_owned();
                 TextRead { real, content: String::new() }
             }

@@ -1,10 +1,10 @@
 //! From a process to a conversation.
 //!
 //! ```text
-//! initialize ──▶ session/resume ──refused──▶ session/load ──refused──▶ session/new ──▶ ready
-//!                     │ native                  │ native                    └ fresh; the transcript is owed
-//!                     ▼                         ▼
-//!                   ready                 the end of the replay ──▶ ready
+//! initialize ──▶ [authenticate] ──▶ session/resume ──refused──▶ session/load ──refused──▶ session/new ──▶ ready
+//!                                        │ native                  │ native                    └ fresh; the transcript is owed
+//!                                        ▼                         ▼
+//!                                      ready                 the end of the replay ──▶ ready
 //! ```
 //!
 //! The first rung that the agent says it has is tried, then the next; one that hangs or kills the agent is not tried again
@@ -16,11 +16,12 @@ use tokio::time::Instant;
 
 use super::actor::{Purpose, SessionActor};
 use super::context::Owed;
+use super::failure;
 use super::link::{Connected, Link, Phase};
 use crate::acp::incoming::Abilities;
 use crate::acp::update;
 use crate::acp::{PROTOCOL_VERSION, RpcError, incoming, outgoing};
-use crate::model::agent::ReplayEnd;
+use crate::model::adapter::ReplayEnd;
 use crate::model::{ContextRestored, ErrorCode, EventBody, TurnError};
 use crate::store::Op;
 
@@ -39,6 +40,7 @@ pub struct Handshake {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Initialize,
+    Authenticate,
     Resume,
     Load,
     /// The agent has answered the load, and repeats the conversation until then at most.
@@ -52,6 +54,7 @@ impl Step {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Initialize => "initialize",
+            Self::Authenticate => "authenticate",
             Self::Resume => "session/resume",
             Self::Load => "session/load",
             Self::Replay { .. } => "the replay of the conversation",
@@ -63,7 +66,7 @@ impl Step {
     pub const fn setting(self) -> &'static str {
         match self {
             Self::Initialize => "processes.initialize_timeout",
-            Self::Resume | Self::Load | Self::New => "processes.session_timeout",
+            Self::Authenticate | Self::Resume | Self::Load | Self::New => "processes.session_timeout",
             Self::Replay { .. } => "processes.replay_timeout",
         }
     }
@@ -72,7 +75,7 @@ impl Step {
     pub const fn is_restoring(self) -> bool {
         match self {
             Self::Resume | Self::Load | Self::Replay { .. } => true,
-            Self::Initialize | Self::New => false,
+            Self::Initialize | Self::Authenticate | Self::New => false,
         }
     }
 }
@@ -91,7 +94,7 @@ impl Handshake {
     pub fn replay_until(&self) -> Option<Instant> {
         match self.step {
             Step::Replay { until } => Some(until),
-            Step::Initialize | Step::Resume | Step::Load | Step::New => None,
+            Step::Initialize | Step::Authenticate | Step::Resume | Step::Load | Step::New => None,
         }
     }
 }
@@ -109,12 +112,13 @@ impl SessionActor {
         let Some(step) = self.link.handshake().map(|handshake| handshake.step) else { return };
         match (step, outcome) {
             (Step::Initialize, Ok(result)) => self.on_initialized(result),
+            (Step::Authenticate, Ok(_)) => self.begin_step(None),
             (Step::New, Ok(result)) => match incoming::session_id(result) {
                 Ok(agent_session) => {
                     self.on_announced(result);
                     self.become_ready(ContextRestored::Fresh, agent_session);
                 }
-                Err(error) => self.fault(super::process::unreadable(step.name(), &error)),
+                Err(error) => self.fault(failure::unreadable(step.name(), &error)),
             },
             (Step::Resume, Ok(result)) => {
                 self.on_announced(result);
@@ -122,7 +126,7 @@ impl SessionActor {
             }
             (Step::Load, Ok(result)) => {
                 self.on_announced(result);
-                match self.profile.adapter.replay_end() {
+                match self.profile.adapter.quirks().replay_end {
                     ReplayEnd::Answer => self.on_replayed(),
                     ReplayEnd::CommandsUpdate => {
                         let until = Instant::now() + self.shared.config().processes.replay_timeout;
@@ -130,8 +134,8 @@ impl SessionActor {
                     }
                 }
             }
-            (Step::Initialize | Step::New, Err(error)) => {
-                let error = self.with_stderr(super::process::rpc_failure(step.name(), &error));
+            (Step::Initialize | Step::Authenticate | Step::New, Err(error)) => {
+                let error = self.with_stderr(failure::refused(step.name(), &error, &self.sign_in()));
                 self.fault(error);
             }
             (Step::Resume | Step::Load, Err(error)) => {
@@ -147,7 +151,7 @@ impl SessionActor {
     fn on_initialized(&mut self, result: &RawValue) {
         let initialized = match incoming::initialized(result) {
             Ok(initialized) => initialized,
-            Err(error) => return self.fault(super::process::unreadable(Step::Initialize.name(), &error)),
+            Err(error) => return self.fault(failure::unreadable(Step::Initialize.name(), &error)),
         };
         if initialized.protocol_version != PROTOCOL_VERSION {
             let message = format!(
@@ -159,7 +163,15 @@ impl SessionActor {
         if let Some(handshake) = self.link.handshake_mut() {
             handshake.initialized = Some(initialized);
         }
-        self.begin_step(None);
+        match self.profile.auth_method.clone() {
+            Some(method) => {
+                let timeout = self.shared.config().processes.session_timeout;
+                let id = self.requests.begin(Purpose::Handshake, Some(timeout));
+                self.set_step(Step::Authenticate);
+                self.send(outgoing::authenticate(id, &method));
+            }
+            None => self.begin_step(None),
+        }
     }
 
     /// The next rung after the one that was refused.

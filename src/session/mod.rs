@@ -12,6 +12,7 @@ mod confinement;
 mod consent;
 mod context;
 mod crashes;
+mod failure;
 mod files;
 mod glance;
 mod grants;

@@ -3,6 +3,7 @@
 
 use super::Refusal;
 use super::actor::SessionActor;
+use crate::model::adapter::mode_grant;
 use crate::model::agent::FrozenProfile;
 use crate::model::permission::PermissionMode;
 use crate::model::permission::policy::Policy;
@@ -26,7 +27,7 @@ fn is_wider(profile: &FrozenProfile, session: &Policy, choice: &Choice) -> bool 
         Choice::Option(id, value) if is_about_modes(id) => value.as_str().unwrap_or_default(),
         Choice::Option(..) | Choice::Model(_) => return false,
     };
-    let Some(grant) = profile.adapter.mode_grant(mode) else { return false };
+    let Some(grant) = mode_grant(mode) else { return false };
     let granted = profile.permissions.as_ref().unwrap_or(session);
     let is_named = profile.modes_allowed.iter().any(|allowed| allowed == mode);
     let grants = |policy: &Policy| grant.narrows(policy.mode) && !policy.has_exceptions();

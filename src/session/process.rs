@@ -13,18 +13,18 @@ use tokio::time::Instant;
 
 use super::Slot;
 use super::actor::{Purpose, SessionActor};
-use super::handshake::Handshake;
+use super::failure::{self, SignIn};
+use super::handshake::{Handshake, Step};
 use super::link::{Connected, Link, Phase};
 use super::start::Start;
 use super::workspace::{Entered, StartingPlace};
 use crate::acp::{Requests, RpcError, incoming, outgoing, usage};
-use crate::agent::{Beneath, Cause, Command, CommandError, Exit, OpenWorkspace, Process, SpawnError};
-use crate::config::Config;
+use crate::agent::{Beneath, Command, CommandError, Exit, OpenWorkspace, Process, SpawnError};
 use crate::metrics::StopStep;
 use crate::model::error::chain;
 use crate::model::event::ExitReason;
 use crate::model::session::ProcessIdentity;
-use crate::model::{ErrorCode, EventBody, LastError, TurnError};
+use crate::model::{AgentProfile, ErrorCode, EventBody, LastError, TurnError};
 use crate::store::Op;
 
 impl SessionActor {
@@ -127,6 +127,7 @@ impl SessionActor {
             scope: self.links.scope(),
             is_read_only: self.permissions.forbids_writes(),
             env_names: &self.profile.env_names,
+            conversation: self.context.restorable(),
         }
     }
 
@@ -136,11 +137,12 @@ impl SessionActor {
     }
 
     /// The agent runs: who it is goes into the record, for a daemon that comes after this one.
-    pub(super) fn on_started(&mut self, identity: Box<ProcessIdentity>) {
+    pub(super) fn on_started(&mut self, identity: Box<ProcessIdentity>, account: Option<String>) {
         tracing::info!(pid = identity.agent.pid, shim = identity.shim.pid, "the agent's process runs");
         if let Link::Up(connected) = &mut self.link {
             connected.pid = identity.agent.pid.try_into().ok();
         }
+        self.account = account;
         self.record(Op::SetProcess(identity));
     }
 
@@ -155,9 +157,10 @@ impl SessionActor {
                     self.on_tokens(turn, tokens);
                 }
                 let method = "session/prompt";
-                let outcome = outcome
-                    .map_err(|error| rpc_failure(method, &error))
-                    .and_then(|result| incoming::stop_reason(result).map_err(|error| unreadable(method, &error)));
+                let outcome =
+                    outcome.map_err(|error| failure::refused(method, &error, &self.sign_in())).and_then(|result| {
+                        incoming::stop_reason(result).map_err(|error| failure::unreadable(method, &error))
+                    });
                 self.on_prompt_answer(turn, outcome);
             }
         }
@@ -198,7 +201,10 @@ impl SessionActor {
             Some(Phase::Stopping { .. }) | None => return,
         }
         tracing::warn!(code = error.code.as_str(), message = error.message, "the agent is at fault");
-        self.crashes.note(Instant::now());
+        // Nobody has crashed when nobody is signed in, and whoever signs in need not wait.
+        if error.code != ErrorCode::AuthRequired {
+            self.crashes.note(Instant::now());
+        }
         self.set_last_error(&error);
         self.fail_current_turn(error);
         self.stop_process(ExitReason::Crash);
@@ -244,7 +250,13 @@ impl SessionActor {
             Phase::Ready { .. } if self.running.is_some() => (ExitReason::Crash, Some("the turn")),
             Phase::Ready { .. } => (ExitReason::Crash, Some("the pause between turns")),
         };
-        let error = during.map(|during| exit_error(&self.shared.config(), during, &exit));
+        if self.use_older_arguments(&phase, &exit) {
+            self.record(Op::ClearProcess);
+            self.record_exit(pid, reason, Some(exit), None);
+            slot.stay();
+            return self.start_process(slot);
+        }
+        let error = during.map(|during| failure::exited(&self.shared.config(), during, &exit));
         self.requests = Requests::default();
         self.end_choices();
         self.services.end();
@@ -271,6 +283,20 @@ impl SessionActor {
         }
     }
 
+    /// Whether the agent is an older release that ended because of an argument. It is started again with what it knows.
+    fn use_older_arguments(&mut self, phase: &Phase, exit: &Exit) -> bool {
+        let is_initializing = matches!(phase, Phase::Starting(handshake) if handshake.step == Step::Initialize);
+        if !is_initializing || !self.takes_work() {
+            return false;
+        }
+        let older = self.profile.adapter.older_arguments(&self.profile.args, &exit.stderr);
+        if let Some(arguments) = &older {
+            tracing::info!(?arguments, "the agent is an older release; starting it with the arguments of that");
+            self.profile.args.clone_from(arguments);
+        }
+        older.is_some()
+    }
+
     pub(super) fn record_exit(
         &mut self,
         pid: Option<u32>,
@@ -293,6 +319,15 @@ impl SessionActor {
         self.record(Op::SetLastError(LastError::new(error)));
     }
 
+    /// What is known of how the agent signs in, and what its profile says about that today.
+    pub(super) fn sign_in(&self) -> SignIn {
+        let config = self.shared.config();
+        let profile = config.agents.get(&self.profile.slug);
+        let advice = profile
+            .map_or_else(|| AgentProfile::new(&self.profile.slug).how_to_sign_in(), AgentProfile::how_to_sign_in);
+        SignIn { account: self.account.clone(), advice }
+    }
+
     pub(super) fn with_stderr(&self, mut error: TurnError) -> TurnError {
         let tail = self.link.process().map(Process::stderr_tail).unwrap_or_default();
         if !tail.is_empty() {
@@ -300,51 +335,4 @@ impl SessionActor {
         }
         error
     }
-}
-
-/// What is told of an agent that ended when it should not have.
-pub(super) fn exit_error(config: &Config, phase: &str, exit: &Exit) -> TurnError {
-    let how = match (exit.code, exit.signal) {
-        (Some(code), _) => format!("with code {code}"),
-        (None, Some(signal)) => format!("by signal {signal}"),
-        (None, None) => "without a status".to_owned(),
-    };
-    let mut message = match &exit.cause {
-        Cause::Ended => format!("the agent exited {how} during {phase}"),
-        Cause::NotStarted(why) => format!("the agent did not start: {why}"),
-        Cause::ShimLost => format!(
-            "the agent's shim was killed during {phase}, and the agent with it; by hand, or by the kernel for want of \
-             memory: see the system's log"
-        ),
-        Cause::OutOfMemory => {
-            let limit = config.limits.memory_max;
-            let limit = limit.map(|limit| format!(" of {limit}")).unwrap_or_default();
-            format!(
-                "the agent was killed during {phase}, because it used more memory than its limit{limit} \
-                 (limits.memory_max)"
-            )
-        }
-    };
-    if !exit.stderr.is_empty() {
-        message = format!("{message}; its standard error ends with: {}", exit.stderr);
-    }
-    TurnError::new(ErrorCode::AgentExited, message)
-}
-
-pub(super) fn unreadable(method: &str, error: &str) -> TurnError {
-    let message = format!("the agent's answer to {method} cannot be understood: {error}");
-    TurnError::new(ErrorCode::Protocol, message)
-}
-
-pub(super) fn rpc_failure(method: &str, error: &RpcError) -> TurnError {
-    let code = match error.code {
-        RpcError::AUTH_REQUIRED => ErrorCode::AuthRequired,
-        RpcError::TOO_MANY_REQUESTS => ErrorCode::RateLimited,
-        _ => ErrorCode::Protocol,
-    };
-    let mut message = format!("the agent refused {method}: {} (code {})", error.message, error.code);
-    if code == ErrorCode::AuthRequired {
-        message.push_str("; sign in with the agent's own program, or give it a key in its profile's env");
-    }
-    TurnError::new(code, message)
 }

@@ -21,6 +21,8 @@ pub struct Start<'a> {
     pub is_read_only: bool,
     /// The names of the profile's own part of the environment.
     pub env_names: &'a [String],
+    /// The agent's name for the conversation that it is to be asked to restore.
+    pub conversation: Option<&'a str>,
 }
 
 impl<'a> Start<'a> {
@@ -68,10 +70,11 @@ impl<'a> Start<'a> {
                 "the session's scope is not allowed any more (sandbox.allow_full); it is narrowed to project"
             );
         }
-        Ok(match wish.confinement() {
-            Some(confinement) => command.confined(confinement, &own, adapter),
+        let command = match wish.confinement() {
+            Some(confinement) => command.confined(confinement, &own),
             None => command,
-        })
+        };
+        Ok(command.at_home(&own, adapter, self.conversation.map(str::to_owned)))
     }
 
     /// The home of the user that the command runs as. That of another user is what the user database says, whatever the

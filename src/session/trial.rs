@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
-use super::process::{exit_error, rpc_failure, unreadable};
+use super::failure::{self, SignIn};
 use super::start::Start;
 use super::{Halt, Shared, Slot};
 use crate::acp::introduction::{self, Introduction};
@@ -19,8 +19,9 @@ use crate::agent::confine::SessionDirectories;
 use crate::agent::{self, Exit, OpenWorkspace, Output, Persona, Process};
 use crate::config::Config;
 use crate::lane::LaneWatch;
+use crate::model::agent::FrozenProfile;
 use crate::model::error::chain;
-use crate::model::{AgentProfile, ErrorCode, FsScope, Sandbox, SessionId, TurnError};
+use crate::model::{Adapter, AgentProfile, ErrorCode, FsScope, Sandbox, SessionId, TurnError};
 
 /// What is taken of what an agent announces.
 const ANNOUNCED_BYTES_MAX: usize = 256 << 10;
@@ -29,6 +30,7 @@ const LOGIN_PATIENCE: Duration = Duration::from_secs(2);
 /// The id of no request.
 const NOBODY: u64 = u64::MAX;
 const INITIALIZE: &str = "initialize";
+const AUTHENTICATE: &str = "authenticate";
 const NEW: &str = "session/new";
 
 /// What is to be tried.
@@ -96,10 +98,43 @@ async fn run(
     halt: &mut LaneWatch<Halt>,
     trial: &mut Trial,
 ) -> Result<(), TrialError> {
+    let until = wish.timeout.map(|timeout| Instant::now() + timeout);
+    let config = shared.config();
+    let mut profile = wish.profile.freeze();
+    loop {
+        let mut talk = begin(shared, session, wish, &profile, until, trial).await?;
+        let outcome = tokio::select! {
+            outcome = talk.shake_hands(wish, &config, trial) => outcome,
+            _ = halt.above(Halt::No) => Err(TurnError::new(ErrorCode::Interrupted, "the daemon is stopping")),
+        };
+        let outcome = outcome.map_err(|error| match &talk.exit {
+            Some(_) => error,
+            None => with_stderr(error, &talk.process),
+        });
+        let ended = talk.exit.as_ref().filter(|_| trial.protocol_version.is_none());
+        let older = ended.and_then(|exit| profile.adapter.older_arguments(&profile.args, &exit.stderr));
+        trial.sandbox = talk.sandbox.take();
+        trial.is_cut_short = talk.is_cut_short;
+        talk.end(halt).await;
+        match older {
+            Some(arguments) => profile.args = arguments,
+            None => return Ok(outcome?),
+        }
+    }
+}
+
+/// Starts the agent's process.
+async fn begin(
+    shared: &Arc<Shared>,
+    session: SessionId,
+    wish: &TrialWish,
+    profile: &FrozenProfile,
+    until: Option<Instant>,
+    trial: &mut Trial,
+) -> Result<Talk, TrialError> {
     let place = enter(shared, session, wish).await?;
     let program = place.program.ok_or(TrialError::NotFound)?;
     trial.program = Some(program.clone());
-    let profile = wish.profile.freeze();
     let start = Start {
         shared,
         session,
@@ -108,38 +143,26 @@ async fn run(
         scope: FsScope::Sandboxed,
         is_read_only: false,
         env_names: &profile.env_names,
+        conversation: None,
     };
     tracing::info!(agent = profile.slug, owner = wish.owner, "trying the agent");
     let (bounds, secrets) = (shared.bounds(), shared.hub.secrets());
     let spawned = start
-        .command(program, &profile, place.workspace)
+        .command(program, profile, place.workspace)
         .and_then(|command| Process::spawn(&command, bounds, secrets, &shared.host));
     let process = spawned.map_err(|error| not_started(&chain(&error)))?;
-    let config = shared.config();
-    let until = wish.timeout.map(|timeout| Instant::now() + timeout);
-    let workspace = place.own.tmp.display().to_string();
-    let mut talk = Talk {
+    Ok(Talk {
         process,
-        workspace,
+        workspace: place.own.tmp.display().to_string(),
         next_id: 0,
         until,
         is_cut_short: false,
         is_signed_in: None,
+        sign_in: SignIn { account: None, advice: wish.profile.how_to_sign_in() },
+        adapter: profile.adapter,
         sandbox: None,
         exit: None,
-    };
-    let outcome = tokio::select! {
-        outcome = talk.shake_hands(wish, &config, trial) => outcome,
-        _ = halt.above(Halt::No) => Err(TurnError::new(ErrorCode::Interrupted, "the daemon is stopping")),
-    };
-    let outcome = outcome.map_err(|error| match &talk.exit {
-        Some(_) => error,
-        None => with_stderr(error, &talk.process),
-    });
-    trial.sandbox = talk.sandbox.take();
-    trial.is_cut_short = talk.is_cut_short;
-    talk.end(halt).await;
-    Ok(outcome?)
+    })
 }
 
 struct Place {
@@ -186,6 +209,8 @@ struct Talk {
     is_cut_short: bool,
     /// What it has said of that by itself.
     is_signed_in: Option<bool>,
+    sign_in: SignIn,
+    adapter: Adapter,
     sandbox: Option<Sandbox>,
     exit: Option<Exit>,
 }
@@ -197,14 +222,21 @@ impl Talk {
         let line = outgoing::initialize(self.next_id, files, terminals);
         let step = (INITIALIZE, "processes.initialize_timeout");
         let result = self.ask(line, step, config.processes.initialize_timeout, config).await?;
-        let result = result.map_err(|error| rpc_failure(INITIALIZE, &error))?;
+        let result = result.map_err(|error| failure::refused(INITIALIZE, &error, &self.sign_in))?;
         trial.initialize_took = Some(began.elapsed());
-        let version = incoming::initialized(&result).map_err(|error| unreadable(INITIALIZE, &error))?.protocol_version;
+        let version =
+            incoming::initialized(&result).map_err(|error| failure::unreadable(INITIALIZE, &error))?.protocol_version;
         trial.protocol_version = Some(version);
         trial.introduction = introduction::introduction(&result);
         if version != PROTOCOL_VERSION {
             let message = format!("the agent speaks ACP version {version}, acpd speaks version {PROTOCOL_VERSION}");
             return Err(TurnError::new(ErrorCode::Protocol, message));
+        }
+        if let Some(method) = &wish.profile.auth_method {
+            let line = outgoing::authenticate(self.next_id, method);
+            let step = (AUTHENTICATE, "processes.session_timeout");
+            let answer = self.ask(line, step, config.processes.session_timeout, config).await?;
+            answer.map_err(|error| failure::refused(AUTHENTICATE, &error, &self.sign_in))?;
         }
         if wish.with_session {
             self.begin_session(config, trial).await?;
@@ -222,9 +254,9 @@ impl Talk {
             if error.code == RpcError::AUTH_REQUIRED {
                 trial.signed_in = Some(false);
             }
-            rpc_failure(NEW, &error)
+            failure::refused(NEW, &error, &self.sign_in)
         })?;
-        incoming::session_id(&result).map_err(|error| unreadable(NEW, &error))?;
+        incoming::session_id(&result).map_err(|error| failure::unreadable(NEW, &error))?;
         let news = choices::news(&result, ANNOUNCED_BYTES_MAX);
         // Newer agents have both among their options.
         let mut options = news.known.config_options.unwrap_or_default();
@@ -283,10 +315,13 @@ impl Talk {
                 return Err(TurnError::new(ErrorCode::Timeout, message));
             };
             match output.unwrap_or(Output::Exited(Exit::LOST)) {
-                Output::Started { sandbox, .. } => self.sandbox = Some(*sandbox),
+                Output::Started { sandbox, account, .. } => {
+                    self.sandbox = Some(*sandbox);
+                    self.sign_in.account = account;
+                }
                 Output::NotReading { message } => return Err(TurnError::new(ErrorCode::Timeout, message)),
                 Output::Exited(exit) => {
-                    let error = exit_error(config, step, &exit);
+                    let error = failure::exited(config, step, &exit);
                     self.exit = Some(exit);
                     return Err(error);
                 }
@@ -318,6 +353,11 @@ impl Talk {
                 let refusal = format!("acpd only tries the agent, and does not do {method} for it");
                 self.send(outgoing::failure(id, RpcError::METHOD_NOT_FOUND, refusal))?;
                 Ok(None)
+            }
+            Envelope::Noise if self.adapter.is_login_prompt(text) => {
+                // Whatever is said to it now it takes for the code.
+                self.process.kill();
+                Err(failure::auth_required(failure::LOGIN_PROMPT, &self.sign_in))
             }
             Envelope::Answer { .. } | Envelope::Notification { .. } | Envelope::Noise => Ok(None),
         }

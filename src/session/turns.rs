@@ -126,10 +126,17 @@ impl SessionActor {
         if outcome.as_ref().is_ok_and(|reason| !matches!(reason.as_str(), "cancelled" | "refusal")) {
             self.settle_debts(shown);
         }
+        let is_unknown = outcome.as_ref().is_err_and(|error| error.code == ErrorCode::AuthRequired);
         match (verdict, outcome) {
             (Some(verdict), outcome) => self.execute(verdict.ending, outcome.ok()),
             (None, Ok(reason)) => self.finish_running(TurnStatus::Completed, Some(reason), None),
             (None, Err(error)) => self.finish_running(TurnStatus::Failed, None, Some(error)),
+        }
+        if is_unknown {
+            // Another key, or another login, is read by the next process only.
+            self.stop_process(ExitReason::Auth);
+        } else if let Some(process) = self.link.process() {
+            process.give_login_back();
         }
     }
 

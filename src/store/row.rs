@@ -89,7 +89,9 @@ pub fn workspace(row: &SqliteRow) -> Result<Workspace, StoreError> {
 pub fn turn(row: &SqliteRow) -> Result<Turn, StoreError> {
     let error = match parsed_option(row, "error_code")? {
         Some(code) => {
-            Some(TurnError { code, message: column::<Option<String>>(row, "error_message")?.unwrap_or_default() })
+            let message = column::<Option<String>>(row, "error_message")?.unwrap_or_default();
+            let (hint, retry_after_seconds) = (column(row, "error_hint")?, column(row, "retry_after_seconds")?);
+            Some(TurnError { code, message, hint, retry_after_seconds })
         }
         None => None,
     };

@@ -44,6 +44,8 @@ impl Apply<'_> {
                 let (status, stop_reason, error, usage) = (*status, stop_reason.clone(), error.clone(), usage.clone());
                 let kept = usage.as_ref().map(to_json).transpose()?;
                 let (code, message) = error.as_ref().map(|error| (error.code.as_str(), error.message.clone())).unzip();
+                let hint = error.as_ref().and_then(|error| error.hint.clone());
+                let retry_after = error.as_ref().and_then(|error| error.retry_after_seconds);
                 let by = if status == TurnStatus::Cancelled { self.canceller(session, *turn)? } else { None };
                 let body = EventBody::TurnCompleted { status, stop_reason: stop_reason.clone(), error, usage, by };
                 self.event(session, Some(*turn), &body)?;
@@ -52,7 +54,7 @@ impl Apply<'_> {
                 let changed = self.connection.run(
                     "to end a turn",
                     "UPDATE turns SET status = ?2, stop_reason = ?3, error_code = ?4, error_message = ?5, \
-                     usage = coalesce(?6, usage), finished_at = ?7, finished_sequence = ?8 \
+                     error_hint = ?11, retry_after_seconds = ?12, usage = coalesce(?6, usage), finished_at = ?7, finished_sequence = ?8 \
                      WHERE session_id = ?10 AND id = ?1 AND (status = 'running' OR (status = 'queued' AND ?9))",
                     params![
                         turn.to_string(),
@@ -65,6 +67,8 @@ impl Apply<'_> {
                         sequence,
                         may_be_queued,
                         session.to_string(),
+                        hint,
+                        retry_after,
                     ],
                 )?;
                 went_forward(changed)

@@ -54,6 +54,8 @@ struct Start {
 /// What the daemon asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
+    /// A login that the agent has renewed goes back to the user.
+    GiveBack,
     /// SIGTERM to the agent's group.
     Terminate,
     /// The end of everything below the shim.
@@ -63,6 +65,7 @@ pub enum Order {
 impl Order {
     const fn byte(self) -> u8 {
         match self {
+            Self::GiveBack => b'g',
             Self::Terminate => b't',
             Self::Kill => b'k',
         }
@@ -70,6 +73,7 @@ impl Order {
 
     const fn from_byte(byte: u8) -> Option<Self> {
         match byte {
+            b'g' => Some(Self::GiveBack),
             b't' => Some(Self::Terminate),
             b'k' => Some(Self::Kill),
             _ => None,
@@ -80,6 +84,8 @@ impl Order {
 /// What the shim tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
+    /// What is known of how the agent that is started next signs in, for when that fails.
+    Account(String),
     /// What holds the agent that is started next.
     Confined(Sandbox),
     Started(ProcessName),
@@ -95,6 +101,7 @@ pub enum Report {
 impl Report {
     fn line(&self) -> String {
         match self {
+            Self::Account(account) => format!("account {}\n", account.replace('\n', " ")),
             Self::Confined(sandbox) => {
                 format!("confined {}\n", serde_json::to_string(sandbox).unwrap_or_default())
             }
@@ -108,6 +115,7 @@ impl Report {
     fn parse(line: &str) -> Option<Self> {
         let (word, rest) = line.split_once(' ')?;
         match word {
+            "account" => Some(Self::Account(rest.to_owned())),
             "confined" => serde_json::from_str(rest).ok().map(Self::Confined),
             "started" => {
                 let (pid, started) = rest.split_once(' ')?;
@@ -139,12 +147,13 @@ mod tests {
 
     #[test]
     fn what_one_side_writes_the_other_reads() {
-        for order in [Order::Terminate, Order::Kill] {
+        for order in [Order::GiveBack, Order::Terminate, Order::Kill] {
             assert_eq!(Order::from_byte(order.byte()), Some(order));
         }
         let sandbox =
             Sandbox { level: SandboxLevel::Partial, landlock_abi: Some(3), missing: vec!["this and\nthat".to_owned()] };
         let reports = [
+            Report::Account("nobody is signed in".to_owned()),
             Report::Confined(sandbox),
             Report::Started(ProcessName { pid: 12, started: 34 }),
             Report::Failed("cannot execute x: no such file".to_owned()),

@@ -19,6 +19,7 @@ use signal_hook::consts::{FORBIDDEN, SIGCHLD};
 
 use super::wire::{receive_descriptors, receive_json};
 use super::{Order, Owner, Report, Start};
+use crate::agent::adapter_home::{AdapterHome, Furnished, Lent};
 use crate::agent::confine::stage::{self, CANNOT_EXECUTE, Door};
 use crate::agent::{family, open_files, procfs};
 use crate::model::session::ProcessName;
@@ -54,6 +55,7 @@ struct Plan {
     door: Option<Door>,
     cgroup: Option<Cgroup>,
     ended: UnixStream,
+    lent: Option<Lent>,
 }
 
 /// The descriptors that came over the control socket.
@@ -96,12 +98,7 @@ fn prepare(arguments: impl IntoIterator<Item = OsString>) -> Result<Plan, Failur
     // By descriptor, so that it is the directory that was checked; and as the owner, who must be able to enter it.
     rustix::process::fchdir(&workspace).map_err(failed("cannot enter the workspace"))?;
     rustix::process::umask(Mode::from_raw_mode(umask));
-    if let Some(adapter_home) = adapter_home {
-        for warning in adapter_home.furnish().map_err(failed("cannot prepare the session's home"))? {
-            // It is the agent's, and goes where all that the agent says there goes.
-            drop(writeln!(std::io::stderr(), "acpd: {warning}"));
-        }
-    }
+    let lent = adapter_home.map(|home| furnish(&home)).transpose()?.flatten();
     // 5. The agent, or the stage that is confined first and then becomes the agent.
     let (mut command, door) = match confinement {
         None => {
@@ -115,7 +112,20 @@ fn prepare(arguments: impl IntoIterator<Item = OsString>) -> Result<Plan, Failur
         }
     };
     command.process_group(0);
-    Ok(Plan { command, program, door, cgroup, ended })
+    Ok(Plan { command, program, door, cgroup, ended, lent })
+}
+
+/// Puts what the agent needs into the session's home, and gives the login that it was lent.
+fn furnish(home: &AdapterHome) -> Result<Option<Lent>, Failure> {
+    let Furnished { warnings, account, lent } = home.furnish().map_err(failed("cannot prepare the session's home"))?;
+    for warning in warnings {
+        // It is the agent's, and goes where all that the agent says there goes.
+        drop(writeln!(std::io::stderr(), "acpd: {warning}"));
+    }
+    if let Some(account) = account {
+        tell(&Report::Account(account));
+    }
+    Ok(lent)
 }
 
 /// Readable whenever a child has ended; every other signal that would end the shim does nothing.
@@ -155,7 +165,7 @@ impl Plan {
     /// Starts the agent. It is born in its own cgroup because the shim is there at that moment, and only then: so no
     /// code of ours need run in the child.
     fn start(self) -> Result<Watch, Failure> {
-        let Self { mut command, program, door, mut cgroup, ended } = self;
+        let Self { mut command, program, door, mut cgroup, ended, lent } = self;
         if let Some(cgroup) = &mut cgroup {
             cgroup.procs.write_all(b"0").map_err(failed("cannot join the agent's cgroup"))?;
         }
@@ -177,7 +187,7 @@ impl Plan {
         let pid = agent.as_raw_nonzero().get();
         // Where /proc hides it, it has no start that anybody could compare.
         tell(&Report::Started(procfs::name(pid).unwrap_or(ProcessName { pid, started: 0 })));
-        Ok(Watch { agent, ended, cgroup_kill: cgroup.and_then(|cgroup| cgroup.kill) })
+        Ok(Watch { agent, ended, cgroup_kill: cgroup.and_then(|cgroup| cgroup.kill), lent })
     }
 }
 
@@ -186,6 +196,7 @@ struct Watch {
     agent: Pid,
     ended: UnixStream,
     cgroup_kill: Option<File>,
+    lent: Option<Lent>,
 }
 
 impl Watch {
@@ -205,16 +216,20 @@ impl Watch {
             }
             if asked {
                 let mut byte = [0];
-                match rustix::io::read(&control, &mut byte) {
-                    Ok(1) if Order::from_byte(byte[0]) == Some(Order::Terminate) => {
+                let order = match rustix::io::read(&control, &mut byte) {
+                    Ok(1) => Order::from_byte(byte[0]).unwrap_or(Order::Kill),
+                    Err(rustix::io::Errno::INTR) => continue,
+                    // The end of the daemon.
+                    Ok(_) | Err(_) => Order::Kill,
+                };
+                match order {
+                    Order::GiveBack => self.give_back(),
+                    Order::Terminate => {
                         // The agent is not reaped yet, so its number is still its own; it may have left its group.
                         kill_process_group(self.agent, Signal::TERM).ok();
                         kill_process(self.agent, Signal::TERM).ok();
                     }
-                    // An order to kill, or the end of the daemon.
-                    Ok(_) => break,
-                    Err(rustix::io::Errno::INTR) => {}
-                    Err(_) => break,
+                    Order::Kill => break,
                 }
             }
         }
@@ -248,6 +263,14 @@ impl Watch {
                 tell(&Report::Exited { code: status.exit_status(), signal: status.terminating_signal() });
             }
         });
+        self.give_back();
+    }
+
+    /// What does not go back now does at the next start.
+    fn give_back(&self) {
+        if let Some(lent) = &self.lent {
+            lent.give_back().ok();
+        }
     }
 }
 

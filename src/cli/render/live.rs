@@ -25,7 +25,7 @@ use super::tally::Tally;
 use super::thoughts::Thoughts;
 use super::tools::Tools;
 use super::waiting::{Wait, Waiting};
-use super::{Outcome, SIGN_IN_HINT, Scope, ThoughtsShown, missing};
+use super::{Outcome, Scope, ThoughtsShown, missing};
 
 /// Between two pictures when something has changed, and when only the spinner turns.
 const FRAME: Duration = Duration::from_millis(50);
@@ -408,8 +408,8 @@ impl Live {
         if let Some(error) = &outcome.error {
             let red = Ink::PLAIN.colour(Colour::Red);
             lines.push(Line::new("error:", red).and(&format!(" {}", error.message), Ink::PLAIN));
-            if error.code == "auth_required" {
-                lines.push(Line::new("hint:", yellow).and(&format!(" {SIGN_IN_HINT}"), Ink::PLAIN));
+            if let Some(hint) = &error.hint {
+                lines.push(Line::new("hint:", yellow).and(&format!(" {hint}"), Ink::PLAIN));
             }
         } else {
             match (outcome.status, outcome.stop_reason.as_deref()) {

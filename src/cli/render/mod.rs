@@ -45,10 +45,9 @@ pub struct Outcome {
 struct Failure {
     code: String,
     message: String,
+    #[serde(default)]
+    hint: Option<String>,
 }
-
-const SIGN_IN_HINT: &str = "a daemon that a client has started sees none of the shell's keys: give them in the agent's \
-                            env in config.toml, or start `acpd serve` where they are set";
 
 /// That the log does not reach as far as what was asked for, be it that it was restored or that nobody has got there yet.
 fn log_reset(data: &Value) -> String {

@@ -19,7 +19,7 @@ use super::super::style::Style;
 use super::super::text::{clean, one_line};
 use super::super::transcript;
 use super::permission::Permissions;
-use super::{Outcome, SIGN_IN_HINT, Scope, missing};
+use super::{Outcome, Scope, missing};
 
 use self::plan::Plan;
 use self::screen::Screen;
@@ -215,8 +215,8 @@ impl<A: Write, N: Write> Plain<A, N> {
         self.tell_notice()?;
         if let Some(error) = &outcome.error {
             self.screen.note(&format!("{} {}", style.red("error:"), clean(&error.message)))?;
-            if error.code == "auth_required" {
-                self.screen.note(&format!("{} {SIGN_IN_HINT}", style.yellow("hint:")))?;
+            if let Some(hint) = &error.hint {
+                self.screen.note(&format!("{} {}", style.yellow("hint:"), clean(hint)))?;
             }
             return Ok(());
         }

@@ -84,7 +84,7 @@ pub struct AuthMethod {
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct CheckProblem {
     /// `agent_not_installed`, or the code of a turn that fails for the same reason: `agent_exited`, `timeout`,
-    /// `auth_required`, `rate_limited`, `protocol` or `interrupted`.
+    /// `auth_required`, `rate_limited`, `agent_error`, `protocol` or `interrupted`.
     pub code: String,
     pub message: String,
     pub hint: String,
@@ -188,6 +188,10 @@ impl CheckProblem {
             }
             ErrorCode::RateLimited => "its provider asks to wait; try again later".to_owned(),
             ErrorCode::Interrupted => "start the daemon again".to_owned(),
+            ErrorCode::AgentError => {
+                "the agent itself, or the service behind it, went wrong; run its command in a terminal to see what it says"
+                    .to_owned()
+            }
             ErrorCode::Protocol
             | ErrorCode::Internal
             | ErrorCode::TurnLimit

@@ -1,31 +1,38 @@
-//! What adapters need on the disk before a confined agent starts, in the session's own home.
+//! What adapters need on the disk before an agent starts, in the session's own home.
 //!
 //! Confined, agents cannot write to the user's home, where they keep their settings and conversations: Gemini CLI hangs without
 //! a word, Codex and Qwen Code end. So each gets a place of its own, which a variable tells it. Files that it may want to write
-//! (settings, a login that it renews) are copied when the user's are newer; directories (extensions, commands) are linked, and
-//! so can be read. Of Gemini's everything is taken over but its conversations; of the others what is named here, because
-//! beside their settings they keep databases that cannot be shared.
+//! are copied when the user's are newer; directories (extensions, commands) are linked, and so can be read; the login is lent
+//! ([`login`]). Of Gemini's everything is taken over but its conversations; of the others what is named here, because
+//! beside their settings they keep databases that cannot be shared. Gemini CLI has its place also when it is not confined,
+//! because its settings must be others ([`gemini`]) and its conversations looked after ([`chats`]).
 //!
 //! The shim does it, as the session's user and not confined, in a directory where the agent has been before and may have
-//! left anything. So nothing is followed there: directories are entered by descriptor, files are made anew under a name
-//! of their own and then renamed. What cannot be had is left out with a word, because the agent may do without it.
+//! left anything ([`disk`]). What cannot be had is left out with a word, because the agent may do without it.
 
-use std::collections::BTreeMap;
+mod chats;
+mod disk;
+mod gemini;
+mod login;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::{self, File, Metadata};
-use std::io::{self, ErrorKind, Read, Write};
+use std::fs::{self, Metadata};
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, renameat, statat, symlinkat, unlinkat,
-};
+use rustix::fs::{AtFlags, FileType, Mode, statat, symlinkat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::confine::{Confinement, SessionDirectories};
+use super::confine::SessionDirectories;
 use crate::model::Adapter;
+use gemini::SignIn;
+use login::Login;
+
+pub use login::Lent;
 
 /// Says where Gemini CLI has its own directory, in place of the home.
 const GEMINI_HOME: &str = "GEMINI_CLI_HOME";
@@ -63,19 +70,26 @@ const COPIED_BYTES_MAX: u64 = 1 << 20;
 const ENTRIES_MAX: usize = 1000;
 /// What is told of what was left out: it must go into a pipe that nobody reads yet.
 const WARNINGS_MAX: usize = 10;
-/// What is each home's own: the conversations, and what was seen in them.
-const NOT_SHARED: [&str; 2] = ["tmp", "history"];
-/// What a copy is called until it is whole.
-const UNFINISHED: &str = ".acpd-unfinished";
+const SETTINGS: &str = "settings.json";
+/// What is each home's own of Gemini's: the conversations and what was seen in them, and the names of the directories that
+/// they are in. The settings are put together.
+const GEMINI_OWN: [&str; 4] = ["tmp", "history", "projects.json", SETTINGS];
+/// What other agents have in common, and Gemini CLI looks for in the home too.
+const AGENTS: (&str, &[&str]) = (".agents", &["skills"]);
 
 /// What is put into the session's home.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdapterHome {
+    adapter: Adapter,
     /// The session's home.
     home: PathBuf,
+    /// The agent's own directory is the first one.
     parts: Vec<Part>,
     /// What the agent is not to see: no copy of it, either, whatever link leads there.
     hidden: Vec<PathBuf>,
+    sign_in: SignIn,
+    /// The agent's name for the conversation that it is to load.
+    conversation: Option<String>,
 }
 
 /// One directory of it.
@@ -85,20 +99,55 @@ struct Part {
     from: PathBuf,
     /// What it is called below the session's home.
     to: PathBuf,
-    /// What of it is taken over. Nothing: all but conversations.
+    /// What of it is taken over. Nothing: all but what is each home's own.
     only: Option<Vec<String>>,
     /// Files that are elsewhere, and belong there too.
     also: Vec<PathBuf>,
 }
 
+/// What a session wishes for its agent.
+#[derive(Debug)]
+pub struct Furniture<'a> {
+    pub adapter: Adapter,
+    pub own: &'a SessionDirectories,
+    pub is_confined: bool,
+    /// What the agent is not to see.
+    pub hidden: Vec<PathBuf>,
+    /// The names in its environment that the profile itself gives a value.
+    pub given: &'a BTreeSet<String>,
+    /// The agent's name for the conversation that it is to load.
+    pub conversation: Option<String>,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub struct Furnished {
+    /// What had to be left out.
+    pub warnings: Vec<String>,
+    /// What is known of how the agent signs in, for when that fails.
+    pub account: Option<String>,
+    pub lent: Option<Lent>,
+}
+
+const fn login_of(adapter: Adapter) -> Option<&'static Login> {
+    match adapter {
+        // OpenCode has those of many providers in one file.
+        Adapter::Generic | Adapter::Opencode => None,
+        Adapter::Gemini => Some(&login::GEMINI),
+        Adapter::Claude => Some(&login::CLAUDE),
+        Adapter::Codex => Some(&login::CODEX),
+        Adapter::Qwen => Some(&login::QWEN),
+    }
+}
+
 impl AdapterHome {
     /// What an adapter needs, and its place told in the agent's environment.
-    pub fn new(
-        adapter: Adapter,
-        own: &SessionDirectories,
-        confinement: &Confinement,
-        environment: &mut BTreeMap<String, String>,
-    ) -> Option<Self> {
+    pub fn new(wish: Furniture<'_>, environment: &mut BTreeMap<String, String>) -> Option<Self> {
+        let Furniture { adapter, own, is_confined, hidden, given, conversation } = wish;
+        if !is_confined && !adapter.quirks().always_has_own_home {
+            return None;
+        }
+        let sign_in = SignIn::new(environment, given);
         let users = environment.get("HOME").map(PathBuf::from);
         let mut told = |variable: &str, place: &Path| {
             let before = environment.insert(variable.to_owned(), place.to_string_lossy().into_owned());
@@ -112,7 +161,9 @@ impl AdapterHome {
             Adapter::Generic => return None,
             Adapter::Gemini => {
                 let users = told(GEMINI_HOME, &own.home).or_else(|| users.clone())?;
-                vec![Part { from: users.join(GEMINI), to: PathBuf::from(GEMINI), only: None, also: Vec::new() }]
+                let part =
+                    |name: &str, only| Part { from: users.join(name), to: PathBuf::from(name), only, also: Vec::new() };
+                vec![part(GEMINI, None), part(AGENTS.0, Some(owned(AGENTS.1)))]
             }
             Adapter::Claude => {
                 let also = users.iter().map(|home| home.join(CLAUDE_FILE)).collect();
@@ -129,24 +180,29 @@ impl AdapterHome {
                 OPENCODE.into_iter().map(part).collect::<Option<Vec<Part>>>()?
             }
         };
-        let hidden = confinement.bubblewrap.iter().flat_map(|wrap| wrap.hidden.clone()).collect();
-        Some(Self { home: own.home.clone(), parts, hidden })
+        Some(Self { adapter, home: own.home.clone(), parts, hidden, sign_in, conversation })
     }
 
     /// Puts it there, and tells what had to be left out. A user who has nothing yet gets an empty one.
-    pub fn furnish(&self) -> Result<Vec<String>, String> {
-        let mut warnings = Vec::new();
-        for part in &self.parts {
+    pub fn furnish(&self) -> Result<Furnished, String> {
+        let mut furnished = Furnished::default();
+        for (index, part) in self.parts.iter().enumerate() {
             let made = self.enter(&part.to);
             let directory =
                 made.map_err(|error| format!("cannot make {}: {error}", self.home.join(&part.to).display()))?;
-            self.furnish_part(part, &directory, &mut |path: &Path, error: &io::Error| {
+            let warnings = &mut furnished.warnings;
+            let mut left_out = |path: &Path, error: &io::Error| {
                 if warnings.len() < WARNINGS_MAX {
                     warnings.push(format!("{} is left out of the session's home: {error}", path.display()));
                 }
-            });
+            };
+            self.furnish_part(part, &directory, &mut left_out);
+            if index == 0 {
+                furnished.lent = self.lend(part, &directory, &mut left_out);
+                furnished.account = self.prepare_gemini(part, &directory, furnished.lent.is_some(), &mut left_out)?;
+            }
         }
-        Ok(warnings)
+        Ok(furnished)
     }
 
     fn furnish_part(&self, part: &Part, directory: &OwnedFd, left_out: &mut impl FnMut(&Path, &io::Error)) {
@@ -164,35 +220,87 @@ impl AdapterHome {
             (None, Err(error)) if error.kind() == ErrorKind::NotFound => {}
             (None, Err(error)) => left_out(&part.from, &error),
         }
+        let login = login_of(self.adapter).map(|login| login.file);
+        let not_taken = [disk::UNFINISHED].into_iter().chain(GEMINI_OWN.into_iter().filter(|_| part.only.is_none()));
+        let not_taken: Vec<&str> = not_taken.chain(login).collect();
         for path in found {
-            let Some(name) = path.file_name() else { continue };
+            let Some(name) = path.file_name().filter(|name| not_taken.iter().all(|other| name != other)) else {
+                continue;
+            };
             self.take_over(&path, directory, name).unwrap_or_else(|error| left_out(&path, &error));
         }
     }
 
+    fn lend(&self, part: &Part, directory: &OwnedFd, left_out: &mut impl FnMut(&Path, &io::Error)) -> Option<Lent> {
+        let login = login_of(self.adapter)?;
+        let users = part.from.join(login.file);
+        if self.is_hidden(&users) {
+            return None;
+        }
+        let lent = directory.try_clone().and_then(|directory| Lent::lend(login, &users, directory));
+        lent.unwrap_or_else(|error| {
+            left_out(&users, &error);
+            None
+        })
+    }
+
+    /// The settings of Gemini CLI, and its conversation.
+    fn prepare_gemini(
+        &self,
+        part: &Part,
+        directory: &OwnedFd,
+        has_login: bool,
+        left_out: &mut impl FnMut(&Path, &io::Error),
+    ) -> Result<Option<String>, String> {
+        if self.adapter != Adapter::Gemini {
+            return Ok(None);
+        }
+        if let Some(conversation) = &self.conversation {
+            let prepared = chats::prepare(directory, conversation);
+            prepared.unwrap_or_else(|error| left_out(&self.home.join(&part.to).join(conversation), &error));
+        }
+        let path = part.from.join(SETTINGS);
+        let read = path.canonicalize().and_then(|real| disk::read(disk::open_real(&real)?, COPIED_BYTES_MAX));
+        let users = match read {
+            Ok(_) if self.is_hidden(&path) => None,
+            Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(format!("cannot read {}: {error}", path.display())),
+        };
+        let login = part.from.join(login::GEMINI.file).display().to_string();
+        let merged = gemini::settings(users.as_deref(), &self.sign_in, (!has_login).then_some(&login));
+        let settings = merged.map_err(|problem| {
+            format!("the settings of Gemini CLI in {} cannot be used: {problem}; correct them", path.display())
+        })?;
+        disk::put(directory, OsStr::new(SETTINGS), disk::PRIVATE, settings.text.as_bytes())
+            .map_err(|error| format!("cannot write {}: {error}", self.home.join(&part.to).join(SETTINGS).display()))?;
+        Ok(Some(settings.account))
+    }
+
     /// The directory, and nothing that a link leads to. Of the way to the session's home nothing is the agent's.
     fn enter(&self, to: &Path) -> io::Result<OwnedFd> {
-        let home = openat(CWD, &self.home, DIRECTORY, Mode::empty())?;
-        to.iter().try_fold(home, |parent, name| enter(&parent, name))
+        let home = disk::directory(&self.home)?;
+        to.iter().try_fold(home, |parent, name| disk::enter(&parent, name))
+    }
+
+    fn is_hidden(&self, path: &Path) -> bool {
+        let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        self.hidden.iter().any(|hidden| real.starts_with(hidden))
     }
 
     /// Copies or links one entry, if that is not there already.
     fn take_over(&self, source: &Path, directory: &OwnedFd, name: &OsStr) -> io::Result<()> {
-        if NOT_SHARED.iter().chain(&[UNFINISHED]).any(|own| name == *own) {
-            return Ok(());
-        }
         // A link of the user's own may lead nowhere.
         let real = match source.canonicalize() {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             found => found?,
         };
         let metadata = fs::symlink_metadata(&real)?;
-        let is_hidden = self.hidden.iter().any(|hidden| real.starts_with(hidden));
         let known = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => None,
             found => Some(found?),
         };
-        if !metadata.is_file() || metadata.len() > COPIED_BYTES_MAX || is_hidden {
+        if !metadata.is_file() || metadata.len() > COPIED_BYTES_MAX || self.is_hidden(&real) {
             return match known {
                 Some(_) => Ok(()),
                 None => Ok(symlinkat(source, directory, name)?),
@@ -211,59 +319,20 @@ impl AdapterHome {
     }
 }
 
-const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-
-/// A directory in another, made when it is not there.
-fn enter(parent: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
-    let make = || match mkdirat(parent, name, Mode::RWXU) {
-        Err(Errno::EXIST) => Ok(()),
-        made => made,
-    };
-    make()?;
-    match openat(parent, name, DIRECTORY, Mode::empty()) {
-        // The agent has put something else in its place, and has no use for it.
-        Err(Errno::LOOP | Errno::NOTDIR) => {
-            unlinkat(parent, name, AtFlags::empty())?;
-            make()?;
-            Ok(openat(parent, name, DIRECTORY, Mode::empty())?)
-        }
-        opened => Ok(opened?),
-    }
-}
-
 fn owned(names: &[&str]) -> Vec<String> {
     names.iter().map(|&name| name.to_owned()).collect()
 }
 
-/// Whatever the mode of the user's file is, the copy is the agent's to write. The source is a real path: where the agent
-/// works in the user's home, a link that it puts there meanwhile is not followed.
+/// Whatever the mode of the user's file is, the copy is the agent's to write.
 fn copy(source: &Path, metadata: &Metadata, directory: &OwnedFd, name: &OsStr) -> io::Result<()> {
-    let mut bytes = Vec::new();
-    open_real(source)?.take(COPIED_BYTES_MAX).read_to_end(&mut bytes)?;
-    match unlinkat(directory, UNFINISHED, AtFlags::empty()) {
-        Err(Errno::NOENT) => {}
-        removed => removed?,
-    }
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let bytes = disk::read(disk::open_real(source)?, COPIED_BYTES_MAX)?;
     let executable = Mode::from_raw_mode(metadata.mode()) & Mode::XUSR;
-    let copy = openat(directory, UNFINISHED, flags, Mode::RUSR | Mode::WUSR | executable)?;
-    File::from(copy).write_all(&bytes)?;
-    Ok(renameat(directory, UNFINISHED, directory, name)?)
-}
-
-fn open_real(path: &Path) -> io::Result<File> {
-    // Not blocking: it may have become a pipe.
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS) {
-        // A kernel that is too old for this.
-        Err(Errno::NOSYS) => Ok(File::from(openat(CWD, path, flags, Mode::empty())?)),
-        opened => Ok(File::from(opened?)),
-    }
+    disk::put(directory, name, disk::PRIVATE | executable, bytes.as_slice())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs::Permissions;
+    use std::fs::{File, Permissions};
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::time::{Duration, SystemTime};
 
@@ -275,7 +344,14 @@ mod tests {
         fs::create_dir_all(&home).unwrap();
         let to = home.join(GEMINI);
         let part = Part { from: base.join("user"), to: PathBuf::from(GEMINI), only: None, also: Vec::new() };
-        (AdapterHome { home, parts: vec![part], hidden: Vec::new() }, to)
+        let sign_in = SignIn::new(&BTreeMap::new(), &BTreeSet::new());
+        let (adapter, parts, hidden) = (Adapter::Gemini, vec![part], Vec::new());
+        (AdapterHome { adapter, home, parts, hidden, sign_in, conversation: None }, to)
+    }
+
+    fn wish(adapter: Adapter, own: &SessionDirectories) -> Furniture<'_> {
+        static NOTHING: BTreeSet<String> = BTreeSet::new();
+        Furniture { adapter, own, is_confined: true, hidden: Vec::new(), given: &NOTHING, conversation: None }
     }
 
     fn make_newer(path: &Path) {
@@ -291,19 +367,19 @@ mod tests {
 
         fs::create_dir_all(adapter.parts[0].from.join("extensions/x")).unwrap();
         fs::create_dir_all(adapter.parts[0].from.join("tmp/chats")).unwrap();
-        fs::write(adapter.parts[0].from.join("settings.json"), "1").unwrap();
-        assert!(adapter.furnish().unwrap().is_empty());
-        assert_eq!(fs::read_to_string(to.join("settings.json")).unwrap(), "1");
+        fs::write(adapter.parts[0].from.join("state.json"), "1").unwrap();
+        assert!(adapter.furnish().unwrap().warnings.is_empty());
+        assert_eq!(fs::read_to_string(to.join("state.json")).unwrap(), "1");
         assert!(to.join("extensions").is_symlink() && to.join("extensions/x").is_dir());
         assert!(!to.join("tmp").exists(), "conversations are each home's own");
 
-        fs::write(to.join("settings.json"), "the agent's").unwrap();
+        fs::write(to.join("state.json"), "the agent's").unwrap();
         adapter.furnish().unwrap();
-        assert_eq!(fs::read_to_string(to.join("settings.json")).unwrap(), "the agent's");
-        fs::write(adapter.parts[0].from.join("settings.json"), "2").unwrap();
-        make_newer(&adapter.parts[0].from.join("settings.json"));
+        assert_eq!(fs::read_to_string(to.join("state.json")).unwrap(), "the agent's");
+        fs::write(adapter.parts[0].from.join("state.json"), "2").unwrap();
+        make_newer(&adapter.parts[0].from.join("state.json"));
         adapter.furnish().unwrap();
-        assert_eq!(fs::read_to_string(to.join("settings.json")).unwrap(), "2");
+        assert_eq!(fs::read_to_string(to.join("state.json")).unwrap(), "2");
     }
 
     #[test]
@@ -313,21 +389,60 @@ mod tests {
         let outside = base.path().join("outside");
         fs::create_dir_all(&outside).unwrap();
         fs::create_dir_all(&adapter.parts[0].from).unwrap();
-        fs::write(outside.join("settings.json"), "theirs").unwrap();
-        fs::write(adapter.parts[0].from.join("settings.json"), "the user's").unwrap();
-        make_newer(&adapter.parts[0].from.join("settings.json"));
+        fs::write(outside.join("state.json"), "theirs").unwrap();
+        fs::write(adapter.parts[0].from.join("state.json"), "the user's").unwrap();
+        make_newer(&adapter.parts[0].from.join("state.json"));
 
         symlink(&outside, &to).unwrap();
         adapter.furnish().unwrap();
         assert!(to.is_dir() && !to.is_symlink(), "the link made room for a directory");
-        for name in ["settings.json", UNFINISHED] {
-            fs::remove_file(to.join("settings.json")).ok();
-            symlink(outside.join("settings.json"), to.join(name)).unwrap();
+        for name in ["state.json", disk::UNFINISHED] {
+            fs::remove_file(to.join("state.json")).ok();
+            symlink(outside.join("state.json"), to.join(name)).unwrap();
             adapter.furnish().unwrap();
         }
-        assert_eq!(fs::read_to_string(outside.join("settings.json")).unwrap(), "theirs");
+        assert_eq!(fs::read_to_string(outside.join("state.json")).unwrap(), "theirs");
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
-        assert_eq!(fs::read_to_string(to.join("settings.json")).unwrap(), "the user's");
+        assert_eq!(fs::read_to_string(to.join("state.json")).unwrap(), "the user's");
+    }
+
+    #[test]
+    fn gemini_gets_its_settings_put_together_and_the_login_lent() {
+        let base = tempfile::tempdir().unwrap();
+        let (mut adapter, to) = gemini(base.path());
+        let user = adapter.parts[0].from.clone();
+        fs::create_dir_all(&user).unwrap();
+        let google = r#"{"security":{"auth":{"selectedType":"oauth-personal"}},"ui":{"theme":"x"}}"#;
+        fs::write(user.join(SETTINGS), google).unwrap();
+        fs::write(user.join("projects.json"), "{}").unwrap();
+        let furnished = adapter.furnish().unwrap();
+        assert!(furnished.lent.is_none() && furnished.account.unwrap().contains("user/oauth_creds.json is not there"));
+        assert!(!to.join("projects.json").exists(), "the names of its directories are each home's own");
+
+        fs::write(user.join("oauth_creds.json"), "{}").unwrap();
+        let furnished = adapter.furnish().unwrap();
+        assert!(furnished.lent.is_some() && furnished.account.unwrap().contains("Google account"));
+        let settings = fs::read_to_string(to.join(SETTINGS)).unwrap();
+        assert!(settings.contains("oauth-personal") && settings.contains("\"theme\": \"x\""), "{settings}");
+        assert_eq!(fs::read_to_string(user.join(SETTINGS)).unwrap(), google, "the user's stay as they are");
+
+        adapter.hidden = vec![user.canonicalize().unwrap()];
+        assert!(adapter.furnish().unwrap().lent.is_none(), "what is hidden is not lent");
+        adapter.hidden.clear();
+        fs::write(user.join(SETTINGS), "{").unwrap();
+        let told = adapter.furnish().unwrap_err();
+        assert!(told.contains("user/settings.json") && told.contains("correct them"), "{told}");
+    }
+
+    #[test]
+    fn only_gemini_has_a_place_of_its_own_when_it_is_not_confined() {
+        let base = tempfile::tempdir().unwrap();
+        let own = SessionDirectories { home: base.path().join("own"), tmp: base.path().join("tmp") };
+        let mut environment = BTreeMap::from([("HOME".to_owned(), "/home/me".to_owned())]);
+        let free = |adapter| Furniture { is_confined: false, ..wish(adapter, &own) };
+        assert!(AdapterHome::new(free(Adapter::Codex), &mut environment).is_none() && environment.len() == 1);
+        assert!(AdapterHome::new(free(Adapter::Gemini), &mut environment).is_some());
+        assert_eq!(Path::new(&environment[GEMINI_HOME]), own.home);
     }
 
     #[test]
@@ -343,7 +458,7 @@ mod tests {
             symlink(secrets.join(name), adapter.parts[0].from.join(name)).unwrap();
         }
         adapter.hidden = vec![secrets.join("hidden")];
-        assert!(adapter.furnish().unwrap().is_empty());
+        assert!(adapter.furnish().unwrap().warnings.is_empty());
         assert!(!to.join("shown").is_symlink(), "what a user's own link leads to is copied");
         assert_eq!(fs::read_to_string(to.join("shown")).unwrap(), "secret");
         assert!(to.join("hidden").is_symlink(), "where the agent is, it leads to nothing");
@@ -352,7 +467,8 @@ mod tests {
     #[test]
     fn odd_files_are_left_out_and_copies_can_be_written() {
         let base = tempfile::tempdir().unwrap();
-        let (adapter, to) = gemini(base.path());
+        let (mut adapter, to) = gemini(base.path());
+        adapter.adapter = Adapter::Opencode;
         fs::create_dir_all(&adapter.parts[0].from).unwrap();
         let source = adapter.parts[0].from.join("locked.json");
         fs::write(&source, "1").unwrap();
@@ -361,11 +477,11 @@ mod tests {
         adapter.furnish().unwrap();
         assert_eq!(to.join("locked.json").metadata().unwrap().permissions().mode() & 0o777, 0o600);
         make_newer(&source);
-        assert!(adapter.furnish().unwrap().is_empty(), "it is replaced, whatever its mode");
+        assert!(adapter.furnish().unwrap().warnings.is_empty(), "it is replaced, whatever its mode");
 
         // Where the copy is to be made the agent has put a directory: one of many ways in which a copy fails.
-        fs::create_dir(to.join(UNFINISHED)).unwrap();
-        let warnings = adapter.furnish().unwrap();
+        fs::create_dir(to.join(disk::UNFINISHED)).unwrap();
+        let warnings = adapter.furnish().unwrap().warnings;
         assert!(warnings.len() == 1 && warnings[0].contains("user/locked.json"), "{warnings:?}");
     }
 
@@ -385,8 +501,8 @@ mod tests {
             let mut environment: BTreeMap<String, String> = BTreeMap::new();
             let said = [("HOME", home.as_path())].into_iter().chain(set.iter().copied());
             environment.extend(said.map(|(name, path)| (name.to_owned(), path.display().to_string())));
-            let adapter = AdapterHome::new(adapter, &own, &Confinement::default(), &mut environment).unwrap();
-            assert!(adapter.furnish().unwrap().is_empty());
+            let adapter = AdapterHome::new(wish(adapter, &own), &mut environment).unwrap();
+            assert!(adapter.furnish().unwrap().warnings.is_empty());
             environment
         };
         let environment = furnished(Adapter::Codex, &[]);

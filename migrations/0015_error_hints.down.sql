@@ -1,0 +1,2 @@
+ALTER TABLE turns DROP COLUMN retry_after_seconds;
+ALTER TABLE turns DROP COLUMN error_hint;

@@ -1,0 +1,191 @@
+//! What Gemini CLI is to find in its settings, and by which way it signs in.
+//!
+//! Its settings are the user's, with what a session cannot do without set over them. Among that is the way to sign in, because
+//! without one it loads no conversation; and the way by a Google account only where there is a login, because without it
+//! the CLI asks a person for a code, and takes the next line of the protocol for that.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jsonc_parser::ParseOptions;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// Ways to sign in, by the CLI's names for them.
+const GOOGLE: &str = "oauth-personal";
+const KEY: &str = "gemini-api-key";
+const VERTEX: &str = "vertex-ai";
+const GATEWAY: &str = "gateway";
+
+/// Where the settings have it; older releases had it in the second place.
+const SELECTED: &[&str] = &["security", "auth", "selectedType"];
+const SELECTED_ONCE: &[&str] = &["selectedAuthType"];
+
+/// The clean-up of old conversations deletes those that were loaded; and what is done in a session is nobody else's.
+const OURS: [(&[&str], bool); 2] =
+    [(&["general", "sessionRetention", "enabled"], false), (&["privacy", "usageStatisticsEnabled"], false)];
+
+/// How the agent is to sign in, as far as its environment tells.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignIn {
+    /// The way for which the profile gives something. It goes before the user's own choice.
+    given: Option<String>,
+    /// The way for somebody who has chosen none.
+    otherwise: String,
+    /// Whether the login need not be in its file: it is in a keyring, or in the environment.
+    is_elsewhere: bool,
+}
+
+impl SignIn {
+    /// `given` are the names in the environment that the profile itself gives a value.
+    pub fn new(environment: &BTreeMap<String, String>, given: &BTreeSet<String>) -> Self {
+        let is_true = |name: &str| environment.get(name).is_some_and(|value| value == "true");
+        let way = |is_meant: &dyn Fn(&str) -> bool| {
+            let is_meant = |name: &str| environment.get(name).is_some_and(|value| !value.is_empty()) && is_meant(name);
+            let ways = [
+                (is_true("GOOGLE_GENAI_USE_GCA") && is_meant("GOOGLE_GENAI_USE_GCA"), GOOGLE),
+                (is_true("GOOGLE_GENAI_USE_VERTEXAI") && is_meant("GOOGLE_GENAI_USE_VERTEXAI"), VERTEX),
+                (is_meant("GOOGLE_GEMINI_BASE_URL"), GATEWAY),
+                (is_meant("GEMINI_API_KEY"), KEY),
+            ];
+            ways.into_iter().find_map(|(is_there, way)| is_there.then(|| way.to_owned()))
+        };
+        let is_elsewhere = is_true("GEMINI_FORCE_ENCRYPTED_FILE_STORAGE")
+            || ["GOOGLE_CLOUD_ACCESS_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS"]
+                .iter()
+                .any(|name| environment.contains_key(*name));
+        Self {
+            given: way(&|name| given.contains(name)),
+            otherwise: way(&|_| true).unwrap_or_else(|| KEY.to_owned()),
+            is_elsewhere,
+        }
+    }
+}
+
+/// The settings of a session, and what is known of the account.
+#[derive(Debug)]
+pub struct Settings {
+    pub text: String,
+    pub account: String,
+}
+
+/// Puts the session's settings together. `users` are the user's, and `login` where their login would be, if it is not.
+pub fn settings(users: Option<&str>, sign_in: &SignIn, missing_login: Option<&str>) -> Result<Settings, String> {
+    let mut settings = match users.map(str::trim).filter(|text| !text.is_empty()) {
+        None => Value::Object(Map::new()),
+        Some(text) => jsonc_parser::parse_to_serde_value::<Value>(text, &ParseOptions::default())
+            .map_err(|error| format!("they are no JSON: {error}"))?,
+    };
+    if !settings.is_object() {
+        return Err("they are no JSON object".to_owned());
+    }
+    for (path, value) in OURS {
+        set(&mut settings, path, json!(value));
+    }
+    let chosen = [SELECTED, SELECTED_ONCE].into_iter().find_map(|path| text_at(&settings, path)).map(str::to_owned);
+    let way = sign_in.given.clone().or(chosen).unwrap_or_else(|| sign_in.otherwise.clone());
+    let missing = missing_login.filter(|_| way == GOOGLE && !sign_in.is_elsewhere);
+    let (way, account) = if let Some(path) = missing {
+        (KEY, format!("nobody is signed in with a Google account: {path} is not there"))
+    } else {
+        (way.as_str(), account(&way))
+    };
+    set(&mut settings, SELECTED, json!(way));
+    Ok(Settings { text: format!("{settings:#}\n"), account })
+}
+
+/// What a person is told about how the agent signs in, when that fails.
+fn account(way: &str) -> String {
+    match way {
+        GOOGLE => "it signs in with the Google account of the user's own login, which has expired, was taken back or could not be \
+                   checked"
+            .to_owned(),
+        KEY => "it signs in with GEMINI_API_KEY, which is missing or not valid".to_owned(),
+        VERTEX => "it signs in to Vertex AI, which needs GOOGLE_API_KEY, or GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION with \
+                   the account's credentials"
+            .to_owned(),
+        GATEWAY => "it goes to the gateway at GOOGLE_GEMINI_BASE_URL with GEMINI_API_KEY, which that does not take".to_owned(),
+        other => format!("it signs in by {other:?}, as the user's settings say"),
+    }
+}
+
+fn text_at<'a>(settings: &'a Value, path: &[&str]) -> Option<&'a str> {
+    path.iter().try_fold(settings, |value, name| value.get(name))?.as_str()
+}
+
+/// Sets a value below objects, which are made where something else is in their place.
+fn set(settings: &mut Value, path: &[&str], value: Value) {
+    let place = path.iter().fold(settings, |parent, name| {
+        if !parent.is_object() {
+            *parent = Value::Object(Map::new());
+        }
+        &mut parent[*name]
+    });
+    *place = value;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sign_in(environment: &[(&str, &str)], given: &[&str]) -> SignIn {
+        let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        SignIn::new(&environment, &given.iter().map(|name| (*name).to_owned()).collect())
+    }
+
+    fn way(users: &str, sign_in: &SignIn, missing: Option<&str>) -> String {
+        let text = settings(Some(users), sign_in, missing).unwrap().text;
+        let merged: Value = serde_json::from_str(&text).unwrap();
+        text_at(&merged, SELECTED).unwrap().to_owned()
+    }
+
+    #[test]
+    fn the_users_settings_stay_and_ours_are_set_over_them() {
+        let users = "// mine\n{ \"ui\": { \"theme\": \"GitHub\" }, /* x */ \"general\": { \"vimMode\": true,
+            \"sessionRetention\": { \"enabled\": true, \"maxAge\": \"3d\" } }, \"privacy\": 7,
+            \"mcpServers\": { \"a\": { \"command\": \"$HOME/x // y\" } } }";
+        let Settings { text, .. } = settings(Some(users), &sign_in(&[], &[]), None).unwrap();
+        let merged: Value = serde_json::from_str(&text).unwrap();
+        let expected = json!({
+            "ui": { "theme": "GitHub" },
+            "general": { "vimMode": true, "sessionRetention": { "enabled": false, "maxAge": "3d" } },
+            "privacy": { "usageStatisticsEnabled": false },
+            "mcpServers": { "a": { "command": "$HOME/x // y" } },
+            "security": { "auth": { "selectedType": KEY } },
+        });
+        assert_eq!(merged, expected);
+        for nothing in [None, Some(""), Some(" \n")] {
+            assert!(settings(nothing, &sign_in(&[], &[]), None).is_ok(), "{nothing:?}");
+        }
+        for wrong in ["{", "[]", "{ \"a\": }", "nonsense"] {
+            assert!(settings(Some(wrong), &sign_in(&[], &[]), None).unwrap_err().contains("JSON"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_the_profile_gives_goes_before_the_users_choice_and_that_before_what_is_passed() {
+        let users = r#"{"security":{"auth":{"selectedType":"oauth-personal"}}}"#;
+        let key = [("GEMINI_API_KEY", "k")];
+        assert_eq!(way(users, &sign_in(&key, &["GEMINI_API_KEY"]), None), KEY);
+        assert_eq!(way(users, &sign_in(&key, &[]), None), GOOGLE, "it was in the daemon's environment by chance");
+        assert_eq!(way("{}", &sign_in(&key, &[]), None), KEY);
+        assert_eq!(way(r#"{"selectedAuthType":"vertex-ai"}"#, &sign_in(&[], &[]), None), VERTEX);
+        let gateway = [("GEMINI_API_KEY", "k"), ("GOOGLE_GEMINI_BASE_URL", "http://x")];
+        assert_eq!(way("{}", &sign_in(&gateway, &[]), None), GATEWAY);
+        let vertex = [("GOOGLE_GENAI_USE_VERTEXAI", "true"), ("GOOGLE_API_KEY", "k"), ("GEMINI_API_KEY", "")];
+        assert_eq!(way("{}", &sign_in(&vertex, &[]), None), VERTEX);
+        assert_eq!(way("{}", &sign_in(&[("GOOGLE_GENAI_USE_VERTEXAI", "false")], &[]), None), KEY);
+    }
+
+    #[test]
+    fn without_a_login_nobody_is_asked_for_a_code() {
+        let users = r#"{"security":{"auth":{"selectedType":"oauth-personal"}}}"#;
+        let missing = Some("/home/me/.gemini/oauth_creds.json");
+        let told = settings(Some(users), &sign_in(&[], &[]), missing).unwrap();
+        assert!(!told.text.contains(GOOGLE) && told.account.contains("/home/me/.gemini/oauth_creds.json"), "{told:?}");
+        for (name, value) in
+            [("GEMINI_FORCE_ENCRYPTED_FILE_STORAGE", "true"), ("GOOGLE_APPLICATION_CREDENTIALS", "/home/me/adc.json")]
+        {
+            assert_eq!(way(users, &sign_in(&[(name, value)], &[]), missing), GOOGLE, "{name}");
+        }
+    }
+}
