@@ -22,4 +22,5 @@ mod stage;
 
 mod conversation;
 mod home;
+mod restoring;
 mod tools;

@@ -29,6 +29,7 @@ const USERS_FILES: [(&str, &str); 3] = [
 
 /// What is decided before the curtain rises.
 pub struct Setting {
+    sections: String,
     agent: String,
     settings: Value,
     files: BTreeMap<String, String>,
@@ -40,7 +41,13 @@ impl Setting {
         // Nothing is sent to anybody but the stand-in.
         let settings = json!({"ui": {"theme": "Dracula"}, "general": {"enableAutoUpdate": false},
             "privacy": {"usageStatisticsEnabled": false}});
-        Self { agent: String::new(), settings, files }
+        Self { sections: String::new(), agent: String::new(), settings, files }
+    }
+
+    /// Sections for the daemon's configuration.
+    pub fn config(mut self, sections: &str) -> Self {
+        self.sections.push_str(sections);
+        self
     }
 
     /// Lines for the agent's own section of it.
@@ -87,7 +94,8 @@ impl Setting {
         let (program, env_file) = (json!(program), json!(env_file));
         let agent = format!("[agents.gemini]\ncommand = {program}\nenv_file = [{env_file}]\n{}", self.agent);
         let before = tree(&users);
-        let daemon = builder.env("GOOGLE_GEMINI_BASE_URL", api.address()).config(&agent).start().await;
+        let daemon =
+            builder.env("GOOGLE_GEMINI_BASE_URL", api.address()).config(&self.sections).config(&agent).start().await;
         Stage { daemon, api, users, before }
     }
 }
