@@ -116,8 +116,13 @@ impl Api {
 
     /// The first request with this prompt, when it has come.
     pub async fn asked(&self, prompt: &str) -> Arc<Asked> {
-        let find = || self.told().into_iter().find(|asked| asked.prompt().contains(prompt));
-        self.until(&format!("a request with {prompt:?}"), find).await
+        self.asked_times(prompt, 1).await
+    }
+
+    /// The same request for the nth time, when that has come: the CLI asks again after some errors.
+    pub async fn asked_times(&self, prompt: &str, times: usize) -> Arc<Asked> {
+        let find = || self.told().into_iter().filter(|asked| asked.prompt().contains(prompt)).nth(times - 1);
+        self.until(&format!("request {times} with {prompt:?}"), find).await
     }
 
     /// The stream to a prompt that holds, when its first words are said.

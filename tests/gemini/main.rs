@@ -21,6 +21,7 @@ mod model;
 mod stage;
 
 mod conversation;
+mod failures;
 mod home;
 mod restoring;
 mod tools;

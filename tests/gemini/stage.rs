@@ -122,6 +122,13 @@ impl Stage {
         turn
     }
 
+    /// A prompt whose turn is to fail, and the error.
+    pub async fn fail(&self, session: &str, text: &str) -> Value {
+        let turn = self.daemon.prompt_and_wait(session, text).await;
+        assert_eq!(turn["status"], "failed", "{turn}");
+        turn["error"].clone()
+    }
+
     /// A prompt that is accepted: its turn, and where to follow from.
     pub async fn begin(&self, session: &str, text: &str) -> (String, Option<i64>) {
         let accepted = self.daemon.prompt(session, text).await;
