@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::stage::{Setting, USERS_WORD};
+use super::stage::{Access, KEY, Setting, USERS_WORD};
 
 /// A server of one tool.
 const MCP_SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gemini/mcp_server.mjs");
@@ -30,6 +30,26 @@ async fn a_login_outlives_a_session_with_a_key() {
         let session = stage.session().await;
         stage.say(&session, "Hello?").await;
         assert_eq!(std::fs::read_to_string(stage.daemon.home().join(".gemini/oauth_creds.json")).unwrap(), LOGIN);
+    });
+    play.await;
+}
+
+#[tokio::test]
+async fn a_key_alone_is_enough() {
+    let play = Setting::new().access(Access::Key).play(async |stage| {
+        let session = stage.session().await;
+        stage.say(&session, "Hello?").await;
+        assert_eq!(stage.api.asked("Hello?").await.key.as_deref(), Some(KEY));
+    });
+    play.await;
+}
+
+#[tokio::test]
+async fn an_api_that_wants_no_key_is_enough() {
+    let play = Setting::new().access(Access::Address).play(async |stage| {
+        let session = stage.session().await;
+        stage.say(&session, "Hello?").await;
+        assert_eq!(stage.api.asked("Hello?").await.key.as_deref(), Some(""));
     });
     play.await;
 }

@@ -5,7 +5,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::model::{GREETING, THOUGHT};
-use super::stage::{Setting, Stage};
+use super::stage::{Access, Setting, Stage};
 use crate::harness::signal;
 
 const CODEWORD: &str = "ZEBRA42";
@@ -45,9 +45,8 @@ async fn an_idle_session_is_continued_with_all_it_knew() {
 }
 
 /// The CLI names its files after the minute, and what it does to them depends on it, so this is done as fast as it goes.
-#[tokio::test]
-async fn a_session_is_resumed_twice_in_a_row_after_restarts_of_the_daemon() {
-    let play = Setting::new().play(async |stage| {
+async fn resume_twice(access: Access) {
+    let play = Setting::new().access(access).play(async |stage| {
         let session = stage.session().await;
         let first = format!("The codeword is {CODEWORD}.");
         stage.say(&session, &first).await;
@@ -65,6 +64,17 @@ async fn a_session_is_resumed_twice_in_a_row_after_restarts_of_the_daemon() {
         assert_eq!((last.count("What was it?"), last.count(CODEWORD)), (1, 1), "{:#}", last.body["contents"]);
     });
     play.await;
+}
+
+#[tokio::test]
+async fn a_session_is_resumed_twice_in_a_row_after_restarts_of_the_daemon() {
+    resume_twice(Access::KeyAndAddress).await;
+}
+
+/// Then the CLI refuses to load a conversation until it is told to use the key, which it uses for new ones as it is.
+#[tokio::test]
+async fn a_session_with_a_key_alone_is_resumed_twice_in_a_row_after_restarts_of_the_daemon() {
+    resume_twice(Access::Key).await;
 }
 
 #[tokio::test]

@@ -27,12 +27,40 @@ const USERS_FILES: [(&str, &str); 3] = [
     ("extensions/mine/gemini-extension.json", r#"{"name": "mine", "version": "1.0.0"}"#),
 ];
 
+/// Sends what the CLI asks of Google to the stand-in.
+const REDIRECT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gemini/redirect.mjs");
+
+/// How the CLI gets at a model. It takes ways of its own for each.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// A key, and the address of an API that is not Google's.
+    KeyAndAddress,
+    /// The address of an API that wants no key.
+    Address,
+    /// A key for Google's own API.
+    Key,
+}
+
+impl Access {
+    /// What is in the agent's own file of variables.
+    fn variables(self, api: &Api) -> String {
+        let key = format!("GEMINI_API_KEY={KEY}\n");
+        let redirect = format!("NODE_OPTIONS=--import={REDIRECT}\nACPD_TEST_STAND_IN={}\n", api.address());
+        match self {
+            Self::KeyAndAddress => key,
+            Self::Key => key + &redirect,
+            Self::Address => String::new(),
+        }
+    }
+}
+
 /// What is decided before the curtain rises.
 pub struct Setting {
     sections: String,
     agent: String,
     settings: Value,
     files: BTreeMap<String, String>,
+    access: Access,
 }
 
 impl Setting {
@@ -41,7 +69,7 @@ impl Setting {
         // Nothing is sent to anybody but the stand-in.
         let settings = json!({"ui": {"theme": "Dracula"}, "general": {"enableAutoUpdate": false},
             "privacy": {"usageStatisticsEnabled": false}});
-        Self { sections: String::new(), agent: String::new(), settings, files }
+        Self { sections: String::new(), agent: String::new(), settings, files, access: Access::KeyAndAddress }
     }
 
     /// Sections for the daemon's configuration.
@@ -70,6 +98,11 @@ impl Setting {
         self
     }
 
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = access;
+        self
+    }
+
     /// Plays the test, unless the CLI is not to be had here, and holds what is to hold of each.
     pub async fn play(self, test: impl AsyncFnOnce(&mut Stage)) {
         let Some(program) = cli::gemini().await else { return };
@@ -79,7 +112,7 @@ impl Setting {
     }
 
     async fn set(self, program: &Path) -> Stage {
-        let builder = Daemon::builder();
+        let mut builder = Daemon::builder();
         let users = builder.home().join(".gemini");
         let settings = ("settings.json".to_owned(), self.settings.to_string());
         for (name, text) in self.files.into_iter().chain([settings]) {
@@ -89,13 +122,15 @@ impl Setting {
         }
         let api = Api::start().await;
         let env_file = builder.root().join("gemini.env");
-        std::fs::write(&env_file, format!("GEMINI_API_KEY={KEY}\n")).expect("a file can be written");
+        std::fs::write(&env_file, self.access.variables(&api)).expect("a file can be written");
         std::fs::set_permissions(&env_file, PermissionsExt::from_mode(0o600)).expect("the mode can be set");
         let (program, env_file) = (json!(program), json!(env_file));
         let agent = format!("[agents.gemini]\ncommand = {program}\nenv_file = [{env_file}]\n{}", self.agent);
+        if matches!(self.access, Access::KeyAndAddress | Access::Address) {
+            builder = builder.env("GOOGLE_GEMINI_BASE_URL", api.address());
+        }
         let before = tree(&users);
-        let daemon =
-            builder.env("GOOGLE_GEMINI_BASE_URL", api.address()).config(&self.sections).config(&agent).start().await;
+        let daemon = builder.config(&self.sections).config(&agent).start().await;
         Stage { daemon, api, users, before }
     }
 }
