@@ -36,7 +36,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    pub fn prompt(&self) -> String {
+    pub fn prompt(&self) -> &str {
         model::prompt(&self.body)
     }
 
@@ -175,7 +175,7 @@ fn stream(shared: &Shared, asked: &Asked) -> Response {
         Answer::Chunks(chunks) => send(&sender, &chunks),
         Answer::Held { first, rest } => {
             send(&sender, &first);
-            let held = Held { prompt: asked.prompt(), rest, sender };
+            let held = Held { prompt: asked.prompt().to_owned(), rest, sender };
             shared.held.lock().expect("nobody panics with the lock").push_back(held);
         }
     }

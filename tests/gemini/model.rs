@@ -41,10 +41,11 @@ fn last_parts(body: &Value) -> &[Value] {
     last.and_then(|content| content["parts"].as_array()).map_or(&[], Vec::as_slice)
 }
 
-/// The prompt, without what was given along with it. Nothing when a tool has answered.
-pub fn prompt(body: &Value) -> String {
+/// The prompt, without what was given along with it, and without one before it that was never answered: the CLI makes one
+/// of the two. Nothing when a tool has answered.
+pub fn prompt(body: &Value) -> &str {
     let texts = last_parts(body).iter().filter_map(|part| part["text"].as_str());
-    texts.take_while(|text| !text.starts_with(REFERENCES)).collect()
+    texts.take_while(|text| !text.starts_with(REFERENCES)).last().unwrap_or_default()
 }
 
 /// Everything that users, and the CLI for them, have said in the conversation.
@@ -63,7 +64,7 @@ pub fn answer(body: &Value) -> Answer {
         return Answer::Chunks(vec![words(&format!("The tool said: {}", texts.join(", "))), end()]);
     }
     let prompt = prompt(body);
-    let (keyword, rest) = keyword(&prompt);
+    let (keyword, rest) = keyword(prompt);
     match keyword {
         "READ" => call("read_file", &json!({"file_path": rest})),
         "WRITE" => {
