@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::model::GREETING;
-use super::stage::{Setting, Stage};
+use super::stage::{Access, Setting, Stage};
 
 /// A model that the CLI does not replace by another one when it fails.
 const MODEL: &str = "gemini-2.5-pro";
@@ -47,6 +47,51 @@ async fn a_wait_that_the_api_tells_is_told() {
         for wait in ["3600s", "7s"] {
             assert_error(&error_of(stage, &format!("ERR 429 WAIT {wait}")).await, "rate_limited", &[wait]);
         }
+    });
+    play.await;
+}
+
+#[tokio::test]
+async fn a_key_that_is_refused_is_told_as_such() {
+    let play = Setting::new().play(async |stage| {
+        assert_error(&error_of(stage, "ERR 401").await, "auth_required", &["refuses with 401"]);
+    });
+    play.await;
+}
+
+#[tokio::test]
+async fn another_error_of_the_api_is_the_agents() {
+    let play = impatient().play(async |stage| {
+        for status in [400, 500] {
+            let words = format!("refuses with {status}");
+            assert_error(&error_of(stage, &format!("ERR {status}")).await, "agent_error", &[&words]);
+        }
+    });
+    play.await;
+}
+
+#[tokio::test]
+async fn who_is_not_signed_in_is_told_how_to() {
+    let play = Setting::new().access(Access::Nothing).play(async |stage| {
+        let session = stage.daemon.create_session("gemini").await;
+        let error = stage.fail(&session, "Hello?").await;
+        assert_error(&error, "auth_required", &["run `gemini`"]);
+        let said = stage.daemon.cli(&["prompt", &session, "Hello again?"]).await;
+        assert_ne!(said.code, 0);
+        assert!(said.stderr.contains("run `gemini`"), "{}", said.stderr);
+    });
+    play.await;
+}
+
+/// Then the CLI asks for a login code before it has answered anything, and takes what acpd sends for that code.
+#[tokio::test]
+async fn whose_login_is_gone_is_told_how_to_sign_in_and_not_made_to_wait() {
+    let chosen = json!({"auth": {"selectedType": "oauth-personal"}});
+    let setting = Setting::new().access(Access::Nothing).setting("/security", chosen);
+    let play = setting.config("[processes]\ninitialize_timeout = \"20s\"\n").play(async |stage| {
+        let session = stage.daemon.create_session("gemini").await;
+        let error = stage.fail(&session, "Hello?").await;
+        assert_error(&error, "auth_required", &["run `gemini`"]);
     });
     play.await;
 }

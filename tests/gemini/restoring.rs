@@ -40,6 +40,7 @@ async fn an_idle_session_is_continued_with_all_it_knew() {
         stage.say(&session, "RECALL what I said").await;
         knows(stage, "RECALL what I said").await;
         assert!(stage.last_words(&session).await.contains(CODEWORD));
+        assert_eq!(stage.daemon.session(&session).await["contextRestored"], "native");
     });
     play.await;
 }
@@ -58,6 +59,7 @@ async fn resume_twice(access: Access) {
             knows(stage, prompt).await;
             expected.extend(exchange(prompt));
             assert_eq!(conversation(stage, &session).await, expected);
+            assert_eq!(stage.daemon.session(&session).await["contextRestored"], "native", "{prompt}");
         }
         // What was said in between is known too, and nothing twice.
         let last = stage.api.asked("And once more?").await;
@@ -92,6 +94,7 @@ async fn a_session_whose_process_is_killed_in_a_turn_goes_on_with_all_it_knew() 
         stage.say(&session, "Are you there?").await;
         knows(stage, "Are you there?").await;
         assert_eq!(stage.last_words(&session).await, GREETING);
+        assert_eq!(stage.daemon.session(&session).await["contextRestored"], "native");
     });
     play.await;
 }

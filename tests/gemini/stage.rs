@@ -39,6 +39,8 @@ pub enum Access {
     Address,
     /// A key for Google's own API.
     Key,
+    /// Nobody is signed in.
+    Nothing,
 }
 
 impl Access {
@@ -50,6 +52,8 @@ impl Access {
             Self::KeyAndAddress => key,
             Self::Key => key + &redirect,
             Self::Address => String::new(),
+            // What the CLI asks of others, to sign somebody in, does not get out either.
+            Self::Nothing => format!("HTTPS_PROXY={}\n", api.address()),
         }
     }
 }

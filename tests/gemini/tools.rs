@@ -80,6 +80,18 @@ async fn a_command_that_a_rule_allows_is_run_and_the_model_is_told_what_it_print
     play.await;
 }
 
+/// The CLI tells the model what a command printed, and a client only when the command has no terminal of its own.
+#[tokio::test]
+async fn what_a_command_prints_is_in_the_record() {
+    let play = Setting::new().agent(ALL_ALLOWED).play(async |stage| {
+        let session = stage.session().await;
+        stage.say(&session, "SHELL printf forty-two").await;
+        let result = result(stage, &session).await;
+        assert!(result["result"].to_string().contains("forty-two"), "{result}");
+    });
+    play.await;
+}
+
 #[tokio::test]
 async fn files_are_written_through_acpd_also_new_ones_in_new_directories() {
     let play = Setting::new().agent(ALL_ALLOWED).play(async |stage| {
