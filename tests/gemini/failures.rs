@@ -75,7 +75,8 @@ async fn who_is_not_signed_in_is_told_how_to() {
     let play = Setting::new().access(Access::Nothing).play(async |stage| {
         let session = stage.daemon.create_session("gemini").await;
         let error = stage.fail(&session, "Hello?").await;
-        assert_error(&error, "auth_required", &["run `gemini`"]);
+        assert_error(&error, "auth_required", &["GEMINI_API_KEY"]);
+        assert!(error["hint"].as_str().unwrap().contains("run `gemini`"), "{error}");
         let said = stage.daemon.cli(&["prompt", &session, "Hello again?"]).await;
         assert_ne!(said.code, 0);
         assert!(said.stderr.contains("run `gemini`"), "{}", said.stderr);

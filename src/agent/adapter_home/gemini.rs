@@ -24,6 +24,9 @@ const SELECTED_ONCE: &[&str] = &["selectedAuthType"];
 const OURS: [(&[&str], bool); 2] =
     [(&["general", "sessionRetention", "enabled"], false), (&["privacy", "usageStatisticsEnabled"], false)];
 
+/// Of a command that has a terminal of its own the CLI tells nobody but the model what it printed. Who wants that all the same says so.
+const OURS_UNLESS_SET: [(&[&str], bool); 1] = [(&["tools", "shell", "enableInteractiveShell"], false)];
+
 /// How the agent is to sign in, as far as its environment tells.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignIn {
@@ -81,7 +84,13 @@ pub fn settings(users: Option<&str>, sign_in: &SignIn, missing_login: Option<&st
     for (path, value) in OURS {
         set(&mut settings, path, json!(value));
     }
-    let chosen = [SELECTED, SELECTED_ONCE].into_iter().find_map(|path| text_at(&settings, path)).map(str::to_owned);
+    for (path, value) in OURS_UNLESS_SET {
+        if at(&settings, path).is_none() {
+            set(&mut settings, path, json!(value));
+        }
+    }
+    let chosen =
+        [SELECTED, SELECTED_ONCE].into_iter().find_map(|path| at(&settings, path)?.as_str()).map(str::to_owned);
     let way = sign_in.given.clone().or(chosen).unwrap_or_else(|| sign_in.otherwise.clone());
     let missing = missing_login.filter(|_| way == GOOGLE && !sign_in.is_elsewhere);
     let (way, account) = if let Some(path) = missing {
@@ -108,8 +117,8 @@ fn account(way: &str) -> String {
     }
 }
 
-fn text_at<'a>(settings: &'a Value, path: &[&str]) -> Option<&'a str> {
-    path.iter().try_fold(settings, |value, name| value.get(name))?.as_str()
+fn at<'a>(settings: &'a Value, path: &[&str]) -> Option<&'a Value> {
+    path.iter().try_fold(settings, |value, name| value.get(name))
 }
 
 /// Sets a value below objects, which are made where something else is in their place.
@@ -135,7 +144,7 @@ mod tests {
     fn way(users: &str, sign_in: &SignIn, missing: Option<&str>) -> String {
         let text = settings(Some(users), sign_in, missing).unwrap().text;
         let merged: Value = serde_json::from_str(&text).unwrap();
-        text_at(&merged, SELECTED).unwrap().to_owned()
+        at(&merged, SELECTED).unwrap().as_str().unwrap().to_owned()
     }
 
     #[test]
@@ -150,9 +159,13 @@ mod tests {
             "general": { "vimMode": true, "sessionRetention": { "enabled": false, "maxAge": "3d" } },
             "privacy": { "usageStatisticsEnabled": false },
             "mcpServers": { "a": { "command": "$HOME/x // y" } },
+            "tools": { "shell": { "enableInteractiveShell": false } },
             "security": { "auth": { "selectedType": KEY } },
         });
         assert_eq!(merged, expected);
+        let interactive = r#"{"tools":{"shell":{"enableInteractiveShell":true}}}"#;
+        let Settings { text, .. } = settings(Some(interactive), &sign_in(&[], &[]), None).unwrap();
+        assert!(text.contains("\"enableInteractiveShell\": true"), "{text}");
         for nothing in [None, Some(""), Some(" \n")] {
             assert!(settings(nothing, &sign_in(&[], &[]), None).is_ok(), "{nothing:?}");
         }
