@@ -4,6 +4,7 @@
 //! POST …/models/M:streamGenerateContent   what `model` says, as server-sent events
 //! POST …/models/M:generateContent         JSON of the schema that is asked for: the CLI's own questions
 //! POST …/models/M:countTokens             a number
+//! POST /v1internal:…                      the same in an account's name; what else Google is asked is in `google`
 //! ```
 
 use std::collections::VecDeque;
@@ -20,6 +21,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
+use super::google;
 use super::model::{self, Answer};
 use crate::harness::within;
 
@@ -152,15 +154,24 @@ impl Api {
 }
 
 async fn take(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
-    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    if let Some((status, answer)) = google::answer(uri.path(), &body) {
+        return whole(status, &answer);
+    }
+    let mut body: Value = serde_json::from_slice(&body).unwrap_or_default();
     let last = uri.path().rsplit('/').next().unwrap_or_default();
-    let (model, verb) = last.split_once(':').unwrap_or(("", last));
+    let (mut model, verb) = last.split_once(':').unwrap_or(("", last));
+    let envelope = body.clone();
+    let is_wrapped = model == google::ENVELOPE;
+    if is_wrapped {
+        model = envelope["model"].as_str().unwrap_or_default();
+        body = body["request"].take();
+    }
     let key = headers.get("x-goog-api-key").and_then(|key| key.to_str().ok()).map(str::to_owned);
     let asked = Arc::new(Asked { model: model.to_owned(), verb: verb.to_owned(), key, body });
     shared.asked.lock().expect("nobody panics with the lock").push(Arc::clone(&asked));
     let response = match verb {
-        STREAM => stream(&shared, &asked),
-        "generateContent" => whole(200, &model::side_answer(&asked.body)),
+        STREAM => stream(&shared, &asked, is_wrapped),
+        "generateContent" => whole(200, &wrapped(is_wrapped, &model::side_answer(&asked.body))),
         "countTokens" => whole(200, &json!({"totalTokens": 100})),
         _ => whole(404, &json!({"error": {"code": 404, "message": "not of the stand-in", "status": "NOT_FOUND"}})),
     };
@@ -168,12 +179,19 @@ async fn take(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap, b
     response
 }
 
-fn stream(shared: &Shared, asked: &Asked) -> Response {
+/// As it is answered in an account's name.
+fn wrapped(is_wrapped: bool, answer: &Value) -> Value {
+    if is_wrapped { json!({"response": answer}) } else { answer.clone() }
+}
+
+fn stream(shared: &Shared, asked: &Asked, is_wrapped: bool) -> Response {
     let (sender, mut receiver) = unbounded_channel();
+    let all = |chunks: Vec<Value>| chunks.iter().map(|chunk| wrapped(is_wrapped, chunk)).collect::<Vec<_>>();
     match model::answer(&asked.body) {
         Answer::Error { status, body } => return whole(status, &body),
-        Answer::Chunks(chunks) => send(&sender, &chunks),
+        Answer::Chunks(chunks) => send(&sender, &all(chunks)),
         Answer::Held { first, rest } => {
+            let (first, rest) = (all(first), all(rest));
             send(&sender, &first);
             let held = Held { prompt: asked.prompt().to_owned(), rest, sender };
             shared.held.lock().expect("nobody panics with the lock").push_back(held);

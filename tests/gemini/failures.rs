@@ -32,6 +32,12 @@ fn assert_error(error: &Value, code: &str, words: &[&str]) {
     }
 }
 
+/// What to run is in the hint.
+#[track_caller]
+fn assert_tells_how(error: &Value) {
+    assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("run `gemini`")), "{error}");
+}
+
 #[tokio::test]
 async fn an_exhausted_quota_is_told_as_such() {
     let play = Setting::new().play(async |stage| {
@@ -44,8 +50,10 @@ async fn an_exhausted_quota_is_told_as_such() {
 #[tokio::test]
 async fn a_wait_that_the_api_tells_is_told() {
     let play = impatient().play(async |stage| {
-        for wait in ["3600s", "7s"] {
-            assert_error(&error_of(stage, &format!("ERR 429 WAIT {wait}")).await, "rate_limited", &[wait]);
+        for (wait, seconds) in [("3600s", 3600), ("7s", 7)] {
+            let error = error_of(stage, &format!("ERR 429 WAIT {wait}")).await;
+            assert_error(&error, "rate_limited", &[wait]);
+            assert_eq!(error["retryAfterSeconds"], seconds, "{error}");
         }
     });
     play.await;
@@ -76,7 +84,7 @@ async fn who_is_not_signed_in_is_told_how_to() {
         let session = stage.daemon.create_session("gemini").await;
         let error = stage.fail(&session, "Hello?").await;
         assert_error(&error, "auth_required", &["GEMINI_API_KEY"]);
-        assert!(error["hint"].as_str().unwrap().contains("run `gemini`"), "{error}");
+        assert_tells_how(&error);
         let said = stage.daemon.cli(&["prompt", &session, "Hello again?"]).await;
         assert_ne!(said.code, 0);
         assert!(said.stderr.contains("run `gemini`"), "{}", said.stderr);
@@ -92,7 +100,8 @@ async fn whose_login_is_gone_is_told_how_to_sign_in_and_not_made_to_wait() {
     let play = setting.config("[processes]\ninitialize_timeout = \"20s\"\n").play(async |stage| {
         let session = stage.daemon.create_session("gemini").await;
         let error = stage.fail(&session, "Hello?").await;
-        assert_error(&error, "auth_required", &["run `gemini`"]);
+        assert_error(&error, "auth_required", &["oauth_creds.json is not there"]);
+        assert_tells_how(&error);
     });
     play.await;
 }

@@ -17,11 +17,13 @@ mod harness;
 
 mod api;
 mod cli;
+mod google;
 mod model;
 mod stage;
 
 mod conversation;
 mod failures;
 mod home;
+mod login;
 mod restoring;
 mod tools;

@@ -1,8 +1,17 @@
-// Sends what the CLI asks of Google to the stand-in. For a CLI that has a key alone, and is told of no other address.
-const { fetch } = globalThis;
+// Sends what the CLI asks of Google to the stand-in, where nothing tells it of another address: with a key alone, and for logins.
+import http from "node:http";
+import https from "node:https";
+import { syncBuiltinESMExports } from "node:module";
 
-globalThis.fetch = (input, init) => {
-  const { pathname, search } = new URL(input instanceof Request ? input.url : input);
-  const url = new URL(pathname + search, process.env.ACPD_TEST_STAND_IN);
-  return fetch(input instanceof Request ? new Request(url, input) : url, init);
+const { fetch } = globalThis;
+const standIn = (address) => {
+  const { pathname, search } = new URL(address);
+  return new URL(pathname + search, process.env.ACPD_TEST_STAND_IN);
 };
+
+globalThis.fetch = (input, init) =>
+  input instanceof Request ? fetch(new Request(standIn(input.url), input), init) : fetch(standIn(input), init);
+
+https.request = (address, options, callback) =>
+  http.request(standIn(address), { ...options, agent: undefined }, callback);
+syncBuiltinESMExports();

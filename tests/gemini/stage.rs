@@ -39,6 +39,8 @@ pub enum Access {
     Address,
     /// A key for Google's own API.
     Key,
+    /// The user's own login to Google.
+    Account,
     /// Nobody is signed in.
     Nothing,
 }
@@ -52,6 +54,7 @@ impl Access {
             Self::KeyAndAddress => key,
             Self::Key => key + &redirect,
             Self::Address => String::new(),
+            Self::Account => format!("{redirect}CODE_ASSIST_ENDPOINT={}\n", api.address()),
             // What the CLI asks of others, to sign somebody in, does not get out either.
             Self::Nothing => format!("HTTPS_PROXY={}\n", api.address()),
         }
@@ -122,7 +125,8 @@ impl Setting {
         for (name, text) in self.files.into_iter().chain([settings]) {
             let path = users.join(name);
             std::fs::create_dir_all(path.parent().expect("a file is in a directory")).expect("it can be made");
-            std::fs::write(path, text).expect("a file can be written");
+            std::fs::write(&path, text).expect("a file can be written");
+            std::fs::set_permissions(path, PermissionsExt::from_mode(0o600)).expect("the mode can be set");
         }
         let api = Api::start().await;
         let env_file = builder.root().join("gemini.env");
@@ -135,7 +139,7 @@ impl Setting {
         }
         let before = tree(&users);
         let daemon = builder.config(&self.sections).config(&agent).start().await;
-        Stage { daemon, api, users, before }
+        Stage { daemon, api, users, before, changed: Vec::new() }
     }
 }
 
@@ -144,6 +148,7 @@ pub struct Stage {
     pub api: Api,
     users: PathBuf,
     before: BTreeMap<PathBuf, (u32, Vec<u8>)>,
+    changed: Vec<PathBuf>,
 }
 
 impl Stage {
@@ -186,12 +191,22 @@ impl Stage {
         pid_of(&self.daemon.session(session).await)
     }
 
+    /// A file of the user's that the CLI itself writes in ordinary use, and that is another one now.
+    pub fn expect_change(&mut self, path: PathBuf) {
+        self.changed.push(path);
+    }
+
     /// The end of every test.
     async fn clear(&mut self) {
         assert!(self.daemon.terminate().await.success());
         let left = processes_of(self.daemon.root());
         assert!(left.is_empty(), "processes are left: {left:?}");
-        let after = tree(&self.users);
+        let mut after = tree(&self.users);
+        for path in &self.changed {
+            let (was, is) = (&self.before[path], &after[path]);
+            assert!(was.0 == is.0 && was.1 != is.1, "{} was to be changed, and its mode kept", path.display());
+            after.insert(path.clone(), was.clone());
+        }
         let names = |tree: &BTreeMap<PathBuf, _>| tree.keys().cloned().collect::<Vec<_>>();
         assert_eq!(names(&after), names(&self.before), "the user's ~/.gemini has other files");
         assert!(after == self.before, "the user's ~/.gemini was changed: {}", self.users.display());

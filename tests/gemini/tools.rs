@@ -83,7 +83,8 @@ async fn a_command_that_a_rule_allows_is_run_and_the_model_is_told_what_it_print
 /// The CLI tells the model what a command printed, and a client only when the command has no terminal of its own.
 #[tokio::test]
 async fn what_a_command_prints_is_in_the_record() {
-    let play = Setting::new().agent(ALL_ALLOWED).play(async |stage| {
+    let without = json!({"shell": {"enableInteractiveShell": false}});
+    let play = Setting::new().setting("/tools", without).agent(ALL_ALLOWED).play(async |stage| {
         let session = stage.session().await;
         stage.say(&session, "SHELL printf forty-two").await;
         let result = result(stage, &session).await;

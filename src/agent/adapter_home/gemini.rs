@@ -24,9 +24,6 @@ const SELECTED_ONCE: &[&str] = &["selectedAuthType"];
 const OURS: [(&[&str], bool); 2] =
     [(&["general", "sessionRetention", "enabled"], false), (&["privacy", "usageStatisticsEnabled"], false)];
 
-/// Of a command that has a terminal of its own the CLI tells nobody but the model what it printed. Who wants that all the same says so.
-const OURS_UNLESS_SET: [(&[&str], bool); 1] = [(&["tools", "shell", "enableInteractiveShell"], false)];
-
 /// How the agent is to sign in, as far as its environment tells.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignIn {
@@ -83,11 +80,6 @@ pub fn settings(users: Option<&str>, sign_in: &SignIn, missing_login: Option<&st
     }
     for (path, value) in OURS {
         set(&mut settings, path, json!(value));
-    }
-    for (path, value) in OURS_UNLESS_SET {
-        if at(&settings, path).is_none() {
-            set(&mut settings, path, json!(value));
-        }
     }
     let chosen =
         [SELECTED, SELECTED_ONCE].into_iter().find_map(|path| at(&settings, path)?.as_str()).map(str::to_owned);
@@ -159,13 +151,9 @@ mod tests {
             "general": { "vimMode": true, "sessionRetention": { "enabled": false, "maxAge": "3d" } },
             "privacy": { "usageStatisticsEnabled": false },
             "mcpServers": { "a": { "command": "$HOME/x // y" } },
-            "tools": { "shell": { "enableInteractiveShell": false } },
             "security": { "auth": { "selectedType": KEY } },
         });
         assert_eq!(merged, expected);
-        let interactive = r#"{"tools":{"shell":{"enableInteractiveShell":true}}}"#;
-        let Settings { text, .. } = settings(Some(interactive), &sign_in(&[], &[]), None).unwrap();
-        assert!(text.contains("\"enableInteractiveShell\": true"), "{text}");
         for nothing in [None, Some(""), Some(" \n")] {
             assert!(settings(nothing, &sign_in(&[], &[]), None).is_ok(), "{nothing:?}");
         }
