@@ -362,14 +362,13 @@ async fn a_sessions_directories_are_private_and_go_with_it() {
 async fn a_confined_gemini_has_its_own_home_with_what_the_user_has() {
     let builder = Daemon::builder();
     std::fs::create_dir_all(builder.home().join(".gemini/extensions")).unwrap();
-    std::fs::write(builder.home().join(".gemini/settings.json"), "{}").unwrap();
+    std::fs::write(builder.home().join(".gemini/state.json"), "{}").unwrap();
     let daemon = builder.agent_with(SHELL, shell(), "adapter = \"gemini\"").start().await;
     let session = daemon.create_lazy_session(SHELL).await;
     let said =
-        run(&daemon, &session, "cd $GEMINI_CLI_HOME/.gemini && echo x >> settings.json && ls && cat settings.json")
-            .await;
-    assert_eq!(said, "extensions\nsettings.json\n{}x\nexit 0");
-    assert_eq!(std::fs::read_to_string(daemon.home().join(".gemini/settings.json")).unwrap(), "{}");
+        run(&daemon, &session, "cd $GEMINI_CLI_HOME/.gemini && echo x >> state.json && ls && cat state.json").await;
+    assert_eq!(said, "extensions\nsettings.json\nstate.json\n{}x\nexit 0");
+    assert_eq!(std::fs::read_to_string(daemon.home().join(".gemini/state.json")).unwrap(), "{}");
 }
 
 #[tokio::test]
@@ -378,7 +377,7 @@ async fn nothing_is_written_through_a_link_that_a_confined_agent_leaves() {
     let (claude, gemini) = (builder.home().join(".claude"), builder.home().join(".gemini"));
     for (directory, text) in [(&claude, "of another agent"), (&gemini, "the user's")] {
         std::fs::create_dir(directory).unwrap();
-        std::fs::write(directory.join("settings.json"), text).unwrap();
+        std::fs::write(directory.join("state.json"), text).unwrap();
     }
     // What nobody can write to, or read, keeps no agent from starting.
     std::fs::write(gemini.join("locked.json"), "1").unwrap();
@@ -391,13 +390,13 @@ async fn nothing_is_written_through_a_link_that_a_confined_agent_leaves() {
     let leave = "cd $GEMINI_CLI_HOME && echo 2 > .gemini/locked.json && rm -r .gemini && ln -s $HOME/.claude .gemini";
     assert_eq!(run(&daemon, &session, leave).await, "exit 0");
     // So that there is a reason to copy.
-    std::fs::write(gemini.join("settings.json"), "the user's newer").unwrap();
+    std::fs::write(gemini.join("state.json"), "the user's newer").unwrap();
     daemon.restart().await;
     daemon.post(&format!("/v1/sessions/{session}/resume"), json!({})).await.expect_status(200);
-    let said = run(&daemon, &session, "cd $GEMINI_CLI_HOME/.gemini && pwd -P && cat settings.json").await;
+    let said = run(&daemon, &session, "cd $GEMINI_CLI_HOME/.gemini && pwd -P && cat state.json").await;
     let own = daemon.state_dir().join("run").join(&session).join("home/.gemini");
     assert_eq!(said, format!("{}\nthe user's newerexit 0", own.display()));
-    assert_eq!(std::fs::read_to_string(claude.join("settings.json")).unwrap(), "of another agent");
+    assert_eq!(std::fs::read_to_string(claude.join("state.json")).unwrap(), "of another agent");
     assert_eq!(std::fs::read_dir(&claude).unwrap().count(), 1);
 }
 
