@@ -107,6 +107,7 @@ pub fn gather(
         known.extend(secrets(frozen, current, &source));
         all.extend(source);
     }
+    known.extend(server_secrets(current));
     Ok((all, known))
 }
 
@@ -114,7 +115,22 @@ pub fn gather(
 pub fn known(profile: &AgentProfile, environment: &BTreeMap<String, String>) -> Vec<Known> {
     let frozen = profile.freeze();
     let there = sources(&frozen, Some(profile), environment).flatten();
-    there.flat_map(|source| secrets(&frozen, Some(profile), &source)).collect()
+    let own = there.flat_map(|source| secrets(&frozen, Some(profile), &source));
+    own.chain(server_secrets(Some(profile))).collect()
+}
+
+/// What is written for MCP servers in the profile itself. What refers to variables has their secrets, which are known. Of
+/// `Bearer …` and its like, what follows the word is a secret by itself.
+fn server_secrets(current: Option<&AgentProfile>) -> Vec<Known> {
+    let Some(profile) = current else { return Vec::new() };
+    let values = profile.mcp_servers.values().flat_map(|server| &server.values);
+    values
+        .filter(|(key, value)| !is_plain(key, &profile.env_plain) && !value.reveal().contains("${"))
+        .flat_map(|(key, value)| {
+            let after_word = value.reveal().split_once(' ').map(|(_, rest)| rest);
+            [Some(value.reveal()), after_word].into_iter().flatten().filter_map(|value| Known::new(key, value))
+        })
+        .collect()
 }
 
 /// What the profile names, place by place; the later one wins.

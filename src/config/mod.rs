@@ -5,6 +5,7 @@
 
 mod current;
 mod group;
+mod mcp;
 mod paths;
 mod policy;
 mod profiles;

@@ -2,7 +2,8 @@
 
 use super::read::Section;
 use super::value::OneOrMore;
-use super::{Config, Limits, Problem, Store, TURN_CAP, group, policy, sandbox};
+use super::{Config, Limits, Problem, Store, TURN_CAP, group, mcp, policy, sandbox};
+use crate::model::mcp::reference::is_variable;
 use crate::model::{AgentProfile, Policy};
 
 /// The sections; a name in the environment that begins with one of them is a setting.
@@ -152,6 +153,7 @@ fn read_agent(section: &mut Section<'_>, profile: &mut AgentProfile) {
     section.read("client_files", &mut profile.client_files);
     section.read("terminal_commands", &mut profile.terminal_commands);
     section.read("terminal_env", &mut profile.terminal_env);
+    mcp::read(section, profile);
     section.read("fs_scope", &mut profile.fs_scope);
     section.read("tags", &mut profile.tags);
     section.read("install_hint", &mut profile.install_hint);
@@ -228,12 +230,6 @@ fn check_environment(profile: &AgentProfile, problem: &mut impl FnMut(String, St
         let hint = "write { VARIABLE = \"credential\" } with the name that LoadCredential= gives it, never the value";
         problem(key("credentials"), "names something that is no credential".to_owned(), hint);
     }
-}
-
-/// A name that a variable of the environment can have.
-fn is_variable(name: &str) -> bool {
-    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// A file's name, and no path.

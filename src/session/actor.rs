@@ -29,6 +29,7 @@ use super::link::{Connected, Link, LinkInput, Phase};
 use super::links::Links;
 use super::outbox::{Outbox, Outcome};
 use super::prompt::{Media, MediaReader};
+use super::servers::Servers;
 use super::services::{Done, Services};
 use super::spending::Spending;
 use super::terminals::Terminals;
@@ -143,6 +144,7 @@ pub struct SessionActor {
     /// As whom files are looked at: the owner, as the user database had them when the last process was started.
     pub(super) persona: Persona,
     pub(super) profile: FrozenProfile,
+    pub(super) servers: Servers,
     pub(super) permissions: Authority,
     pub(super) inbox: Inbox,
     pub(super) workspace: PathBuf,
@@ -221,6 +223,7 @@ pub fn actor(
             standing,
         },
         profile: session.profile,
+        servers: Servers::new(session.mcp_servers),
         inbox: Inbox::default(),
         workspace: PathBuf::from(session.workspace),
         workspace_identity: session.workspace_identity,

@@ -25,6 +25,7 @@ mod outbox;
 mod process;
 mod prompt;
 mod requests;
+mod servers;
 mod services;
 mod shares;
 mod slots;

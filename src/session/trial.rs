@@ -20,6 +20,7 @@ use crate::agent::{self, Exit, OpenWorkspace, Output, Persona, Process};
 use crate::config::Config;
 use crate::lane::LaneWatch;
 use crate::model::error::chain;
+use crate::model::mcp::ReadyServer;
 use crate::model::{AgentProfile, ErrorCode, FsScope, Sandbox, SessionId, TurnError};
 
 /// What is taken of what an agent announces.
@@ -113,14 +114,16 @@ async fn run(
     let (bounds, secrets) = (shared.bounds(), shared.hub.secrets());
     let spawned = start
         .command(program, &profile, place.workspace)
-        .and_then(|command| Process::spawn(&command, bounds, secrets, &shared.host));
-    let process = spawned.map_err(|error| not_started(&chain(&error)))?;
+        .and_then(|command| Ok((start.servers(&command, &profile, None)?.servers, command)))
+        .and_then(|(servers, command)| Ok((Process::spawn(&command, bounds, secrets, &shared.host)?, servers)));
+    let (process, servers) = spawned.map_err(|error| not_started(&chain(&error)))?;
     let config = shared.config();
     let until = wish.timeout.map(|timeout| Instant::now() + timeout);
     let workspace = place.own.tmp.display().to_string();
     let mut talk = Talk {
         process,
         workspace,
+        servers,
         next_id: 0,
         until,
         is_cut_short: false,
@@ -181,6 +184,7 @@ fn with_stderr(mut error: TurnError, process: &Process) -> TurnError {
 struct Talk {
     process: Process,
     workspace: String,
+    servers: Vec<ReadyServer>,
     next_id: u64,
     until: Option<Instant>,
     is_cut_short: bool,
@@ -199,7 +203,9 @@ impl Talk {
         let result = self.ask(line, step, config.processes.initialize_timeout, config).await?;
         let result = result.map_err(|error| rpc_failure(INITIALIZE, &error))?;
         trial.initialize_took = Some(began.elapsed());
-        let version = incoming::initialized(&result).map_err(|error| unreadable(INITIALIZE, &error))?.protocol_version;
+        let initialized = incoming::initialized(&result).map_err(|error| unreadable(INITIALIZE, &error))?;
+        let (version, abilities) = (initialized.protocol_version, initialized.abilities.mcp);
+        self.servers.retain(|server| abilities.reach(&server.transport));
         trial.protocol_version = Some(version);
         trial.introduction = introduction::introduction(&result);
         if version != PROTOCOL_VERSION {
@@ -214,7 +220,7 @@ impl Talk {
 
     async fn begin_session(&mut self, config: &Config, trial: &mut Trial) -> Result<(), TurnError> {
         let began = Instant::now();
-        let line = outgoing::new_session(self.next_id, &self.workspace);
+        let line = outgoing::new_session(self.next_id, &self.workspace, &self.servers);
         let step = (NEW, "processes.session_timeout");
         let answer = self.ask(line, step, config.processes.session_timeout, config).await?;
         trial.session_took = Some(began.elapsed());

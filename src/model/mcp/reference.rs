@@ -1,0 +1,77 @@
+//! `${NAME}` in a value: the variable of that name takes its place when an agent is started. There is no other meaning of
+//! `${`, and no way to write it as it is.
+
+const OPEN: &str = "${";
+
+/// A name that a variable of the environment can have.
+pub fn is_variable(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// The names that a value refers to, in order; nothing, when it has a `${` that begins no reference.
+pub fn names(value: &str) -> Option<Vec<&str>> {
+    value.split(OPEN).skip(1).map(|rest| reference(rest).map(|(name, _)| name)).collect()
+}
+
+/// The value with every reference replaced, or the first name that has no value. What takes a reference's place is not looked
+/// at again.
+pub fn resolve<'a>(value: &'a str, look_up: impl Fn(&str) -> Option<&'a str>) -> Result<String, String> {
+    let mut parts = value.split(OPEN);
+    let mut resolved = parts.next().unwrap_or_default().to_owned();
+    for rest in parts {
+        let Some((name, text)) = reference(rest) else { return Err(rest.to_owned()) };
+        resolved.push_str(look_up(name).ok_or_else(|| name.to_owned())?);
+        resolved.push_str(text);
+    }
+    Ok(resolved)
+}
+
+/// What stands between `${` and `}`, and what follows.
+fn reference(rest: &str) -> Option<(&str, &str)> {
+    rest.split_once('}').filter(|(name, _)| is_variable(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn references_are_found_and_replaced_once() {
+        let look_up = |name: &str| match name {
+            "A" => Some("1"),
+            "B" => Some("${A}"),
+            "EMPTY" => Some(""),
+            _ => None,
+        };
+        for (value, resolved) in [
+            ("plain $A {A} $", "plain $A {A} $"),
+            ("Bearer ${A}", "Bearer 1"),
+            ("${A}${B}-${EMPTY}.", "1${A}-."),
+            ("", ""),
+        ] {
+            assert_eq!(resolve(value, look_up).as_deref(), Ok(resolved), "{value:?}");
+        }
+        assert_eq!(resolve("${A} ${NONE}", look_up), Err("NONE".to_owned()));
+        assert_eq!(names("x ${A} ${B_2}"), Some(vec!["A", "B_2"]));
+        for malformed in ["${", "${}", "${A", "${A B}", "${1}", "x ${A} ${-}", "${${A}}"] {
+            assert_eq!(names(malformed), None, "{malformed:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_refers_to_nothing_stays_as_it_is(value in "[^$]*") {
+            prop_assert_eq!(names(&value), Some(vec![]));
+            prop_assert_eq!(resolve(&value, |_| None), Ok(value));
+        }
+
+        #[test]
+        fn whoever_names_its_references_can_be_resolved(value in "[a-c ${}]{0,24}") {
+            let resolved = resolve(&value, |_| Some("x"));
+            prop_assert_eq!(names(&value).is_some(), resolved.is_ok());
+        }
+    }
+}
