@@ -178,6 +178,15 @@ async fn a_session_narrows_to_some_servers_or_none() {
         let shown = daemon.session(&session).await;
         assert_eq!(names(shown.get("mcpServers").unwrap_or(&json!([]))), expected, "{asked}");
     }
+    let shown = |arguments: &[&'static str]| {
+        let arguments = [&["new", "--agent", "able", "--lazy", "--json"], arguments].concat();
+        let daemon = &daemon;
+        async move { daemon.cli(&arguments).await.json() }
+    };
+    assert_eq!(names(&shown(&["--mcp", "files", "--mcp", "docs"]).await["mcpServers"]), ["files", "docs"]);
+    assert_eq!(shown(&["--no-mcp"]).await.get("mcpServers"), None);
+    let refused = daemon.cli(&["new", "--agent", "able", "--mcp", "nothing"]).await;
+    assert!(refused.stderr.contains("it has docs, files, old"), "{}", refused.stderr);
 }
 
 #[tokio::test]
