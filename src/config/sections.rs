@@ -52,6 +52,7 @@ pub fn read(root: &mut Section<'_>, config: &mut Config) {
         section.read("cost_limit", &mut sessions.cost_limit);
         section.read("cost_on_exceed", &mut sessions.cost_on_exceed);
         section.read("turn_silence_timeout", &mut sessions.turn_silence_timeout);
+        section.read("silence_notice", &mut sessions.silence_notice);
         section.read("transcript_max", &mut sessions.transcript_max);
         section.read("retention_suspended", &mut sessions.retention_suspended);
         section.read("retention_resumable", &mut sessions.retention_resumable);
@@ -62,6 +63,7 @@ pub fn read(root: &mut Section<'_>, config: &mut Config) {
         let processes = &mut config.processes;
         section.read("initialize_timeout", &mut processes.initialize_timeout);
         section.read("session_timeout", &mut processes.session_timeout);
+        section.read("session_notice", &mut processes.session_notice);
         section.read("replay_timeout", &mut processes.replay_timeout);
         section.read("stdin_timeout", &mut processes.stdin_timeout);
         section.read("cancel_grace", &mut processes.cancel_grace);

@@ -517,7 +517,8 @@ impl SessionActor {
         // What the agent has said by now is handled first, also when the rest is over; a deadline would go before it for ever.
         let output = self.outbox.rests_until().filter(|_| !self.link.has_output());
         let idle = self.idle_deadline(&config);
-        [request, replay, turn, crashes, question, output, idle].into_iter().flatten().min()
+        let notice = self.next_notice();
+        [request, replay, turn, crashes, question, output, idle, notice].into_iter().flatten().min()
     }
 
     /// When the crashes are forgotten; not while another one may be under way.
@@ -540,6 +541,7 @@ impl SessionActor {
             self.on_replayed();
         }
         self.expire_questions(now);
+        self.tell_waits(now);
         self.enforce_turn(now, self.silence_timeout());
         if is_over(self.forgiveness(&config)) {
             self.crashes.forgive();

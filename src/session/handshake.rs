@@ -37,6 +37,9 @@ pub struct Handshake {
     began: Instant,
     /// MCP servers that the conversation is to have.
     pub servers: Vec<ReadyServer>,
+    /// When the step began, and when people are told that it takes long, if they are to be.
+    pub asked_at: Instant,
+    pub notice_at: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +86,16 @@ impl Step {
 impl Handshake {
     pub fn new(servers: Vec<ReadyServer>) -> Self {
         let began = Instant::now();
-        Self { step: Step::Initialize, initialized: None, was_restoring: false, repeated: 0, began, servers }
+        Self {
+            step: Step::Initialize,
+            initialized: None,
+            was_restoring: false,
+            repeated: 0,
+            began,
+            servers,
+            asked_at: began,
+            notice_at: None,
+        }
     }
 
     pub fn abilities(&self) -> Abilities {
@@ -188,8 +200,10 @@ impl SessionActor {
     }
 
     fn set_step(&mut self, step: Step) {
+        let notice_at = self.notice_of(step);
         if let Some(handshake) = self.link.handshake_mut() {
             handshake.step = step;
+            (handshake.asked_at, handshake.notice_at) = (Instant::now(), notice_at);
             handshake.was_restoring |= step.is_restoring();
         }
     }

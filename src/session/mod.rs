@@ -35,6 +35,7 @@ mod terminals;
 mod transcript;
 mod trial;
 mod turns;
+mod waiting;
 mod workspace;
 
 use std::collections::BTreeMap;

@@ -170,7 +170,8 @@ impl SessionActor {
             None => return,
         }
         let Some(step) = self.link.handshake().map(|handshake| handshake.step) else { return };
-        let message = format!("the agent did not answer {} in time ({})", step.name(), step.setting());
+        let mut message = format!("the agent did not answer {} in time ({})", step.name(), step.setting());
+        message.push_str(&self.suspicion());
         let error = self.with_stderr(TurnError::new(ErrorCode::Timeout, message));
         if step.is_restoring() {
             self.set_last_error(&error);

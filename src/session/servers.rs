@@ -1,4 +1,4 @@
-//! A session's MCP servers: which it has, and what people are told of them.
+//! A session's MCP servers: which it has, what people are told of them, and who of them may be keeping the agent waiting.
 
 use std::path::PathBuf;
 
@@ -87,6 +87,16 @@ pub fn reachable(servers: Vec<ReadyServer>, reaches: impl Fn(&ReadyServer) -> bo
     (kept, told)
 }
 
+/// What an agent may be waiting for that does not answer a request for a conversation.
+pub fn suspicion(servers: &[ReadyServer]) -> String {
+    let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+    match names.as_slice() {
+        [] => "it may be starting MCP servers of its own settings".to_owned(),
+        [name] => format!("it may be waiting for the MCP server {name}"),
+        names => format!("it may be waiting for an MCP server, one of {}", names.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +104,14 @@ mod tests {
 
     fn server(name: &str, transport: Transport) -> ReadyServer {
         ReadyServer { name: name.to_owned(), transport, values: vec![] }
+    }
+
+    #[test]
+    fn whoever_may_be_waited_for_is_named() {
+        let stdio = |name| server(name, Transport::Stdio { command: "x".to_owned(), args: vec![] });
+        assert!(suspicion(&[]).contains("its own settings"));
+        assert!(suspicion(&[stdio("a")]).ends_with("the MCP server a"));
+        assert!(suspicion(&[stdio("a"), stdio("b"), stdio("c")]).ends_with("one of a, b, c"));
     }
 
     #[test]

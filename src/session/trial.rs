@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
 use super::process::{exit_error, rpc_failure, unreadable};
+use super::servers::suspicion;
 use super::start::Start;
 use super::{Halt, Shared, Slot};
 use crate::acp::introduction::{self, Introduction};
@@ -285,7 +286,10 @@ impl Talk {
             let Ok(output) = timeout_at(deadline, self.process.next()).await else {
                 self.is_cut_short = deadline != own;
                 let setting = if self.is_cut_short { "timeoutSeconds" } else { setting };
-                let message = format!("the agent did not answer {step} in time ({setting})");
+                let mut message = format!("the agent did not answer {step} in time ({setting})");
+                if step == NEW {
+                    message = format!("{message}; {}", suspicion(&self.servers));
+                }
                 return Err(TurnError::new(ErrorCode::Timeout, message));
             };
             match output.unwrap_or(Output::Exited(Exit::LOST)) {
