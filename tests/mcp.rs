@@ -185,6 +185,8 @@ async fn a_session_narrows_to_some_servers_or_none() {
     };
     assert_eq!(names(&shown(&["--mcp", "files", "--mcp", "docs"]).await["mcpServers"]), ["files", "docs"]);
     assert_eq!(shown(&["--no-mcp"]).await.get("mcpServers"), None);
+    let agent = daemon.cli(&["agents", "show", "able"]).await.success();
+    assert!(agent.contains("mcp servers   docs, files, old\n"), "{agent}");
     let refused = daemon.cli(&["new", "--agent", "able", "--mcp", "nothing"]).await;
     assert!(refused.stderr.contains("it has docs, files, old"), "{}", refused.stderr);
 }
@@ -376,4 +378,15 @@ async fn programs_are_looked_for_with_the_rights_of_the_sessions_owner() {
     assert_eq!(names(&given(&daemon, "owned")[0].1), ["closed", "open"]);
     let told = notices(&daemon, &session).await;
     assert!(told.len() == 1 && told[0].contains("closed/server") && !told[0].contains("open/server"), "{told:?}");
+}
+
+#[tokio::test]
+async fn going_back_to_a_version_without_choices_widens_no_session() {
+    let mut daemon = with_servers(Daemon::builder(), "able", script(&all_kinds()), "").start().await;
+    let (narrowed, whole) = (made(&daemon, "able", json!(["old"])).await, daemon.create_lazy_session("able").await);
+    daemon.terminate().await;
+    daemon.cli(&["migrate", "--down", "13"]).await.success();
+    daemon.restart().await;
+    assert_eq!(daemon.session(&narrowed).await.get("mcpServers"), None, "less, and never more");
+    assert_eq!(names(&daemon.session(&whole).await["mcpServers"]), ["docs", "files", "old"]);
 }

@@ -129,11 +129,11 @@ impl Surroundings<'_> {
 
     /// A value with its references replaced. Placeholders are of variables only: a header has no use for a path.
     fn resolved(&self, transport: &Transport, value: &str) -> Result<String, String> {
-        let filled = match transport {
-            Transport::Stdio { .. } => self.filled(value),
-            Transport::Http { .. } | Transport::Sse { .. } => value.to_owned(),
+        let fill = |text: &str| match transport {
+            Transport::Stdio { .. } => self.filled(text),
+            Transport::Http { .. } | Transport::Sse { .. } => text.to_owned(),
         };
-        reference::resolve(&filled, |name| self.environment.get(name).map(String::as_str))
+        reference::resolve(value, fill, |name| self.environment.get(name).map(String::as_str))
     }
 }
 
@@ -147,7 +147,8 @@ mod tests {
             command: "mcp".to_owned(),
             args: vec!["{workspace}/x".to_owned(), "{home}:{tmp}".to_owned(), "${KEY}".to_owned()],
         };
-        let values = [("TOKEN", "${KEY}"), ("WHERE", "{tmp}/x")].map(|(key, value)| (key.to_owned(), value.into()));
+        let values = [("TOKEN", "${KEY}"), ("USERS", "${home}"), ("WHERE", "{tmp}/x")]
+            .map(|(key, value)| (key.to_owned(), value.into()));
         let headers = BTreeMap::from([("Authorization".to_owned(), Secret::from("Bearer ${KEY}"))]);
         let url = "https://a.example/{tmp}".to_owned();
         AgentProfile {
@@ -171,7 +172,8 @@ mod tests {
         chosen: Option<&[ChosenServer]>,
         current: Option<&AgentProfile>,
     ) -> Result<ReadyServers, String> {
-        let environment = BTreeMap::from([("KEY".to_owned(), "k-{tmp}-${KEY}".to_owned())]);
+        let environment = [("KEY", "k-{tmp}-${KEY}"), ("home", "of the user")];
+        let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let places = [("{workspace}", "/w".to_owned()), ("{home}", "/h".to_owned()), ("{tmp}", "/t".to_owned())];
         let surroundings = Surroundings { environment: &environment, places };
         let find = |command: &str| (command == "mcp").then(|| PathBuf::from("/usr/bin/mcp"));
@@ -191,7 +193,11 @@ mod tests {
         let args = ["/w/x", "/h:/t", "${KEY}"].map(str::to_owned).into();
         assert_eq!(ready.servers[0].transport, Transport::Stdio { command: "/usr/bin/mcp".to_owned(), args });
         let values: Vec<&str> = ready.servers[0].values.iter().map(|(_, value)| value.reveal()).collect();
-        assert_eq!(values, ["k-{tmp}-${KEY}", "/t/x"], "what a reference stands for is not looked at again");
+        assert_eq!(
+            values,
+            ["k-{tmp}-${KEY}", "of the user", "/t/x"],
+            "what a reference stands for is not looked at again"
+        );
         assert_eq!(ready.servers[1].values[0].1.reveal(), "Bearer k-{tmp}-${KEY}");
         assert_eq!(ready.servers[1].transport, Transport::Http { url: "https://a.example/{tmp}".to_owned() });
         assert!(!format!("{ready:?}").contains("k-{tmp}"), "nobody sees a value by accident");

@@ -14,15 +14,20 @@ pub fn names(value: &str) -> Option<Vec<&str>> {
     value.split(OPEN).skip(1).map(|rest| reference(rest).map(|(name, _)| name)).collect()
 }
 
-/// The value with every reference replaced, or the first name that has no value. What takes a reference's place is not looked
-/// at again.
-pub fn resolve<'a>(value: &'a str, look_up: impl Fn(&str) -> Option<&'a str>) -> Result<String, String> {
+/// The value with every reference replaced, and with `fill` done to the text around them; or the first name that has no value.
+/// What takes the place of something is not looked at again.
+pub fn resolve<'a>(
+    value: &str,
+    fill: impl Fn(&str) -> String,
+    look_up: impl Fn(&str) -> Option<&'a str>,
+) -> Result<String, String> {
     let mut parts = value.split(OPEN);
-    let mut resolved = parts.next().unwrap_or_default().to_owned();
+    let mut resolved = fill(parts.next().unwrap_or_default());
     for rest in parts {
-        let Some((name, text)) = reference(rest) else { return Err(rest.to_owned()) };
+        // What is malformed has been refused before, and is not told: it may be part of a secret.
+        let (name, text) = reference(rest).ok_or_else(String::new)?;
         resolved.push_str(look_up(name).ok_or_else(|| name.to_owned())?);
-        resolved.push_str(text);
+        resolved.push_str(&fill(text));
     }
     Ok(resolved)
 }
@@ -52,9 +57,11 @@ mod tests {
             ("${A}${B}-${EMPTY}.", "1${A}-."),
             ("", ""),
         ] {
-            assert_eq!(resolve(value, look_up).as_deref(), Ok(resolved), "{value:?}");
+            assert_eq!(resolve(value, str::to_owned, look_up).as_deref(), Ok(resolved), "{value:?}");
         }
-        assert_eq!(resolve("${A} ${NONE}", look_up), Err("NONE".to_owned()));
+        assert_eq!(resolve("${A} ${NONE}", str::to_owned, look_up), Err("NONE".to_owned()));
+        let fill = |text: &str| text.replace("{A}", "${A}");
+        assert_eq!(resolve("{A}${A}{A}", fill, look_up).as_deref(), Ok("${A}1${A}"), "neither is done to the other");
         assert_eq!(names("x ${A} ${B_2}"), Some(vec!["A", "B_2"]));
         for malformed in ["${", "${}", "${A", "${A B}", "${1}", "x ${A} ${-}", "${${A}}"] {
             assert_eq!(names(malformed), None, "{malformed:?}");
@@ -65,12 +72,12 @@ mod tests {
         #[test]
         fn what_refers_to_nothing_stays_as_it_is(value in "[^$]*") {
             prop_assert_eq!(names(&value), Some(vec![]));
-            prop_assert_eq!(resolve(&value, |_| None), Ok(value));
+            prop_assert_eq!(resolve(&value, str::to_owned, |_| None), Ok(value));
         }
 
         #[test]
         fn whoever_names_its_references_can_be_resolved(value in "[a-c ${}]{0,24}") {
-            let resolved = resolve(&value, |_| Some("x"));
+            let resolved = resolve(&value, str::to_owned, |_| Some("x"));
             prop_assert_eq!(names(&value).is_some(), resolved.is_ok());
         }
     }
