@@ -299,6 +299,9 @@ async fn a_sessions_own_servers_are_given_to_every_process_also_of_the_next_daem
         let told = notices(&daemon, &session).await;
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told[0].contains("\"no-such-program\" of the MCP server tool was not found"), "{told:?}");
+        let events = daemon.events_so_far(&session, None).await;
+        let warned = events.iter().position(|event| event.payload()["content"]["code"] == "mcp_servers");
+        assert!(warned < events.iter().position(|event| event.kind == "process.ready"), "before the agent runs");
         assert_clean(&daemon, &session).await;
         private(&daemon.root().join("keys.env"), &format!("MCP_KEY={FROM_FILE}\n"));
     }
