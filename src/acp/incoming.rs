@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use super::is_shallow;
 use super::update::{self, ToolCall};
 use crate::model::PromptAbilities;
+use crate::model::mcp::Transport;
 use crate::model::permission::question::{OptionKind, PermissionOption};
 
 /// The answer to `initialize`.
@@ -27,6 +28,24 @@ pub struct Abilities {
     /// Take a conversation up again, repeating it.
     pub load: bool,
     pub prompt: PromptAbilities,
+    pub mcp: McpAbilities,
+}
+
+/// Which MCP servers an agent can call. Those that it starts itself it has to know how to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct McpAbilities {
+    pub http: bool,
+    pub sse: bool,
+}
+
+impl McpAbilities {
+    pub const fn reach(self, transport: &Transport) -> bool {
+        match transport {
+            Transport::Stdio { .. } => true,
+            Transport::Http { .. } => self.http,
+            Transport::Sse { .. } => self.sse,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -56,6 +75,7 @@ fn abilities(capabilities: &Value) -> Abilities {
             audio: is_true("/promptCapabilities/audio"),
             embedded_context: is_true("/promptCapabilities/embeddedContext"),
         },
+        mcp: McpAbilities { http: is_true("/mcpCapabilities/http"), sse: is_true("/mcpCapabilities/sse") },
     }
 }
 
@@ -155,10 +175,10 @@ mod tests {
         assert_eq!(answer.agent_info.unwrap().get(), r#"{"name":"x"}"#);
         assert_eq!(answer.abilities, Abilities::default());
         let able = r#"{"protocolVersion":1,"agentCapabilities":{"loadSession":true,"sessionCapabilities":{"resume":{}},
-            "promptCapabilities":{"embeddedContext":true,"image":true,"audio":"yes"}}}"#;
+            "promptCapabilities":{"embeddedContext":true,"image":true,"audio":"yes"},"mcpCapabilities":{"http":true}}}"#;
         let able = initialized(&raw(able)).unwrap().abilities;
         let prompt = PromptAbilities { image: true, audio: false, embedded_context: true };
-        assert_eq!(able, Abilities { resume: true, load: true, prompt });
+        assert_eq!(able, Abilities { resume: true, load: true, prompt, mcp: McpAbilities { http: true, sse: false } });
         assert!(initialized(&raw("{}")).unwrap_err().contains("protocolVersion"));
         assert_eq!(session_id(&raw(r#"{"sessionId":"s","modes":null}"#)).unwrap(), "s");
         assert_eq!(stop_reason(&raw(r#"{"stopReason":"brand_new"}"#)).unwrap(), "brand_new");

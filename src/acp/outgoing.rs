@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::PROTOCOL_VERSION;
 use super::envelope::RpcError;
 use crate::model::Choice;
+use crate::model::mcp::{ReadyServer, Transport};
 
 #[derive(Serialize)]
 struct Request<'a, P> {
@@ -56,22 +57,42 @@ pub fn authenticate(id: u64, method: &str) -> Bytes {
     request(id, "authenticate", &serde_json::json!({ "methodId": method }))
 }
 
-pub fn new_session(id: u64, workspace: &str) -> Bytes {
-    request(id, "session/new", &serde_json::json!({ "cwd": workspace, "mcpServers": [] }))
+pub fn new_session(id: u64, workspace: &str, servers: &[ReadyServer]) -> Bytes {
+    request(id, "session/new", &serde_json::json!({ "cwd": workspace, "mcpServers": mcp_servers(servers) }))
 }
 
 /// Takes a conversation up again without repeating it.
-pub fn resume_session(id: u64, agent_session: &str, workspace: &str) -> Bytes {
-    request(id, "session/resume", &restore(agent_session, workspace))
+pub fn resume_session(id: u64, agent_session: &str, workspace: &str, servers: &[ReadyServer]) -> Bytes {
+    request(id, "session/resume", &restore(agent_session, workspace, servers))
 }
 
 /// Takes a conversation up again; the agent repeats it.
-pub fn load_session(id: u64, agent_session: &str, workspace: &str) -> Bytes {
-    request(id, "session/load", &restore(agent_session, workspace))
+pub fn load_session(id: u64, agent_session: &str, workspace: &str, servers: &[ReadyServer]) -> Bytes {
+    request(id, "session/load", &restore(agent_session, workspace, servers))
 }
 
-fn restore(agent_session: &str, workspace: &str) -> Value {
-    serde_json::json!({ "sessionId": agent_session, "cwd": workspace, "mcpServers": [] })
+fn restore(agent_session: &str, workspace: &str, servers: &[ReadyServer]) -> Value {
+    serde_json::json!({ "sessionId": agent_session, "cwd": workspace, "mcpServers": mcp_servers(servers) })
+}
+
+/// With their values: this is the one place where they are written.
+fn mcp_servers(servers: &[ReadyServer]) -> Vec<Value> {
+    let shape = |ReadyServer { name, transport, values }: &ReadyServer| {
+        let values: Vec<Value> =
+            values.iter().map(|(name, value)| serde_json::json!({ "name": name, "value": value.reveal() })).collect();
+        match transport {
+            Transport::Stdio { command, args } => {
+                serde_json::json!({ "name": name, "command": command, "args": args, "env": values })
+            }
+            Transport::Http { url } => {
+                serde_json::json!({ "type": "http", "name": name, "url": url, "headers": values })
+            }
+            Transport::Sse { url } => {
+                serde_json::json!({ "type": "sse", "name": name, "url": url, "headers": values })
+            }
+        }
+    };
+    servers.iter().map(shape).collect()
 }
 
 pub fn prompt(id: u64, agent_session: &str, blocks: &[Value]) -> Bytes {
@@ -145,15 +166,44 @@ mod tests {
     use super::*;
 
     #[test]
+    fn servers_have_the_shape_of_the_protocol() {
+        let server = |name: &str, transport, value: (&str, &str)| ReadyServer {
+            name: name.to_owned(),
+            transport,
+            values: vec![(value.0.to_owned(), value.1.into())],
+        };
+        let url = || "https://a.example/mcp".to_owned();
+        let stdio = Transport::Stdio { command: "/usr/bin/mcp".to_owned(), args: vec!["-x".to_owned()] };
+        let shapes = mcp_servers(&[
+            server("a", stdio, ("KEY", "1")),
+            server("b", Transport::Http { url: url() }, ("Authorization", "Bearer 2")),
+            server("c", Transport::Sse { url: url() }, ("X", "3")),
+        ]);
+        assert_eq!(
+            serde_json::json!(shapes),
+            serde_json::json!([
+                {"name": "a", "command": "/usr/bin/mcp", "args": ["-x"], "env": [{"name": "KEY", "value": "1"}]},
+                {"type": "http", "name": "b", "url": url(), "headers": [{"name": "Authorization", "value": "Bearer 2"}]},
+                {"type": "sse", "name": "c", "url": url(), "headers": [{"name": "X", "value": "3"}]},
+            ])
+        );
+        // The library of the protocol reads them, and says the same.
+        for shape in shapes {
+            let read: agent_client_protocol_schema::v1::McpServer = serde_json::from_value(shape.clone()).unwrap();
+            assert_eq!(serde_json::to_value(read).unwrap(), shape);
+        }
+    }
+
+    #[test]
     fn what_we_write_is_one_line_each() {
         let id = RawValue::from_string("\"q-1\"".to_owned()).unwrap();
         let lines = [
             initialize(0, true, false),
             authenticate(9, "api-key"),
-            new_session(1, "/home/me/a \"b\"\nc"),
+            new_session(1, "/home/me/a \"b\"\nc", &[]),
             prompt(2, "s", &[serde_json::json!({"type": "text", "text": "two\nlines"})]),
-            resume_session(3, "s", "/home/me"),
-            load_session(4, "s", "/home/me"),
+            resume_session(3, "s", "/home/me", &[]),
+            load_session(4, "s", "/home/me", &[]),
             choose(5, "s", &Choice::Mode("plan".to_owned())),
             choose(6, "s", &Choice::Model("m".to_owned())),
             choose(7, "s", &Choice::Option("effort".to_owned(), serde_json::json!("low"))),

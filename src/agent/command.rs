@@ -10,6 +10,7 @@ use super::account::Account;
 use super::adapter_home::{AdapterHome, Furniture};
 use super::confine::{Confinement, SessionDirectories};
 use super::environment::{self, EnvironmentError, Gathered};
+use super::mcp::UnsetReference;
 use super::redact::Known;
 use super::shim::Owner;
 use super::workspace::OpenWorkspace;
@@ -56,6 +57,8 @@ pub enum CommandError {
     NotFound { command: String },
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
+    #[error(transparent)]
+    Servers(#[from] UnsetReference),
 }
 
 impl Command {
@@ -196,27 +199,11 @@ mod tests {
 
     fn profile() -> AgentProfile {
         AgentProfile {
-            slug: "x".into(),
-            name: "X".into(),
-            description: String::new(),
             command: "sh".into(),
             args: vec!["--dir={workspace}".into(), "plain".into()],
             env: BTreeMap::from([("KEY".to_owned(), "value".into())]),
             env_pass: vec!["PASSED".into()],
-            env_file: vec![],
-            credentials: BTreeMap::new(),
-            env_plain: vec![],
-            adapter: Adapter::Generic,
-            auth_method: None,
-            permissions: crate::model::Policy::of(crate::model::PermissionMode::Ask),
-            modes_allowed: vec![],
-            client_files: true,
-            terminal_commands: vec![],
-            terminal_env: vec![],
-            fs_scope: crate::model::FsScope::Full,
-            tags: vec![],
-            install_hint: String::new(),
-            login_hint: String::new(),
+            ..AgentProfile::new("x")
         }
     }
 

@@ -48,6 +48,9 @@ const ALLOWED_PREFIX: &str = "LC_";
 /// Of those, the ones that may have a password in them when a profile sets them.
 const WITH_PASSWORDS: [&str; 4] = ["HTTPS_PROXY", "HTTP_PROXY", "http_proxy", "https_proxy"];
 
+/// Headers of an MCP server that hold no secret, in lower case: their values are in every other text.
+const PLAIN_HEADERS: [&str; 5] = ["accept", "accept-language", "cache-control", "content-type", "user-agent"];
+
 /// systemd's name for where a service's credentials are.
 const CREDENTIALS_DIRECTORY: &str = "CREDENTIALS_DIRECTORY";
 
@@ -118,6 +121,7 @@ pub fn gather(
         }
         gathered.variables.extend(source);
     }
+    gathered.secrets.extend(server_secrets(current));
     Ok(gathered)
 }
 
@@ -125,7 +129,24 @@ pub fn gather(
 pub fn known(profile: &AgentProfile, environment: &BTreeMap<String, String>) -> Vec<Known> {
     let frozen = profile.freeze();
     let there = sources(&frozen, Some(profile), environment).flatten();
-    there.flat_map(|source| secrets(&frozen, Some(profile), &source)).collect()
+    let own = there.flat_map(|source| secrets(&frozen, Some(profile), &source));
+    own.chain(server_secrets(Some(profile))).collect()
+}
+
+/// What is written for MCP servers in the profile itself. What refers to variables has their secrets, which are known. Of
+/// `Bearer …` and its like, what follows the word is a secret by itself.
+fn server_secrets(current: Option<&AgentProfile>) -> Vec<Known> {
+    let Some(profile) = current else { return Vec::new() };
+    let is_plain =
+        |key: &str| is_plain(key, &profile.env_plain) || PLAIN_HEADERS.contains(&key.to_ascii_lowercase().as_str());
+    let values = profile.mcp_servers.values().flat_map(|server| &server.values);
+    values
+        .filter(|(key, value)| !is_plain(key) && !value.reveal().contains("${"))
+        .flat_map(|(key, value)| {
+            let after_word = value.reveal().split_once(' ').map(|(_, rest)| rest).filter(|rest| !rest.contains(' '));
+            [Some(value.reveal()), after_word].into_iter().flatten().filter_map(|value| Known::new(key, value))
+        })
+        .collect()
 }
 
 /// What the profile names, place by place; the later one wins.
@@ -247,6 +268,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
+    use crate::model::mcp::{ProfileServer, Transport};
 
     fn private(path: &Path, text: &str) {
         std::fs::write(path, text).unwrap();
@@ -304,6 +326,34 @@ mod tests {
         }
         let told = read_credential(None, "KEY", "c").unwrap_err().to_string();
         assert!(told.contains("LoadCredential=c:PATH"), "{told}");
+    }
+
+    #[test]
+    fn what_is_written_for_servers_is_a_secret_unless_it_refers_to_one_or_is_plain() {
+        let url = "https://a.example/".to_owned();
+        let values = [
+            ("Accept", "application/json"),
+            ("Authorization", "Bearer literal-token"),
+            ("X-Plain", "plain-and-long"),
+            ("X-Reference", "Bearer ${TOKEN}"),
+            ("X-Words", "three plain words"),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.into()));
+        let server = ProfileServer { transport: Transport::Http { url }, values: values.into() };
+        let profile = AgentProfile {
+            mcp_servers: BTreeMap::from([("a".to_owned(), server)]),
+            env_plain: vec!["X-Plain".to_owned()],
+            ..AgentProfile::new("x")
+        };
+        let expected = [
+            ("Authorization", "Bearer literal-token"),
+            ("Authorization", "literal-token"),
+            ("X-Words", "three plain words"),
+        ];
+        let expected: Vec<Known> = expected.iter().filter_map(|(name, value)| Known::new(name, value)).collect();
+        // In a comparison, because whoever looks at them sees no value.
+        assert!(server_secrets(Some(&profile)) == expected);
+        assert!(known(&profile, &BTreeMap::new()) == expected);
     }
 
     #[test]

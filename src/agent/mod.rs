@@ -34,6 +34,7 @@ mod host;
 mod inside;
 mod keeper;
 mod leftovers;
+pub mod mcp;
 pub mod open_files;
 mod persona;
 mod pipes;
@@ -47,7 +48,7 @@ mod workspace;
 
 pub use beneath::{Beneath, FileError};
 pub use census::{Census, Figures};
-pub use command::{Command, CommandError, find_agent};
+pub use command::{Command, CommandError, find_agent, find_program};
 pub use descent::Descent;
 pub use environment::known as known_secrets;
 pub use features::Features;

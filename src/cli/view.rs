@@ -53,6 +53,9 @@ impl View {
     pub fn beside(&mut self, event: &Event) -> Result<(), ClientError> {
         match self {
             Self::Live(live) if event.kind.starts_with("process.") => live.event(event).map_err(ClientError::Output),
+            Self::Plain(renderer) if event.kind == "process.waiting" => {
+                renderer.event(event).map_err(ClientError::Output)
+            }
             _ => Ok(()),
         }
     }

@@ -5,6 +5,7 @@
 
 mod current;
 mod group;
+mod mcp;
 mod paths;
 mod policy;
 mod profiles;
@@ -107,6 +108,7 @@ pub struct Sessions {
     pub cost_limit: Option<Amount>,
     pub cost_on_exceed: OnExceed,
     pub turn_silence_timeout: Option<Duration>,
+    pub silence_notice: Option<Duration>,
     pub transcript_max: ByteSize,
     pub retention_suspended: Option<Duration>,
     pub retention_resumable: Option<Duration>,
@@ -118,6 +120,7 @@ pub struct Sessions {
 pub struct Processes {
     pub initialize_timeout: Duration,
     pub session_timeout: Duration,
+    pub session_notice: Option<Duration>,
     pub replay_timeout: Duration,
     pub stdin_timeout: Duration,
     pub cancel_grace: Duration,
@@ -325,6 +328,7 @@ impl Default for Config {
                 cost_limit: None,
                 cost_on_exceed: OnExceed::Fail,
                 turn_silence_timeout: Some(Duration::from_mins(15)),
+                silence_notice: Some(Duration::from_secs(30)),
                 transcript_max: ByteSize::kib(64),
                 retention_suspended: Some(Duration::from_hours(7 * 24)),
                 retention_resumable: Some(Duration::from_hours(30 * 24)),
@@ -334,6 +338,7 @@ impl Default for Config {
             processes: Processes {
                 initialize_timeout: Duration::from_mins(1),
                 session_timeout: Duration::from_mins(2),
+                session_notice: Some(Duration::from_secs(10)),
                 replay_timeout: Duration::from_secs(10),
                 stdin_timeout: Duration::from_secs(30),
                 cancel_grace: Duration::from_secs(10),

@@ -54,13 +54,13 @@ pub fn merge(running: &Config, mut new: Config) -> (Config, Vec<&'static str>) {
         at_start: [],
         at_once: [
             agent, queue, resume_on_start, idle_timeout, turn_cap, tool_call_cap, cost_limit, cost_on_exceed,
-            turn_silence_timeout, transcript_max, retention_suspended, retention_resumable, retention_error, retention_archived
+            turn_silence_timeout, silence_notice, transcript_max, retention_suspended, retention_resumable, retention_error, retention_archived
         ],
     });
     section!(running, new, kept, processes: Processes {
         at_start: [cgroup],
         at_once: [
-            initialize_timeout, session_timeout, replay_timeout, stdin_timeout, cancel_grace, eof_grace, term_grace,
+            initialize_timeout, session_timeout, session_notice, replay_timeout, stdin_timeout, cancel_grace, eof_grace, term_grace,
             shutdown_timeout, backoff_min, backoff_max, crash_limit
         ],
     });

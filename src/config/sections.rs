@@ -2,7 +2,8 @@
 
 use super::read::Section;
 use super::value::OneOrMore;
-use super::{Config, Limits, Problem, Store, TURN_CAP, group, policy, sandbox};
+use super::{Config, Limits, Problem, Store, TURN_CAP, group, mcp, policy, sandbox};
+use crate::model::mcp::reference::is_variable;
 use crate::model::{AgentProfile, Policy};
 
 /// The sections; a name in the environment that begins with one of them is a setting.
@@ -51,6 +52,7 @@ pub fn read(root: &mut Section<'_>, config: &mut Config) {
         section.read("cost_limit", &mut sessions.cost_limit);
         section.read("cost_on_exceed", &mut sessions.cost_on_exceed);
         section.read("turn_silence_timeout", &mut sessions.turn_silence_timeout);
+        section.read("silence_notice", &mut sessions.silence_notice);
         section.read("transcript_max", &mut sessions.transcript_max);
         section.read("retention_suspended", &mut sessions.retention_suspended);
         section.read("retention_resumable", &mut sessions.retention_resumable);
@@ -61,6 +63,7 @@ pub fn read(root: &mut Section<'_>, config: &mut Config) {
         let processes = &mut config.processes;
         section.read("initialize_timeout", &mut processes.initialize_timeout);
         section.read("session_timeout", &mut processes.session_timeout);
+        section.read("session_notice", &mut processes.session_notice);
         section.read("replay_timeout", &mut processes.replay_timeout);
         section.read("stdin_timeout", &mut processes.stdin_timeout);
         section.read("cancel_grace", &mut processes.cancel_grace);
@@ -153,6 +156,7 @@ fn read_agent(section: &mut Section<'_>, profile: &mut AgentProfile) {
     section.read("client_files", &mut profile.client_files);
     section.read("terminal_commands", &mut profile.terminal_commands);
     section.read("terminal_env", &mut profile.terminal_env);
+    mcp::read(section, profile);
     section.read("fs_scope", &mut profile.fs_scope);
     section.read("tags", &mut profile.tags);
     section.read("install_hint", &mut profile.install_hint);
@@ -239,12 +243,6 @@ fn check_environment(profile: &AgentProfile, problem: &mut impl FnMut(String, St
         let hint = "write { VARIABLE = \"credential\" } with the name that LoadCredential= gives it, never the value";
         problem(key("credentials"), "names something that is no credential".to_owned(), hint);
     }
-}
-
-/// A name that a variable of the environment can have.
-fn is_variable(name: &str) -> bool {
-    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// A file's name, and no path.

@@ -2,6 +2,7 @@
 
 mod ailment;
 mod bounds;
+mod mcp;
 pub mod plain;
 mod standing;
 mod store;
@@ -310,6 +311,7 @@ fn registry_answer(error: RegistryError) -> Answer {
             let hint = format!("a session may only narrow its profile: raise agents.{agent}.fs_scope to allow this");
             Answer::new(S::FORBIDDEN, "scope_not_allowed", message, hint).details(json!({ "granted": granted }))
         }
+        RegistryError::Mcp(refusal) => mcp::answer(refusal),
         RegistryError::FullScope => {
             let hint =
                 "ask for the scope project, whose directories are in workspace.extra; or set sandbox.allow_full = true";

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
 use super::Api;
@@ -15,8 +15,11 @@ use super::choices;
 use super::error::ApiError;
 use super::extract::{Id, Json, NoQuery, OptionalJson, Query, page};
 use super::idempotency::{self, Attempt, Keyed, again};
-use super::wire::{CreateSession, MessageList, PatchSession, Session, SessionList, SessionView, Start};
+use super::wire::{
+    CreateSession, McpChoice, MessageList, PatchSession, Session, SessionList, SessionView, Start, chosen_servers,
+};
 use crate::model::context::Change;
+use crate::model::mcp::{ChosenServer, ServerProblem};
 use crate::model::permission::policy::PolicyProblem;
 use crate::model::{self, ContextChange, Peer, Policy, SessionId, SessionStatus, Timestamp, WorkspaceId};
 use crate::registry::{self, WorkspaceChoice};
@@ -149,6 +152,7 @@ async fn make(
         limits: request.limits,
         choices,
         context: request.context.unwrap_or_default(),
+        mcp_servers: checked_servers(&api, request.mcp_servers)?,
         owner: caller.owner(),
         sight: caller.sight(),
         peer: Some(caller.peer),
@@ -385,15 +389,31 @@ fn checked_policy(api: &Api, policy: Option<Policy>) -> Result<Option<Policy>, A
         return Err(ApiError::invalid(format!("permissions.{field}"), problem));
     }
     // It would be kept without the secret, and match something else then.
-    let redactor = api.registry.hub().secrets().redactor();
-    let text = serde_json::value::to_raw_value(&policy).ok();
-    if redactor.zip(text).is_some_and(|(redactor, text)| redactor.json(&text).is_some()) {
+    if holds_secret(api, &policy) {
         return Err(ApiError::invalid(
             "permissions.rules",
             "hold the value of an agent's secret; rules are no place for it",
         ));
     }
     Ok(Some(policy))
+}
+
+fn holds_secret(api: &Api, value: &impl Serialize) -> bool {
+    let redactor = api.registry.hub().secrets().redactor();
+    let text = serde_json::value::to_raw_value(value).ok();
+    redactor.zip(text).is_some_and(|(redactor, text)| redactor.json(&text).is_some())
+}
+
+fn checked_servers(api: &Api, choices: Option<Vec<McpChoice>>) -> Result<Option<Vec<ChosenServer>>, ApiError> {
+    let Some(choices) = choices else { return Ok(None) };
+    let chosen = chosen_servers(choices)
+        .map_err(|ServerProblem { field, problem, hint }| ApiError::misunderstood(field, problem, hint))?;
+    // They are recorded as they are, so that they can be given to every process.
+    if holds_secret(api, &chosen) {
+        let hint = "write ${NAME} in its place: it stands for a variable of the agent's own environment";
+        return Err(ApiError::misunderstood("mcpServers", "hold the value of an agent's secret", hint));
+    }
+    Ok(Some(chosen))
 }
 
 fn check_title(title: &str) -> Result<(), ApiError> {

@@ -33,6 +33,7 @@ pub use crate::model::Policy as PermissionPolicy;
 
 mod health;
 mod kernel;
+mod mcp;
 mod processes;
 mod store;
 
@@ -40,6 +41,7 @@ pub use agent_check::{AgentCheck, CheckAgent, CheckProblem};
 pub use garbage::{CollectGarbage, ExpiredSession, GarbageReport, UpkeepReport};
 pub use health::{Health, HealthProblem, Severity};
 pub use kernel::{BubblewrapReport, CgroupReport, Kernel, LandlockReport, ResourceLimit, ResourceLimits, Versions};
+pub use mcp::{McpChoice, McpServer, chosen as chosen_servers};
 pub use processes::{DaemonProcess, ProcessList, RunningProcess};
 pub use sandbox::SandboxDetails;
 pub use store::{BackUp, Backup, StoreReport};
@@ -74,6 +76,10 @@ pub struct CreateSession {
     pub config_options: BTreeMap<String, Value>,
     #[serde(default, deserialize_with = "object::optional")]
     pub context: Option<ContextChange>,
+    /// Which MCP servers it has. Absent: all of the profile's; an empty list: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 32)]
+    pub mcp_servers: Option<Vec<McpChoice>>,
     #[serde(default)]
     pub start: Start,
 }
@@ -196,6 +202,9 @@ pub struct Session {
     pub limits: SessionLimits,
     #[serde(default)]
     pub context: SessionContext,
+    /// The MCP servers that its agent is given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mcp_servers: Vec<McpServer>,
     pub turns: i64,
     /// The agent's current mode and model, when they are known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -296,6 +305,9 @@ pub struct Agent {
     /// The widest scope that its sessions may have, where the configuration allows it.
     #[serde(default)]
     pub fs_scope: FsScope,
+    /// The MCP servers that its sessions have, without their values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mcp_servers: Vec<McpServer>,
     pub tags: Vec<String>,
     pub status: String,
     /// Whether the command is found on this machine.
@@ -448,8 +460,10 @@ impl Session {
         process_state: ProcessState,
         pid: Option<u32>,
     ) -> Self {
+        let mcp_servers = McpServer::of_session(&session.profile.mcp_servers, session.mcp_servers.as_deref());
         Self {
             id: session.id,
+            mcp_servers,
             owner: session.owner_uid,
             workspace_id: session.workspace_id,
             workspace: session.workspace,
@@ -541,6 +555,7 @@ impl Agent {
             env: profile.env.keys().chain(profile.credentials.keys()).chain(&profile.env_pass).cloned().collect(),
             permissions: profile.permissions.clone(),
             fs_scope: profile.fs_scope,
+            mcp_servers: profile.freeze().mcp_servers.iter().map(McpServer::of_profile).collect(),
             tags: profile.tags.clone(),
             status: "active".to_owned(),
             installed: path.is_some(),

@@ -35,7 +35,8 @@ fn redact_op(redactor: &Redactor, op: &mut Op) {
             texts(redactor, [tool_call_id, model].into_iter().flatten());
         }
         Op::CreateSession(new) => {
-            // The workspace is the key that it is found by, and the profile has names only.
+            // The workspace is the key that it is found by, and the profile has names only. MCP servers with a secret in them
+            // were refused.
             let NewSession { title, tags, chosen, context, by, .. } = &mut **new;
             peer(redactor, by);
             text(redactor, title);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::adapter::Adapter;
+use super::mcp::{FrozenServer, ProfileServer};
 use super::permission::PermissionMode;
 use super::permission::policy::Policy;
 use super::sandbox::FsScope;
@@ -41,6 +42,12 @@ pub struct AgentProfile {
     pub terminal_commands: Vec<String>,
     /// Variables that it may set for them beside the harmless ones; with a `*` at its end, all that begin so.
     pub terminal_env: Vec<String>,
+    /// MCP servers that its sessions have, by name.
+    pub mcp_servers: BTreeMap<String, ProfileServer>,
+    /// Whether a session may bring others along.
+    pub mcp_servers_allowed: bool,
+    /// Whether those may be at addresses of this machine and its network.
+    pub mcp_private_urls: bool,
     /// The widest scope that its sessions may have.
     pub fs_scope: FsScope,
     pub tags: Vec<String>,
@@ -85,6 +92,8 @@ pub struct FrozenProfile {
     pub terminal_commands: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub terminal_env: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mcp_servers: Vec<FrozenServer>,
 }
 
 const fn client_files_default() -> bool {
@@ -112,6 +121,9 @@ impl AgentProfile {
             client_files: true,
             terminal_commands: Vec::new(),
             terminal_env: Vec::new(),
+            mcp_servers: BTreeMap::new(),
+            mcp_servers_allowed: false,
+            mcp_private_urls: false,
             fs_scope: FsScope::Full,
             tags: Vec::new(),
             install_hint: String::new(),
@@ -155,6 +167,7 @@ impl AgentProfile {
             client_files: self.client_files,
             terminal_commands: self.terminal_commands.clone(),
             terminal_env: self.terminal_env.clone(),
+            mcp_servers: self.mcp_servers.iter().map(|(name, server)| server.freeze(name)).collect(),
         }
     }
 }

@@ -75,6 +75,12 @@ pub enum EventBody {
         context_restored: ContextRestored,
         sandbox: SandboxLevel,
     },
+    ProcessWaiting {
+        phase: &'static str,
+        seconds: u64,
+        servers: Vec<String>,
+        message: String,
+    },
     ProcessExited {
         pid: Option<u32>,
         reason: ExitReason,
@@ -89,6 +95,10 @@ pub enum EventBody {
         by: By,
     },
     TurnStarted {},
+    TurnWaiting {
+        seconds: u64,
+        message: String,
+    },
     TurnCompleted {
         status: TurnStatus,
         stop_reason: Option<String>,
@@ -239,9 +249,11 @@ impl EventBody {
             Self::SessionUpdated { .. } => "session.updated",
             Self::ProcessStarting { .. } => "process.starting",
             Self::ProcessReady { .. } => "process.ready",
+            Self::ProcessWaiting { .. } => "process.waiting",
             Self::ProcessExited { .. } => "process.exited",
             Self::TurnQueued { .. } => "turn.queued",
             Self::TurnStarted {} => "turn.started",
+            Self::TurnWaiting { .. } => "turn.waiting",
             Self::TurnCompleted { .. } => "turn.completed",
             Self::MessageDelta { .. } => "message.delta",
             Self::MessageCreated(_) => "message.created",
@@ -290,9 +302,11 @@ mod tests {
             | EventBody::SessionUpdated { .. }
             | EventBody::ProcessStarting { .. }
             | EventBody::ProcessReady { .. }
+            | EventBody::ProcessWaiting { .. }
             | EventBody::ProcessExited { .. }
             | EventBody::TurnQueued { .. }
             | EventBody::TurnStarted {}
+            | EventBody::TurnWaiting { .. }
             | EventBody::TurnCompleted { .. }
             | EventBody::MessageDelta { .. }
             | EventBody::MessageCreated(_)
@@ -333,6 +347,12 @@ mod tests {
                 context_restored: ContextRestored::Fresh,
                 sandbox: SandboxLevel::Landlock,
             },
+            EventBody::ProcessWaiting {
+                phase: "session/new",
+                seconds: 10,
+                servers: vec!["files".into()],
+                message: "m".into(),
+            },
             EventBody::ProcessExited {
                 pid: Some(1),
                 reason: ExitReason::Crash,
@@ -343,6 +363,7 @@ mod tests {
             },
             EventBody::TurnQueued { position: 0, by: Some(somebody()) },
             EventBody::TurnStarted {},
+            EventBody::TurnWaiting { seconds: 30, message: "m".into() },
             EventBody::TurnCompleted {
                 status: TurnStatus::Completed,
                 stop_reason: None,

@@ -13,6 +13,7 @@ pub mod context;
 pub mod error;
 pub mod event;
 pub mod id;
+pub mod mcp;
 pub mod message;
 pub mod object;
 pub mod peer;

@@ -9,6 +9,7 @@ use super::block::PromptAbilities;
 use super::choices::Chosen;
 use super::context::SessionContext;
 use super::id::{SessionId, WorkspaceId};
+use super::mcp::ChosenServer;
 use super::permission::policy::Policy;
 use super::sandbox::Sandbox;
 use super::status::SessionStatus;
@@ -26,6 +27,8 @@ pub struct Session {
     /// Which directory it was when it was last worked in.
     pub workspace_identity: Option<DirectoryIdentity>,
     pub profile: FrozenProfile,
+    /// The MCP servers that it chose; nothing: all of its profile's.
+    pub mcp_servers: Option<Vec<ChosenServer>>,
     /// Its own policy; the profile's holds beside it.
     pub permissions: Policy,
     /// Questions of the agent's that wait for an answer.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::{Registry, RegistryError, context};
+use super::{Registry, RegistryError, context, mcp};
 use crate::agent::{self, WorkspaceError};
+use crate::model::mcp::ChosenServer;
 use crate::model::session::{Session, Workspace};
 use crate::model::{
     AgentProfile, Chosen, ContextChange, Peer, Policy, ProcessState, SessionId, SessionLimits, Sight, WorkspaceId,
@@ -26,6 +27,8 @@ pub struct CreateSession {
     /// Checked when the process starts: before that nobody knows what there is.
     pub choices: Chosen,
     pub context: ContextChange,
+    /// MCP servers, whose own definitions were checked; nothing: all of the profile's.
+    pub mcp_servers: Option<Vec<ChosenServer>>,
     /// Whoever asks for it.
     pub peer: Option<Arc<Peer>>,
     /// Whose it is to be. Nothing: the daemon's own user's.
@@ -61,6 +64,7 @@ impl Registry {
         };
         let frozen = profile.freeze();
         check_modes(&frozen, &permissions, &create.choices)?;
+        mcp::check(&profile, create.mcp_servers.as_deref().unwrap_or_default())?;
         context::check_scope(&self.shared().config().sandbox, &profile, context.fs_scope)?;
         self.check_installed(&profile, create.owner).await?;
         let workspace = match create.workspace {
@@ -74,6 +78,7 @@ impl Registry {
             workspace_id: workspace.id,
             workspace: workspace.path,
             profile: frozen,
+            mcp_servers: create.mcp_servers,
             permissions,
             title: create.title,
             tags: create.tags,

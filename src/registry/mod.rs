@@ -10,6 +10,7 @@ mod admission;
 mod context;
 mod glances;
 mod lookups;
+mod mcp;
 mod recovery;
 mod retention;
 mod trials;
@@ -39,6 +40,7 @@ use crate::store::{StoreError, Unit};
 use turnstile::Turnstile;
 
 pub use admission::{CreateSession, WorkspaceChoice, narrowed};
+pub use mcp::McpRefusal;
 pub use retention::{Sweep, Swept, SweptSession};
 
 /// Why a turn failed whose end did not get into the record.
@@ -66,6 +68,8 @@ pub enum RegistryError {
     WiderPermissions { agent: String, granted: &'static str, asked: &'static str },
     #[error("the agent {agent:?} grants the scope {granted:?} at most, not {asked:?}")]
     WiderScope { agent: String, granted: &'static str, asked: &'static str },
+    #[error(transparent)]
+    Mcp(#[from] McpRefusal),
     #[error("the scope \"full\" is not allowed here (sandbox.allow_full)")]
     FullScope,
     #[error(transparent)]

@@ -29,6 +29,7 @@ use super::link::{Connected, Link, LinkInput, Phase};
 use super::links::Links;
 use super::outbox::{Outbox, Outcome};
 use super::prompt::{Media, MediaReader};
+use super::servers::Servers;
 use super::services::{Done, Services};
 use super::spending::Spending;
 use super::terminals::Terminals;
@@ -143,6 +144,7 @@ pub struct SessionActor {
     /// As whom files are looked at: the owner, as the user database had them when the last process was started.
     pub(super) persona: Persona,
     pub(super) profile: FrozenProfile,
+    pub(super) servers: Servers,
     pub(super) permissions: Authority,
     pub(super) inbox: Inbox,
     pub(super) workspace: PathBuf,
@@ -223,6 +225,7 @@ pub fn actor(
             standing,
         },
         profile: session.profile,
+        servers: Servers::new(session.mcp_servers),
         inbox: Inbox::default(),
         workspace: PathBuf::from(session.workspace),
         workspace_identity: session.workspace_identity,
@@ -517,7 +520,8 @@ impl SessionActor {
         // What the agent has said by now is handled first, also when the rest is over; a deadline would go before it for ever.
         let output = self.outbox.rests_until().filter(|_| !self.link.has_output());
         let idle = self.idle_deadline(&config);
-        [request, replay, turn, crashes, question, output, idle].into_iter().flatten().min()
+        let notice = self.next_notice();
+        [request, replay, turn, crashes, question, output, idle, notice].into_iter().flatten().min()
     }
 
     /// When the crashes are forgotten; not while another one may be under way.
@@ -540,6 +544,7 @@ impl SessionActor {
             self.on_replayed();
         }
         self.expire_questions(now);
+        self.tell_waits(now);
         self.enforce_turn(now, self.silence_timeout());
         if is_over(self.forgiveness(&config)) {
             self.crashes.forgive();

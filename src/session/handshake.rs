@@ -22,6 +22,7 @@ use crate::acp::incoming::Abilities;
 use crate::acp::update;
 use crate::acp::{PROTOCOL_VERSION, RpcError, incoming, outgoing};
 use crate::model::adapter::ReplayEnd;
+use crate::model::mcp::ReadyServer;
 use crate::model::{ContextRestored, ErrorCode, EventBody, TurnError};
 use crate::store::Op;
 
@@ -35,6 +36,11 @@ pub struct Handshake {
     /// Updates that repeated what is known.
     repeated: usize,
     began: Instant,
+    /// MCP servers that the conversation is to have.
+    pub servers: Vec<ReadyServer>,
+    /// When the step began, and when people are told that it takes long, if they are to be.
+    pub asked_at: Instant,
+    pub notice_at: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,9 +87,18 @@ impl Step {
 }
 
 impl Handshake {
-    pub fn new() -> Self {
+    pub fn new(servers: Vec<ReadyServer>) -> Self {
         let began = Instant::now();
-        Self { step: Step::Initialize, initialized: None, was_restoring: false, repeated: 0, began }
+        Self {
+            step: Step::Initialize,
+            initialized: None,
+            was_restoring: false,
+            repeated: 0,
+            began,
+            servers,
+            asked_at: began,
+            notice_at: None,
+        }
     }
 
     pub fn abilities(&self) -> Abilities {
@@ -163,6 +178,7 @@ impl SessionActor {
         if let Some(handshake) = self.link.handshake_mut() {
             handshake.initialized = Some(initialized);
         }
+        self.leave_out_servers();
         match self.profile.auth_method.clone() {
             Some(method) => {
                 let timeout = self.shared.config().processes.session_timeout;
@@ -180,21 +196,26 @@ impl SessionActor {
         let timeout = self.shared.config().processes.session_timeout;
         let workspace = self.workspace.display().to_string();
         let known = self.context.restorable().map(str::to_owned);
+        let servers = self.link.handshake().map(|handshake| handshake.servers.as_slice()).unwrap_or_default();
         let id = self.requests.begin(Purpose::Handshake, Some(timeout));
         let (step, line) = match (known, refused) {
-            (Some(known), None) if abilities.resume => (Step::Resume, outgoing::resume_session(id, &known, &workspace)),
-            (Some(known), None | Some(Step::Resume)) if abilities.load => {
-                (Step::Load, outgoing::load_session(id, &known, &workspace))
+            (Some(known), None) if abilities.resume => {
+                (Step::Resume, outgoing::resume_session(id, &known, &workspace, servers))
             }
-            _ => (Step::New, outgoing::new_session(id, &workspace)),
+            (Some(known), None | Some(Step::Resume)) if abilities.load => {
+                (Step::Load, outgoing::load_session(id, &known, &workspace, servers))
+            }
+            _ => (Step::New, outgoing::new_session(id, &workspace, servers)),
         };
         self.set_step(step);
         self.send(line);
     }
 
     fn set_step(&mut self, step: Step) {
+        let notice_at = self.notice_of(step);
         if let Some(handshake) = self.link.handshake_mut() {
             handshake.step = step;
+            (handshake.asked_at, handshake.notice_at) = (Instant::now(), notice_at);
             handshake.was_restoring |= step.is_restoring();
         }
     }

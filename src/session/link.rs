@@ -55,7 +55,7 @@ pub struct Connected {
 }
 
 pub enum Phase {
-    Starting(Handshake),
+    Starting(Box<Handshake>),
     Ready {
         agent_session: String,
         abilities: Abilities,

@@ -26,6 +26,7 @@ mod outbox;
 mod process;
 mod prompt;
 mod requests;
+mod servers;
 mod services;
 mod shares;
 mod slots;
@@ -35,6 +36,7 @@ mod terminals;
 mod transcript;
 mod trial;
 mod turns;
+mod waiting;
 mod workspace;
 
 use std::collections::BTreeMap;

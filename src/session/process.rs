@@ -5,7 +5,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
@@ -19,7 +18,7 @@ use super::link::{Connected, Link, Phase};
 use super::start::Start;
 use super::workspace::{Entered, StartingPlace};
 use crate::acp::{Requests, RpcError, incoming, outgoing, usage};
-use crate::agent::{Beneath, Command, CommandError, Exit, OpenWorkspace, Process, SpawnError};
+use crate::agent::{Beneath, Exit, Process};
 use crate::metrics::StopStep;
 use crate::model::error::chain;
 use crate::model::event::ExitReason;
@@ -88,17 +87,13 @@ impl SessionActor {
         self.shared.metrics.process_started(&agent);
         self.record(Op::Event { turn: None, body: EventBody::ProcessStarting { agent, workspace } });
         let beneath = Beneath::of(&opened);
-        let (bounds, secrets) = (self.shared.bounds(), self.shared.hub.secrets());
-        let spawned = self
-            .command(program, opened)
-            .and_then(|command| Process::spawn(&command, bounds, secrets, &self.shared.host));
-        match spawned {
-            Ok(process) => {
+        match self.spawn(program, opened) {
+            Ok((process, servers)) => {
                 self.requests = Requests::default();
                 self.spending.begin_process();
                 self.services.begin(beneath);
                 self.transcript.set_bounds(&self.shared.config().limits);
-                let phase = Phase::Starting(Handshake::new());
+                let phase = Phase::Starting(Box::new(Handshake::new(servers)));
                 self.link = Link::Up(Connected::new(process, slot, phase, self.permissions.forbids_writes()));
                 self.begin_handshake();
             }
@@ -111,10 +106,6 @@ impl SessionActor {
                 self.fail_current_turn(error);
             }
         }
-    }
-
-    fn command(&self, program: Result<PathBuf, CommandError>, workspace: OpenWorkspace) -> Result<Command, SpawnError> {
-        self.start().command(program?, &self.profile, workspace)
     }
 
     /// What a process of this session is started with.
@@ -182,7 +173,8 @@ impl SessionActor {
             None => return,
         }
         let Some(step) = self.link.handshake().map(|handshake| handshake.step) else { return };
-        let message = format!("the agent did not answer {} in time ({})", step.name(), step.setting());
+        let mut message = format!("the agent did not answer {} in time ({})", step.name(), step.setting());
+        message.push_str(&self.suspicion());
         let error = self.with_stderr(TurnError::new(ErrorCode::Timeout, message));
         if step.is_restoring() {
             self.set_last_error(&error);

@@ -7,8 +7,11 @@ use std::path::{Path, PathBuf};
 
 use super::Shared;
 use crate::agent::confine::Wish;
-use crate::agent::{Command, OpenWorkspace, Persona, SpawnError};
+use crate::agent::mcp::{self, ReadyServers, Surroundings};
+use crate::agent::{self, Command, CommandError, OpenWorkspace, Persona, SpawnError};
+use crate::config::SELF_COMMAND;
 use crate::model::agent::FrozenProfile;
+use crate::model::mcp::{ChosenServer, of_session};
 use crate::model::{Adapter, FsScope, SessionId};
 
 pub struct Start<'a> {
@@ -41,6 +44,35 @@ impl<'a> Start<'a> {
             None => command,
         };
         self.confined(command, profile.adapter)
+    }
+
+    /// The MCP servers of the conversation that this command's agent is to have.
+    pub fn servers(
+        &self,
+        command: &Command,
+        profile: &FrozenProfile,
+        chosen: Option<&[ChosenServer]>,
+    ) -> Result<ReadyServers, SpawnError> {
+        if of_session(&profile.mcp_servers, chosen).is_empty() {
+            return Ok(ReadyServers::default());
+        }
+        let directories = &self.shared.host.directories;
+        let own = directories.make(self.session, command.owner.as_ref()).map_err(SpawnError::Directories)?;
+        let places = [("{workspace}", self.workspace), ("{home}", &own.home), ("{tmp}", &own.tmp)];
+        let surroundings = Surroundings {
+            environment: &command.environment,
+            places: places.map(|(name, path)| (name, path.to_string_lossy().into_owned())),
+        };
+        let path = command.environment.get("PATH").map(String::as_str).unwrap_or_default();
+        // As the owner, who may run more than others, or less.
+        let find = |program: &str| {
+            // What stands for acpd itself stands for the agent there.
+            let found = (program != SELF_COMMAND).then(|| self.persona.run(|| agent::find_program(program, path)).ok());
+            found.flatten().flatten()
+        };
+        let config = self.shared.config();
+        let current = config.agents.get(&profile.slug);
+        Ok(mcp::gather(profile, chosen, current, &surroundings, find).map_err(CommandError::from)?)
     }
 
     /// What of the daemon's environment there is to choose from. Another user's agents get nothing of root's own.

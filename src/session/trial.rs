@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
 use super::failure::{self, SignIn};
+use super::servers::suspicion;
 use super::start::Start;
 use super::{Halt, Shared, Slot};
 use crate::acp::introduction::{self, Introduction};
@@ -21,6 +22,7 @@ use crate::config::Config;
 use crate::lane::LaneWatch;
 use crate::model::agent::FrozenProfile;
 use crate::model::error::chain;
+use crate::model::mcp::ReadyServer;
 use crate::model::{Adapter, AgentProfile, ErrorCode, FsScope, Sandbox, SessionId, TurnError};
 
 /// What is taken of what an agent announces.
@@ -149,11 +151,13 @@ async fn begin(
     let (bounds, secrets) = (shared.bounds(), shared.hub.secrets());
     let spawned = start
         .command(program, profile, place.workspace)
-        .and_then(|command| Process::spawn(&command, bounds, secrets, &shared.host));
-    let process = spawned.map_err(|error| not_started(&chain(&error)))?;
+        .and_then(|command| Ok((start.servers(&command, profile, None)?.servers, command)))
+        .and_then(|(servers, command)| Ok((Process::spawn(&command, bounds, secrets, &shared.host)?, servers)));
+    let (process, servers) = spawned.map_err(|error| not_started(&chain(&error)))?;
     Ok(Talk {
         process,
         workspace: place.own.tmp.display().to_string(),
+        servers,
         next_id: 0,
         until,
         is_cut_short: false,
@@ -204,6 +208,7 @@ fn with_stderr(mut error: TurnError, process: &Process) -> TurnError {
 struct Talk {
     process: Process,
     workspace: String,
+    servers: Vec<ReadyServer>,
     next_id: u64,
     until: Option<Instant>,
     is_cut_short: bool,
@@ -224,8 +229,9 @@ impl Talk {
         let result = self.ask(line, step, config.processes.initialize_timeout, config).await?;
         let result = result.map_err(|error| failure::refused(INITIALIZE, &error, &self.sign_in))?;
         trial.initialize_took = Some(began.elapsed());
-        let version =
-            incoming::initialized(&result).map_err(|error| failure::unreadable(INITIALIZE, &error))?.protocol_version;
+        let initialized = incoming::initialized(&result).map_err(|error| failure::unreadable(INITIALIZE, &error))?;
+        let (version, abilities) = (initialized.protocol_version, initialized.abilities.mcp);
+        self.servers.retain(|server| abilities.reach(&server.transport));
         trial.protocol_version = Some(version);
         trial.introduction = introduction::introduction(&result);
         if version != PROTOCOL_VERSION {
@@ -246,7 +252,7 @@ impl Talk {
 
     async fn begin_session(&mut self, config: &Config, trial: &mut Trial) -> Result<(), TurnError> {
         let began = Instant::now();
-        let line = outgoing::new_session(self.next_id, &self.workspace);
+        let line = outgoing::new_session(self.next_id, &self.workspace, &self.servers);
         let step = (NEW, "processes.session_timeout");
         let answer = self.ask(line, step, config.processes.session_timeout, config).await?;
         trial.session_took = Some(began.elapsed());
@@ -311,7 +317,10 @@ impl Talk {
             let Ok(output) = timeout_at(deadline, self.process.next()).await else {
                 self.is_cut_short = deadline != own;
                 let setting = if self.is_cut_short { "timeoutSeconds" } else { setting };
-                let message = format!("the agent did not answer {step} in time ({setting})");
+                let mut message = format!("the agent did not answer {step} in time ({setting})");
+                if step == NEW {
+                    message = format!("{message}; {}", suspicion(&self.servers));
+                }
                 return Err(TurnError::new(ErrorCode::Timeout, message));
             };
             match output.unwrap_or(Output::Exited(Exit::LOST)) {

@@ -31,6 +31,8 @@ pub struct Running {
     verdict: Option<Verdict>,
     /// When the agent last said anything.
     pub heard_at: Instant,
+    /// Whether people were told that it has said nothing since.
+    pub is_silence_told: bool,
     pub began: Instant,
     /// Tool calls that there were before this turn.
     tool_calls_before: u64,
@@ -69,6 +71,12 @@ impl Running {
     /// Whether it is decided how it ends.
     pub fn is_ending(&self) -> bool {
         self.verdict.is_some()
+    }
+
+    /// A silence begins here.
+    fn heard_now(&mut self) {
+        self.heard_at = Instant::now();
+        self.is_silence_told = false;
     }
 
     /// When something must be done about it: the kill after a verdict, or the end of patience with a silent agent.
@@ -111,6 +119,7 @@ impl SessionActor {
             stage: Stage::Committing,
             verdict: None,
             heard_at: now,
+            is_silence_told: false,
             began: now,
             tool_calls_before: self.transcript.tool_calls(),
         });
@@ -256,7 +265,7 @@ impl SessionActor {
     pub(super) fn note_life(&mut self) {
         self.touch();
         let Some(running) = &mut self.running else { return };
-        running.heard_at = Instant::now();
+        running.heard_now();
         let calls = self.transcript.tool_calls() - running.tool_calls_before;
         // Nearly all that is said is text, and the cap is not looked up for that.
         if calls > 0
@@ -274,7 +283,7 @@ impl SessionActor {
     /// What the agent waited for has come: its silence counts from here.
     pub(super) fn restart_silence(&mut self) {
         if let Some(running) = &mut self.running {
-            running.heard_at = Instant::now();
+            running.heard_now();
         }
     }
 

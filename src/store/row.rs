@@ -20,6 +20,7 @@ pub fn session(row: &SqliteRow) -> Result<Session, StoreError> {
         workspace: column(row, "workspace")?,
         workspace_identity: directory(row)?,
         profile: from_json(row, "profile")?,
+        mcp_servers: json_option(row, "mcp_servers")?,
         permissions: match json_option(row, "policy")? {
             Some(policy) => policy,
             // Sessions of before there were rules have a mode alone.

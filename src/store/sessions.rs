@@ -12,8 +12,9 @@ impl Apply<'_> {
         self.connection.run(
             "to create a session",
             "INSERT INTO sessions (id, workspace_id, agent, profile, permissions, title, tags, status, created_at, \
-             updated_at, last_active_at, status_changed_at, limits, owner_uid, chosen, mode, model, context, policy) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'active', ?8, ?8, ?8, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+             updated_at, last_active_at, status_changed_at, limits, owner_uid, chosen, mode, model, context, policy, \
+             mcp_servers) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'active', ?8, ?8, ?8, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
             params![
                 session.to_string(),
                 new.workspace_id.to_string(),
@@ -30,6 +31,7 @@ impl Apply<'_> {
                 new.chosen.model,
                 to_json(&new.context)?,
                 to_json(&new.permissions)?,
+                new.mcp_servers.as_ref().map(to_json).transpose()?,
             ],
         )?;
         let body = EventBody::SessionCreated {

@@ -52,6 +52,7 @@ pub(super) async fn session(writer: &Writer) -> SessionId {
         workspace_id,
         workspace: format!("/{workspace_id}"),
         profile: profile.freeze(),
+        mcp_servers: None,
         permissions: Policy::of(PermissionMode::Ask),
         title: "t".into(),
         tags: vec!["a".into()],

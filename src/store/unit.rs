@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use super::{Claim, Made, Resolved};
 use crate::model::agent::FrozenProfile;
+use crate::model::mcp::ChosenServer;
 use crate::model::permission::question::Permission;
 use crate::model::permission::standing::StandingRule;
 use crate::model::session::{DirectoryIdentity, ProcessIdentity};
@@ -145,6 +146,8 @@ pub struct NewSession {
     pub workspace_id: WorkspaceId,
     pub workspace: String,
     pub profile: FrozenProfile,
+    /// Nothing: all of its profile's.
+    pub mcp_servers: Option<Vec<ChosenServer>>,
     pub permissions: Policy,
     pub title: String,
     pub tags: Vec<String>,

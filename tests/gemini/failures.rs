@@ -122,7 +122,6 @@ async fn a_turn_in_which_the_cli_asks_again_goes_on_in_silence_and_can_be_cancel
 }
 
 #[tokio::test]
-#[ignore = "pending: sessions.silence_notice and turn.waiting come with another change"]
 async fn silence_is_told_while_the_cli_asks_again() {
     let play = Setting::new().config("[sessions]\nsilence_notice = \"300ms\"\n").play(async |stage| {
         let session = stage.session().await;

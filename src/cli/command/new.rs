@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::cli::context::Context;
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
-use crate::control::wire::{CreateSession, PermissionPolicy, Session, Start};
+use crate::control::wire::{CreateSession, McpChoice, PermissionPolicy, Session, Start};
 use crate::model::context::Change;
 use crate::model::{ContextChange, FsScope, PermissionMode};
 
@@ -43,6 +43,12 @@ pub struct SessionOptions {
     /// What the agent may write to: sandboxed, project or full
     #[arg(long, value_name = "SCOPE")]
     pub scope: Option<FsScope>,
+    /// An MCP server of the agent's that the session has; may be given several times [default: all of them]
+    #[arg(long = "mcp", value_name = "NAME", conflicts_with = "no_mcp")]
+    pub mcp: Vec<String>,
+    /// Have none of the agent's MCP servers
+    #[arg(long)]
+    pub no_mcp: bool,
 }
 
 impl New {
@@ -68,6 +74,8 @@ impl SessionOptions {
             tags: self.tags.clone(),
             permissions: self.permissions.map(PermissionPolicy::of),
             context: self.scope.map(|scope| ContextChange { fs_scope: Change::Set(scope), ..ContextChange::default() }),
+            mcp_servers: (self.no_mcp || !self.mcp.is_empty())
+                .then(|| self.mcp.iter().cloned().map(McpChoice::Named).collect()),
             start,
             ..CreateSession::default()
         })

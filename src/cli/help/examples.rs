@@ -25,7 +25,8 @@ const EXAMPLES: &[(&str, &str)] = &[
         "new",
         "  acpd new --agent demo                         prints the id of the session
   acpd new --title docs --tag work --permissions edit
-  acpd new --lazy                               the agent starts with the first prompt",
+  acpd new --lazy                               the agent starts with the first prompt
+  acpd new --mcp files --mcp docs               with these of the agent's MCP servers; --no-mcp: none",
     ),
     (
         "prompt",

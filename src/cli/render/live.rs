@@ -120,7 +120,10 @@ impl Live {
         let data = &event.data;
         let at = event.created_at.unwrap_or_else(Timestamp::now);
         self.is_dirty = true;
-        self.waiting.heard(at);
+        // That nothing was heard is no sign of life.
+        if event.kind != "turn.waiting" {
+            self.waiting.heard(at);
+        }
         if event.kind != "turn.completed" {
             self.tell_notice();
         }
@@ -133,6 +136,11 @@ impl Live {
                 let wait = if self.scope == Scope::Turn { Wait::Agent } else { Wait::Nothing };
                 self.waiting.for_what(wait, at);
             }
+            "process.waiting" => {
+                let message = one_line(data["message"].as_str().unwrap_or_default());
+                self.commit(Kind::Note, &[Line::new(&message, Ink::DIM)]);
+            }
+            "turn.waiting" => self.waiting.is_silent(),
             "turn.started" => {
                 self.tally.begin(at);
                 self.waiting.for_what(Wait::Agent, at);
@@ -212,7 +220,9 @@ impl Live {
         self.commit(Kind::Words, &finished);
         let is_silent = self.waiting.due(!self.words.is_empty()).is_some_and(|due| due <= Instant::now());
         // A tool that runs says so itself.
-        let is_told = *self.waiting.what() == Wait::Agent && !self.tools.is_empty() && !self.waiting.is_cut_off();
+        let is_told = matches!(self.waiting.what(), Wait::Agent | Wait::Silence)
+            && !self.tools.is_empty()
+            && !self.waiting.is_cut_off();
         let wait = self.waiting.line(now).filter(|_| is_silent && !is_told);
         let mut notes = self.thoughts.region(columns);
         notes.extend(self.tools.region(now));

@@ -71,6 +71,10 @@ impl<A: Write, N: Write> Plain<A, N> {
             }
             "permission.resolved" => self.permission_resolved(data),
             "turn.completed" => self.turn_completed(data),
+            "process.waiting" | "turn.waiting" => {
+                let message = one_line(data["message"].as_str().unwrap_or_default());
+                self.screen.note(&self.screen.style().dim(&message))
+            }
             "session.status" | "process.exited" | "log.reset" if self.scope == Scope::Session => {
                 self.session_changed(&event.kind, data)
             }

@@ -20,6 +20,8 @@ pub enum Wait {
     /// The agent's process, by the agent's name where that is known.
     Starting(String),
     Agent,
+    /// The same, for so long that it was told.
+    Silence,
     Thoughts,
     Answer,
     Cancellation,
@@ -62,8 +64,16 @@ impl Waiting {
     pub fn heard(&mut self, at: Timestamp) {
         self.cut_off_since = None;
         self.quiet_since = Instant::now();
-        if self.wait == Wait::Agent {
+        if matches!(self.wait, Wait::Agent | Wait::Silence) {
+            self.wait = Wait::Agent;
             self.since = at;
+        }
+    }
+
+    /// The agent has said nothing for long. The time counts on from when it did.
+    pub fn is_silent(&mut self) {
+        if self.wait == Wait::Agent {
+            self.wait = Wait::Silence;
         }
     }
 
@@ -82,6 +92,7 @@ impl Waiting {
             Wait::Starting(agent) if agent.is_empty() => "starting the agent".to_owned(),
             Wait::Starting(agent) => format!("starting {agent}"),
             Wait::Agent => "waiting for the agent".to_owned(),
+            Wait::Silence => "the agent is silent, perhaps retrying".to_owned(),
             Wait::Thoughts => "thinking".to_owned(),
             Wait::Answer => "the agent waits for an answer".to_owned(),
             Wait::Cancellation => "cancelling".to_owned(),
@@ -125,5 +136,9 @@ mod tests {
         assert!(text(&waiting, 77_000).contains("waiting for the daemon"));
         waiting.cut_off(false);
         assert!(text(&waiting, 77_000).contains("waiting for the agent"));
+        waiting.is_silent();
+        assert_eq!(text(&waiting, 77_000), "⠋ the agent is silent, perhaps retrying… 1m 12s");
+        waiting.heard(at(78_000));
+        assert_eq!(text(&waiting, 79_000), "⠋ waiting for the agent… 1s");
     }
 }

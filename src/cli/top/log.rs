@@ -76,6 +76,7 @@ impl Log {
             "turn.completed" => self.turn_completed(event),
             "process.starting" => self.add(Tone::Aside, "- the agent starts"),
             "process.ready" => self.add(Tone::Aside, &format!("- the agent is ready, pid {}", data["pid"])),
+            "process.waiting" | "turn.waiting" => self.add(Tone::Aside, &format!("- {}", text("message"))),
             "process.exited" => self.exited(event),
             "session.status" => self.add(Tone::Aside, &format!("- the session is {}", text("to"))),
             "file.written" => self.add(Tone::Tool, &format!("* wrote {}", text("path"))),

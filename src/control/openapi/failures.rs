@@ -23,6 +23,8 @@ pub const CODES: &[(&str, &str)] = &[
     ("insufficient_storage", "there is too little disk space for new work"),
     ("internal", "a fault of acpd's own; its log has more"),
     ("invalid_request", "the request makes no sense; details.field names what is wrong"),
+    ("mcp_server_not_allowed", "the profile does not allow MCP servers other than its own"),
+    ("mcp_url_not_allowed", "the MCP server is at an address of this machine or its network"),
     ("method_not_allowed", "the path does not take the method; the header Allow names what it takes"),
     ("no_turn", "no turn is running or waiting"),
     ("not_expired", "the session is kept: its retention is not over"),
@@ -149,6 +151,8 @@ fn groups(operation: &str) -> Option<Vec<&'static [Failure]>> {
             OF_DIRECTORIES,
             OF_CHOICES,
             &[
+                (403, "mcp_server_not_allowed"),
+                (403, "mcp_url_not_allowed"),
                 (403, "scope_not_allowed"),
                 (404, "agent_not_found"),
                 (404, "session_not_found"),

@@ -30,6 +30,7 @@ fn facts(agent: Agent, context: &Context) -> String {
     let path = agent.path.map(|path| if path.starts_with("/proc/") { "built in".to_owned() } else { path });
     let found = path.unwrap_or_else(|| if agent.installed { "yes" } else { "missing" }.to_owned());
     let command = [&[agent.command], agent.args.as_slice()].concat().join(" ");
+    let servers: Vec<String> = agent.mcp_servers.into_iter().map(|server| server.name).collect();
     let facts = [
         ("agent", agent.slug),
         ("name", agent.name),
@@ -38,6 +39,7 @@ fn facts(agent: Agent, context: &Context) -> String {
         ("command", command),
         ("found", found),
         ("environment", agent.env.join(", ")),
+        ("mcp servers", servers.join(", ")),
         ("permissions", agent.permissions.mode.as_str().to_owned()),
         ("scope", agent.fs_scope.as_str().to_owned()),
         ("tags", agent.tags.join(", ")),

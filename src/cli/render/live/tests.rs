@@ -106,3 +106,18 @@ fn nothing_is_painted_while_the_log_is_caught_up_with() {
     live.paint().unwrap();
     assert_eq!(live.next_frame(true), None, "there is nothing to wait for");
 }
+
+#[test]
+fn a_wait_for_the_agent_is_told_and_its_silence_leaves_nothing_behind() {
+    let waiting = json!({"phase": "session/new", "seconds": 10, "servers": ["files"], "message": "it waits for files"});
+    let silent = json!({"seconds": 30, "message": "the agent has said nothing"});
+    let events = [
+        event("process.waiting", 0, waiting),
+        event("turn.started", 1, json!({})),
+        event("turn.waiting", 31, silent),
+        message("text", 32, "done"),
+    ];
+    let kept = kept(Scope::Turn, &events);
+    assert!(kept.contains("it waits for files") && kept.contains("done"), "{kept}");
+    assert!(!kept.contains("said nothing"), "it is in the region only: {kept}");
+}

@@ -1,0 +1,97 @@
+//! `[agents.SLUG.mcp_servers.NAME]`: the MCP servers of a profile.
+
+use std::collections::BTreeMap;
+
+use super::read::Section;
+use crate::model::mcp::{self, ProfileServer, ServerProblem, Transport};
+use crate::model::{AgentProfile, Secret};
+
+pub fn read(section: &mut Section<'_>, profile: &mut AgentProfile) {
+    let servers = &mut profile.mcp_servers;
+    section.section("mcp_servers", |section| {
+        section.named_sections(|name, section| {
+            if let Some(server) = read_server(section, name) {
+                servers.insert(name.to_owned(), server);
+            }
+        });
+    });
+    if let Err(problem) = mcp::check_all(servers.keys().map(String::as_str)) {
+        section.problem("mcp_servers", problem, "leave some out, or give them to a profile of their own");
+    }
+    section.read("mcp_servers_allowed", &mut profile.mcp_servers_allowed);
+    section.read("mcp_private_urls", &mut profile.mcp_private_urls);
+}
+
+fn read_server(section: &mut Section<'_>, name: &str) -> Option<ProfileServer> {
+    let (mut command, mut args, mut env) = (String::new(), Vec::<String>::new(), BTreeMap::<String, Secret>::new());
+    let (mut url, mut kind, mut headers) = (String::new(), String::new(), BTreeMap::<String, Secret>::new());
+    section.read("command", &mut command);
+    section.read("args", &mut args);
+    section.read("env", &mut env);
+    section.read("url", &mut url);
+    section.read("type", &mut kind);
+    section.read("headers", &mut headers);
+    let is_local = args.is_empty() && env.is_empty();
+    let server = match (command.is_empty(), url.is_empty(), kind.as_str()) {
+        (false, true, "" | "stdio") if headers.is_empty() => {
+            ProfileServer { transport: Transport::Stdio { command, args }, values: env }
+        }
+        (true, false, "" | "http") if is_local => ProfileServer { transport: Transport::Http { url }, values: headers },
+        (true, false, "sse") if is_local => ProfileServer { transport: Transport::Sse { url }, values: headers },
+        _ => {
+            let hint = "give command, args and env, or url, type (\"http\" or \"sse\") and headers";
+            section.problem("command", "is missing, or does not go with the other keys", hint);
+            return None;
+        }
+    };
+    match server.check(name) {
+        Ok(()) => Some(server),
+        Err(ServerProblem { field, problem, hint }) => {
+            section.problem(if field.is_empty() { "NAME" } else { &field }, problem, hint);
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+
+    fn read(text: &str) -> Result<Config, String> {
+        Config::read(text, "config.toml", &[].into()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_profile_has_servers_that_are_started_and_servers_that_are_called() {
+        let config = read(
+            "[agents.demo.mcp_servers.files]\ncommand = \"mcp-files\"\nargs = [\"{workspace}\"]\nenv = { KEY = \"${K}\" }\n\
+             [agents.demo.mcp_servers.docs]\nurl = \"http://localhost:1/mcp\"\nheaders = { Authorization = \"Bearer x\" }\n\
+             [agents.demo.mcp_servers.old]\nurl = \"https://a.example/sse\"\ntype = \"sse\"\n",
+        );
+        let profile = config.unwrap().agents.remove("demo").unwrap();
+        let kinds: Vec<_> =
+            profile.mcp_servers.iter().map(|(name, server)| (name.as_str(), server.transport.kind())).collect();
+        assert_eq!(kinds, [("docs", "http"), ("files", "stdio"), ("old", "sse")]);
+        assert!(!format!("{profile:?}").contains("Bearer"), "nobody sees a value by accident");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_server_is_told_by_its_key_and_without_its_values() {
+        for (text, key) in [
+            ("[x]\n", "x.command"),
+            ("[x]\ncommand = \"a\"\nurl = \"https://a.example\"\n", "x.command"),
+            ("[x]\ncommand = \"a\"\ntype = \"http\"\n", "x.command"),
+            ("[x]\nurl = \"https://a.example\"\ntype = \"carrier\"\n", "x.command"),
+            ("[x]\nurl = \"https://a.example\"\nargs = [\"a\"]\n", "x.command"),
+            ("[x]\ncommand = \"a\"\nnonsense = 1\n", "x.nonsense"),
+            ("[x]\ncommand = \"a\"\nenv = { A = \"hidden ${\" }\n", "x.env.A"),
+            ("[x]\nurl = \"https://me:hidden@a.example\"\n", "x.url"),
+            ("[\"x y\"]\ncommand = \"a\"\n", "x y.NAME"),
+        ] {
+            let text = text.replacen('[', "[agents.demo.mcp_servers.", 1);
+            let problem = read(&text).unwrap_err();
+            assert!(problem.contains(&format!("agents.demo.mcp_servers.{key}: ")), "{text}\n{problem}");
+            assert!(!problem.contains("hidden"), "{problem}");
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! MCP servers: what a profile gives its agent, what a session has of that, and what it may bring of its own.
+//!
+//! A server is where it is (a program to start, or a URL) and the values that go with it (variables of its environment, or
+//! headers). Of a profile's servers the record has no values: those come from today's configuration, as `env` does. A session's
+//! own servers are kept with theirs, which are therefore no secrets, but may refer to some as `${NAME}`.
+
+pub mod address;
+pub mod reference;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::secret::Secret;
+
+/// The most that one session has.
+pub const SERVERS_MAX: usize = 32;
+const NAME_CHARS_MAX: usize = 64;
+const ARGS_MAX: usize = 64;
+const VALUES_MAX: usize = 64;
+const KEY_BYTES_MAX: usize = 256;
+const TEXT_BYTES_MAX: usize = 4096;
+const URL_BYTES_MAX: usize = 2048;
+/// What headers and variables are called that hold secrets, by habit.
+const SECRET_WORDS: [&str; 8] =
+    ["authorization", "cookie", "credential", "key", "passwd", "password", "secret", "token"];
+
+/// How a server is reached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(tag = "type", rename_all = "lowercase")]
+#[schema(as = McpTransport)]
+pub enum Transport {
+    /// The agent starts it.
+    Stdio {
+        command: String,
+        args: Vec<String>,
+    },
+    Http {
+        url: String,
+    },
+    Sse {
+        url: String,
+    },
+}
+
+/// One as the configuration gives it; its name is the key that it stands under.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfileServer {
+    pub transport: Transport,
+    /// Variables or headers.
+    pub values: BTreeMap<String, Secret>,
+}
+
+/// What a session keeps of a profile's server for life.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = FrozenMcpServer)]
+pub struct FrozenServer {
+    pub name: String,
+    #[serde(flatten)]
+    pub transport: Transport,
+    /// What its variables or headers are called.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub value_names: Vec<String>,
+}
+
+/// One that a session brought along. Its values are stored as they are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OwnServer {
+    pub name: String,
+    #[serde(flatten)]
+    pub transport: Transport,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<String, String>,
+}
+
+/// One that a session chose.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ChosenServer {
+    /// The profile's of this name.
+    Named(String),
+    Own(OwnServer),
+}
+
+/// One with all that an agent needs of it, for the moment in which it is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadyServer {
+    pub name: String,
+    pub transport: Transport,
+    /// Variables or headers.
+    pub values: Vec<(String, Secret)>,
+}
+
+/// What is wrong with a server, and where in it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ServerProblem {
+    /// Empty for the name.
+    pub field: String,
+    pub problem: String,
+    pub hint: String,
+}
+
+/// A session's server, of whichever origin.
+#[derive(Clone, Copy, Debug)]
+pub enum SessionServer<'a> {
+    Profile(&'a FrozenServer),
+    Own(&'a OwnServer),
+}
+
+/// Which servers a session has: those that it chose, or all of its profile's.
+pub fn of_session<'a>(profile: &'a [FrozenServer], chosen: Option<&'a [ChosenServer]>) -> Vec<SessionServer<'a>> {
+    let named = |name: &str| profile.iter().find(|server| server.name == name).map(SessionServer::Profile);
+    match chosen {
+        None => profile.iter().map(SessionServer::Profile).collect(),
+        Some(chosen) => chosen
+            .iter()
+            .filter_map(|server| match server {
+                ChosenServer::Named(name) => named(name),
+                ChosenServer::Own(own) => Some(SessionServer::Own(own)),
+            })
+            .collect(),
+    }
+}
+
+impl Transport {
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Stdio { .. } => "stdio",
+            Self::Http { .. } => "http",
+            Self::Sse { .. } => "sse",
+        }
+    }
+
+    /// Where its values are written, in a profile and in a request.
+    pub const fn values_field(&self) -> &'static str {
+        match self {
+            Self::Stdio { .. } => "env",
+            Self::Http { .. } | Self::Sse { .. } => "headers",
+        }
+    }
+
+    /// Whether it is the same program, or the same address: then what was written for one may be given to the other.
+    pub fn leads_where(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Stdio { command, .. }, Self::Stdio { command: others, .. }) => command == others,
+            (Self::Http { url }, Self::Http { url: others }) | (Self::Sse { url }, Self::Sse { url: others }) => {
+                url == others
+            }
+            (Self::Stdio { .. } | Self::Http { .. } | Self::Sse { .. }, _) => false,
+        }
+    }
+}
+
+impl ProfileServer {
+    pub fn freeze(&self, name: &str) -> FrozenServer {
+        let value_names = self.values.keys().cloned().collect();
+        FrozenServer { name: name.to_owned(), transport: self.transport.clone(), value_names }
+    }
+
+    pub fn check(&self, name: &str) -> Result<(), ServerProblem> {
+        check(name, &self.transport, self.values.iter().map(|(key, value)| (key.as_str(), value.reveal())))
+    }
+}
+
+impl OwnServer {
+    /// Beside what holds for every server: nothing in it may be a secret, because it is stored and shown.
+    pub fn check(&self) -> Result<(), ServerProblem> {
+        check(&self.name, &self.transport, self.values.iter().map(|(key, value)| (key.as_str(), value.as_str())))?;
+        for (key, value) in &self.values {
+            // What is malformed was refused already.
+            let refers = reference::names(value).is_some_and(|names| !names.is_empty());
+            if looks_secret(key) && !refers {
+                let field = format!("{}.{key}", self.transport.values_field());
+                let hint = "write ${NAME} in its place: it stands for a variable of the agent's own environment";
+                return Err(problem(field, "is called like a secret, and would be stored as plain text", hint));
+            }
+        }
+        if let Transport::Http { url } | Transport::Sse { url } = &self.transport
+            && let Some(key) = address::query_names(url).into_iter().find(|key| looks_secret(key))
+        {
+            let told =
+                format!("has the parameter {key:?}, which is called like a secret and would be stored as plain text");
+            return Err(problem("url", told, "give it as a header, with ${NAME} in place of the value"));
+        }
+        Ok(())
+    }
+}
+
+/// Two servers of one name could not be told apart.
+pub fn check_all<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), String> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return Err(format!("{name:?} is there twice"));
+        }
+    }
+    if seen.len() > SERVERS_MAX { Err(format!("are more than {SERVERS_MAX}")) } else { Ok(()) }
+}
+
+pub fn is_name(name: &str) -> bool {
+    (1..=NAME_CHARS_MAX).contains(&name.len())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+}
+
+fn looks_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    SECRET_WORDS.iter().any(|word| name.contains(word))
+}
+
+fn problem(field: impl Into<String>, problem: impl Into<String>, hint: impl Into<String>) -> ServerProblem {
+    ServerProblem { field: field.into(), problem: problem.into(), hint: hint.into() }
+}
+
+fn check<'a>(
+    name: &str,
+    transport: &Transport,
+    values: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Result<(), ServerProblem> {
+    if !is_name(name) {
+        let hint = format!("use 1 to {NAME_CHARS_MAX} letters, digits, '_' and '-'");
+        return Err(problem("", "is not a name for an MCP server", hint));
+    }
+    match transport {
+        Transport::Stdio { command, args } => check_command(command, args)?,
+        Transport::Http { url } | Transport::Sse { url } => {
+            if url.len() > URL_BYTES_MAX {
+                return Err(problem("url", format!("is longer than {URL_BYTES_MAX} bytes"), "give a shorter one"));
+            }
+            address::check(url).map_err(|(told, hint)| problem("url", told, hint))?;
+        }
+    }
+    let (field, is_stdio) = (transport.values_field(), matches!(transport, Transport::Stdio { .. }));
+    for (count, (key, value)) in values.enumerate() {
+        if count >= VALUES_MAX {
+            return Err(problem(field, format!("has more than {VALUES_MAX} entries"), "leave some out"));
+        }
+        // A name that is none may be a key in the wrong place, and is not told back.
+        let is_key = if is_stdio { reference::is_variable(key) } else { is_header(key) };
+        if !is_key || key.len() > KEY_BYTES_MAX {
+            let hint = "write { NAME = \"value\" }, with a name that a variable or a header can have";
+            return Err(problem(field, "has something for a name that is none", hint));
+        }
+        let is_text = |c: char| if is_stdio { c != '\0' } else { !c.is_control() };
+        if value.len() > TEXT_BYTES_MAX || !value.chars().all(is_text) {
+            let hint = format!("give a text of {TEXT_BYTES_MAX} bytes at the most, without control characters");
+            return Err(problem(format!("{field}.{key}"), "is too long, or has a character that it cannot have", hint));
+        }
+        if reference::names(value).is_none() {
+            let hint = "write ${NAME}, with the name of a variable of the agent's environment";
+            return Err(problem(format!("{field}.{key}"), "has a ${ that begins no ${NAME}", hint));
+        }
+    }
+    Ok(())
+}
+
+fn check_command(command: &str, args: &[String]) -> Result<(), ServerProblem> {
+    let is_text = |text: &str| text.len() <= TEXT_BYTES_MAX && !text.contains('\0');
+    if command.trim().is_empty() || !is_text(command) || command.chars().any(char::is_control) {
+        let hint = "give the program that speaks MCP on its standard input and output";
+        return Err(problem("command", "is not a command", hint));
+    }
+    if args.len() > ARGS_MAX || !args.iter().all(|argument| is_text(argument)) {
+        let told = format!("are more than {ARGS_MAX}, or one is longer than {TEXT_BYTES_MAX} bytes or has a zero byte");
+        return Err(problem("args", told, "put what is longer into a file"));
+    }
+    Ok(())
+}
+
+/// What RFC 9110 calls a token.
+fn is_header(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,41 @@
+//! Which MCP servers a session may have: those of its profile, and others where the profile allows that.
+
+use crate::model::AgentProfile;
+use crate::model::mcp::{ChosenServer, OwnServer, Transport, address};
+
+#[derive(Debug, thiserror::Error)]
+pub enum McpRefusal {
+    #[error("the agent {agent:?} has no MCP server {name:?}")]
+    Unknown { agent: String, index: usize, name: String, known: Vec<String> },
+    #[error("the agent {agent:?} does not allow a session to bring MCP servers of its own, such as {name:?}")]
+    NotAllowed { agent: String, name: String },
+    #[error("the MCP server {name:?} is at {host}, which is of this machine or its network")]
+    PrivateUrl { agent: String, name: String, host: String },
+}
+
+/// The profile's own servers are its admin's word, wherever they are.
+pub fn check(profile: &AgentProfile, chosen: &[ChosenServer]) -> Result<(), McpRefusal> {
+    chosen.iter().enumerate().try_for_each(|(index, server)| match server {
+        ChosenServer::Named(name) if profile.mcp_servers.contains_key(name) => Ok(()),
+        ChosenServer::Named(name) => {
+            let known = profile.mcp_servers.keys().cloned().collect();
+            Err(McpRefusal::Unknown { agent: profile.slug.clone(), index, name: name.clone(), known })
+        }
+        ChosenServer::Own(own) => check_own(profile, own),
+    })
+}
+
+fn check_own(profile: &AgentProfile, own: &OwnServer) -> Result<(), McpRefusal> {
+    let (agent, name) = (profile.slug.clone(), own.name.clone());
+    if !profile.mcp_servers_allowed {
+        return Err(McpRefusal::NotAllowed { agent, name });
+    }
+    let host = match &own.transport {
+        Transport::Http { url } | Transport::Sse { url } => address::private_host(url),
+        Transport::Stdio { .. } => None,
+    };
+    match host {
+        Some(host) if !profile.mcp_private_urls => Err(McpRefusal::PrivateUrl { agent, name, host }),
+        Some(_) | None => Ok(()),
+    }
+}
