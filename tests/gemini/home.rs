@@ -5,7 +5,7 @@ use serde_json::json;
 use super::stage::{Access, KEY, Setting, USERS_WORD};
 
 /// A server of one tool.
-const MCP_SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gemini/mcp_server.mjs");
+pub const MCP_SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gemini/mcp_server.mjs");
 /// As the CLI writes it. Nobody has issued it, and it has not expired.
 const LOGIN: &str = r#"{"access_token": "of-the-test", "refresh_token": "of-the-test", "scope": "openid",
     "token_type": "Bearer", "expiry_date": 4102444800000}"#;

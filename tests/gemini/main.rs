@@ -25,5 +25,6 @@ mod conversation;
 mod failures;
 mod home;
 mod login;
+mod mcp;
 mod restoring;
 mod tools;

@@ -1,0 +1,43 @@
+//! MCP servers that acpd gives the CLI: those that work, and one that never answers.
+
+use serde_json::json;
+
+use super::home::MCP_SERVER;
+use super::stage::Setting;
+
+#[tokio::test]
+async fn the_profiles_servers_are_the_models_and_a_session_may_do_without() {
+    let server = format!("[agents.gemini.mcp_servers.stars]\ncommand = \"node\"\nargs = [{}]\n", json!(MCP_SERVER));
+    let play = Setting::new().agent(&server).play(async |stage| {
+        let session = stage.session().await;
+        stage.say(&session, "Who counts?").await;
+        let tools = stage.api.asked("Who counts?").await;
+        assert!(tools.tools().iter().any(|tool| tool.contains("count_the_stars")), "{:?}", tools.tools());
+
+        let without = json!({"workspace": stage.daemon.workspace(), "agent": "gemini", "mcpServers": []});
+        let made = stage.daemon.post("/v1/sessions", without).await.expect_status(201);
+        let without = made["id"].as_str().unwrap();
+        stage.say(without, "And here?").await;
+        let tools = stage.api.asked("And here?").await;
+        assert!(!tools.tools().iter().any(|tool| tool.contains("count_the_stars")), "{:?}", tools.tools());
+    });
+    play.await;
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_is_named_before_and_when_time_is_up() {
+    let server = "[agents.gemini.mcp_servers.stuck]\ncommand = \"sleep\"\nargs = [\"1000\"]\n";
+    let impatience = "[processes]\nsession_notice = \"300ms\"\nsession_timeout = \"3s\"\n";
+    let play = Setting::new().config(impatience).agent(server).play(async |stage| {
+        let session = stage.daemon.create_session("gemini").await;
+        let (turn, _) = stage.begin(&session, "Hello?").await;
+        let seen = stage.daemon.events(&session, None).await.until("process.waiting").await;
+        let waiting = seen.last().unwrap().payload();
+        assert_eq!((&waiting["phase"], &waiting["servers"]), (&json!("session/new"), &json!(["stuck"])), "{waiting}");
+        let turn = stage.daemon.wait_turn(&session, &turn).await;
+        let message = turn["error"]["message"].as_str().unwrap();
+        assert_eq!(turn["error"]["code"], "timeout", "{turn}");
+        assert!(message.contains("session/new") && message.contains("the MCP server stuck"), "{message}");
+    });
+    play.await;
+}
