@@ -73,6 +73,22 @@ async fn a_session_is_resumed_twice_in_a_row_after_restarts_of_the_daemon() {
     resume_twice(Access::KeyAndAddress).await;
 }
 
+/// Then it could write to the user's home, and has its own all the same.
+#[tokio::test]
+async fn a_session_that_is_not_confined_is_resumed_and_leaves_the_users_files_alone() {
+    let play = Setting::new().config("[sandbox]\nmode = \"off\"\n").play(async |stage| {
+        let session = stage.session().await;
+        stage.say(&session, &format!("The codeword is {CODEWORD}.")).await;
+        stage.daemon.restart().await;
+        stage.daemon.post(&format!("/v1/sessions/{session}/resume"), json!({})).await.expect_status(200);
+        stage.say(&session, "What was it?").await;
+        knows(stage, "What was it?").await;
+        let session = stage.daemon.session(&session).await;
+        assert_eq!((&session["contextRestored"], &session["sandbox"]), (&json!("native"), &json!("none")));
+    });
+    play.await;
+}
+
 /// Then the CLI refuses to load a conversation until it is told to use the key, which it uses for new ones as it is.
 #[tokio::test]
 async fn a_session_with_a_key_alone_is_resumed_twice_in_a_row_after_restarts_of_the_daemon() {

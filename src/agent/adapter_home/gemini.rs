@@ -44,8 +44,9 @@ impl SignIn {
             let ways = [
                 (is_true("GOOGLE_GENAI_USE_GCA") && is_meant("GOOGLE_GENAI_USE_GCA"), GOOGLE),
                 (is_true("GOOGLE_GENAI_USE_VERTEXAI") && is_meant("GOOGLE_GENAI_USE_VERTEXAI"), VERTEX),
-                (is_meant("GOOGLE_GEMINI_BASE_URL"), GATEWAY),
+                // A key goes to another address as well, and older releases know of no gateways.
                 (is_meant("GEMINI_API_KEY"), KEY),
+                (is_meant("GOOGLE_GEMINI_BASE_URL"), GATEWAY),
             ];
             ways.into_iter().find_map(|(is_there, way)| is_there.then(|| way.to_owned()))
         };
@@ -100,11 +101,11 @@ fn account(way: &str) -> String {
         GOOGLE => "it signs in with the Google account of the user's own login, which has expired, was taken back or could not be \
                    checked"
             .to_owned(),
-        KEY => "it signs in with GEMINI_API_KEY, which is missing or not valid".to_owned(),
+        KEY => "it signs in with GEMINI_API_KEY, which is missing or not taken".to_owned(),
         VERTEX => "it signs in to Vertex AI, which needs GOOGLE_API_KEY, or GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION with \
                    the account's credentials"
             .to_owned(),
-        GATEWAY => "it goes to the gateway at GOOGLE_GEMINI_BASE_URL with GEMINI_API_KEY, which that does not take".to_owned(),
+        GATEWAY => "it goes to the gateway at GOOGLE_GEMINI_BASE_URL without a key, which that does not take".to_owned(),
         other => format!("it signs in by {other:?}, as the user's settings say"),
     }
 }
@@ -170,8 +171,10 @@ mod tests {
         assert_eq!(way(users, &sign_in(&key, &[]), None), GOOGLE, "it was in the daemon's environment by chance");
         assert_eq!(way("{}", &sign_in(&key, &[]), None), KEY);
         assert_eq!(way(r#"{"selectedAuthType":"vertex-ai"}"#, &sign_in(&[], &[]), None), VERTEX);
-        let gateway = [("GEMINI_API_KEY", "k"), ("GOOGLE_GEMINI_BASE_URL", "http://x")];
-        assert_eq!(way("{}", &sign_in(&gateway, &[]), None), GATEWAY);
+        let address = ("GOOGLE_GEMINI_BASE_URL", "http://x");
+        assert_eq!(way("{}", &sign_in(&[address], &[]), None), GATEWAY);
+        assert_eq!(way("{}", &sign_in(&[key[0], address], &[]), None), KEY);
+        assert_eq!(way(users, &sign_in(&[key[0], address], &[address.0]), None), GATEWAY, "the key is there by chance");
         let vertex = [("GOOGLE_GENAI_USE_VERTEXAI", "true"), ("GOOGLE_API_KEY", "k"), ("GEMINI_API_KEY", "")];
         assert_eq!(way("{}", &sign_in(&vertex, &[]), None), VERTEX);
         assert_eq!(way("{}", &sign_in(&[("GOOGLE_GENAI_USE_VERTEXAI", "false")], &[]), None), KEY);
