@@ -78,9 +78,29 @@ async fn an_agent_that_asks_for_a_login_code_is_ended_at_once() {
         assert_eq!((&error["code"], &error["hint"]), (&json!("auth_required"), &json!("run `gemini` once")), "{error}");
         assert!(error["message"].as_str().unwrap().contains("GEMINI_API_KEY"), "{error}");
         assert_eq!(session["status"], "active");
+        let id = session["id"].as_str().unwrap();
+        let exited = daemon.events(id, None).await.until("process.exited").await;
+        assert_eq!(exited.last().unwrap().payload()["reason"], "auth");
     }
     let check = daemon.post("/v1/agents/asks/check", json!({})).await.expect_status(200);
     assert_eq!(check["error"]["code"], "auth_required", "{check}");
+}
+
+/// Also in the middle of a turn, where it would be told of the turn's end.
+#[tokio::test]
+async fn an_agent_that_asks_for_a_login_code_in_a_turn_hears_nothing_more() {
+    let prompt = "Please visit the following URL to authorize the application:\n";
+    let script = json!([{"record": true}, {"handshake": {}}, {"expect": "session/prompt"},
+        {"ask": {"method": "session/request_permission", "params": {"sessionId": "test-session",
+            "toolCall": {"toolCallId": "t"}, "options": [{"optionId": "o", "name": "O", "kind": "allow_once"}]}}},
+        {"stdout": prompt}, {"ignoreSignals": ["TERM"]}, {"expect": "never"}]);
+    let daemon = Daemon::builder().agent_with("asks", script, GEMINI).start().await;
+    let (error, _) = fails(&daemon, "asks").await;
+    assert_eq!(error["code"], "auth_required", "{error}");
+    let heard = daemon.heard("asks");
+    let methods: Vec<&str> = heard.iter().map(|heard| heard.method.as_str()).collect();
+    assert_eq!(methods[..3], ["initialize", "session/new", "session/prompt"]);
+    assert!(!methods.contains(&"session/cancel") && methods.len() <= 4, "{methods:?}");
 }
 
 /// After a refusal the next prompt has another process, which reads the key anew.

@@ -178,3 +178,30 @@ async fn people_see_on_stderr_that_an_agent_is_slow() {
     assert!(seen.stderr.contains("it may be waiting for the MCP server files"), "{}", seen.stderr);
     assert!(seen.stderr.contains("the agent has said nothing for"), "{}", seen.stderr);
 }
+
+/// It waits for the server and not for the conversation, which is there when the server is.
+#[tokio::test]
+async fn a_server_that_hangs_does_not_cost_the_session_its_conversation() {
+    let load = json!([{"gate": "loading", "cases": {"hang": [{"hang": true}], "go": [{"text": "history"}]}}]);
+    let script = json!([{"handshake": {"capabilities": {"loadSession": true}, "load": load}},
+        {"repeat": [{"prompt": [{"text": "here"}]}]}]);
+    let server = "[agents.slow.mcp_servers.stuck]\ncommand = \"true\"\n";
+    let config = "[processes]\nsession_timeout = \"1s\"\neof_grace = \"50ms\"\nterm_grace = \"50ms\"\n";
+    let mut daemon = Daemon::builder().config(config).agent_with("slow", script, server).start().await;
+    let session = daemon.create_session("slow").await;
+    assert_eq!(daemon.prompt_and_wait(&session, "go").await["status"], "completed");
+    daemon.restart().await;
+    daemon.post(&format!("/v1/sessions/{session}/resume"), json!({})).await.expect_status(200);
+
+    for (word, status) in [("hang", "failed"), ("go", "completed")] {
+        let accepted = daemon.prompt(&session, "again").await;
+        daemon.gate("slow").reached("loading").await.say(word).await;
+        let turn = daemon.wait_turn(&session, accepted["turnId"].as_str().unwrap()).await;
+        assert_eq!(turn["status"], status, "{turn}");
+        if word == "hang" {
+            let message = turn["error"]["message"].as_str().unwrap();
+            assert!(message.contains("session/load") && message.contains("the MCP server stuck"), "{message}");
+        }
+    }
+    assert_eq!(daemon.session(&session).await["contextRestored"], "native");
+}

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 #[derive(Debug)]
@@ -31,7 +32,7 @@ pub struct RpcError {
     #[serde(default)]
     pub message: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<serde_json::Value>,
+    pub data: Option<Value>,
 }
 
 impl RpcError {
@@ -51,11 +52,19 @@ impl RpcError {
     /// An error of any shape is an error: what does not have the usual one is told as it is. What many put beside a message
     /// that says nothing is put to it.
     fn read(raw: &RawValue) -> Self {
-        let mut error = serde_json::from_str(raw.get()).unwrap_or_else(|_| Self {
-            code: 0,
-            message: raw.get().to_owned(),
-            data: None,
-        });
+        #[derive(Deserialize)]
+        struct Loose {
+            code: Value,
+            #[serde(default)]
+            message: Value,
+            data: Option<Value>,
+        }
+        let strict = |loose: Loose| {
+            let code = loose.code.as_i64().or_else(|| loose.code.as_str()?.parse().ok())?;
+            Some(Self { code, message: loose.message.as_str().unwrap_or_default().to_owned(), data: loose.data })
+        };
+        let read = serde_json::from_str(raw.get()).ok().and_then(strict);
+        let mut error = read.unwrap_or_else(|| Self { code: 0, message: raw.get().to_owned(), data: None });
         let details = error.data.as_ref().and_then(|data| data.get("details")?.as_str());
         if let Some(details) = details.filter(|details| !details.is_empty() && !error.message.contains(*details)) {
             error.message = format!("{}: {details}", error.message);
@@ -133,6 +142,7 @@ mod tests {
         assert_eq!(kind(r#"{"id":4,"error":{"code":-32000,"message":"sign in"}}"#), "error 4 -32000 sign in");
         assert_eq!(kind(r#"{"id":4,"error":{"code":429}}"#), "error 4 429 ");
         assert_eq!(kind(r#"{"id":5,"error":{"code":"x","message":null}}"#), r#"error 5 0 {"code":"x","message":null}"#);
+        assert_eq!(kind(r#"{"id":5,"error":{"code":"429","message":null}}"#), "error 5 429 ");
         let detailed =
             r#"{"id":6,"error":{"code":-32603,"message":"Internal error","data":{"details":"no such session"}}}"#;
         assert_eq!(kind(detailed), "error 6 -32603 Internal error: no such session");

@@ -18,6 +18,7 @@ use super::env_file::{self, SyntaxError};
 use super::redact::Known;
 use crate::model::AgentProfile;
 use crate::model::agent::FrozenProfile;
+use crate::model::mcp::reference;
 
 /// Names that every agent gets from the daemon's environment. Everything else must be named by the profile.
 const ALLOWED: [&str; 22] = [
@@ -133,18 +134,19 @@ pub fn known(profile: &AgentProfile, environment: &BTreeMap<String, String>) -> 
     own.chain(server_secrets(Some(profile))).collect()
 }
 
-/// What is written for MCP servers in the profile itself. What refers to variables has their secrets, which are known. Of
-/// `Bearer …` and its like, what follows the word is a secret by itself.
+/// What is written for MCP servers in the profile itself. What refers to variables has their secrets, which are known, and
+/// what stands around them. Of `Bearer …` and its like, what follows the word is a secret by itself.
 fn server_secrets(current: Option<&AgentProfile>) -> Vec<Known> {
     let Some(profile) = current else { return Vec::new() };
     let is_plain =
         |key: &str| is_plain(key, &profile.env_plain) || PLAIN_HEADERS.contains(&key.to_ascii_lowercase().as_str());
     let values = profile.mcp_servers.values().flat_map(|server| &server.values);
     values
-        .filter(|(key, value)| !is_plain(key) && !value.reveal().contains("${"))
-        .flat_map(|(key, value)| {
-            let after_word = value.reveal().split_once(' ').map(|(_, rest)| rest).filter(|rest| !rest.contains(' '));
-            [Some(value.reveal()), after_word].into_iter().flatten().filter_map(|value| Known::new(key, value))
+        .filter(|(key, _)| !is_plain(key))
+        .flat_map(|(key, value)| reference::literals(value.reveal()).map(move |text| (key, text)))
+        .flat_map(|(key, text)| {
+            let after_word = text.split_once(' ').map(|(_, rest)| rest).filter(|rest| !rest.contains(' '));
+            [Some(text), after_word].into_iter().flatten().filter_map(|text| Known::new(key, text))
         })
         .collect()
 }

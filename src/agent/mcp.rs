@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::model::agent::FrozenProfile;
-use crate::model::mcp::{self, ChosenServer, FrozenServer, ReadyServer, SessionServer, Transport, reference};
+use crate::model::mcp::{
+    self, ChosenServer, FrozenServer, OwnServer, ReadyServer, SessionServer, Transport, reference,
+};
 use crate::model::{AgentProfile, Secret};
 
 /// Those of one process, and what people should know of them.
@@ -44,7 +46,7 @@ pub fn gather(
     find: impl Fn(&str) -> Option<PathBuf>,
 ) -> Result<ReadyServers, UnsetReference> {
     let mut ready = ReadyServers::default();
-    let mut gone = Vec::new();
+    let (mut gone, mut withdrawn) = (Vec::new(), Vec::new());
     for server in mcp::of_session(&frozen.mcp_servers, chosen) {
         let (name, transport, values) = match server {
             SessionServer::Profile(server) => {
@@ -53,6 +55,10 @@ pub fn gather(
                     continue;
                 };
                 (&server.name, &server.transport, values)
+            }
+            SessionServer::Own(server) if !current.is_none_or(|profile| is_allowed(profile, server)) => {
+                withdrawn.push(server.name.as_str());
+                continue;
             }
             SessionServer::Own(server) => {
                 let values = server.values.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
@@ -80,7 +86,19 @@ pub fn gather(
             frozen.slug
         ));
     }
+    if !withdrawn.is_empty() {
+        ready.warnings.push(format!(
+            "left out: {}; the profile {:?} does not allow sessions such servers of their own any more",
+            servers(&withdrawn),
+            frozen.slug
+        ));
+    }
     Ok(ready)
+}
+
+/// Whether a session of this profile may bring this server.
+fn is_allowed(profile: &AgentProfile, server: &OwnServer) -> bool {
+    profile.mcp_servers_allowed && (profile.mcp_private_urls || server.private_host().is_none())
 }
 
 /// In words.
@@ -98,7 +116,7 @@ fn todays_values<'a>(server: &FrozenServer, current: Option<&'a AgentProfile>) -
         return Some(Vec::new());
     }
     let today = current?.mcp_servers.get(&server.name)?;
-    if !today.transport.leads_where(&server.transport) {
+    if today.transport != server.transport {
         return None;
     }
     let values = today.values.iter().filter(|(key, _)| server.value_names.contains(key));
@@ -117,14 +135,29 @@ impl Surroundings<'_> {
         let Transport::Stdio { command, args } = transport else { return (transport.clone(), None) };
         let args = args.iter().map(|argument| self.filled(argument)).collect();
         let found = find(command).and_then(|program| program.into_os_string().into_string().ok());
-        let warning = found
-            .is_none()
-            .then(|| format!("the command {command:?} of the MCP server {name} was not found on the session's PATH"));
+        let warning = found.is_none().then(|| {
+            let told = format!("the command {command:?} of the MCP server {name}");
+            if command.contains('/') && !command.starts_with('/') {
+                format!("{told} is a relative path, which leads somewhere else in every workspace; give it whole")
+            } else {
+                format!("{told} was not found on the session's PATH")
+            }
+        });
         (Transport::Stdio { command: found.unwrap_or_else(|| command.clone()), args }, warning)
     }
 
+    /// What takes the place of one is not looked at for another.
     fn filled(&self, text: &str) -> String {
-        self.places.iter().fold(text.to_owned(), |text, (name, path)| text.replace(name, path))
+        let (mut filled, mut rest) = (String::new(), text);
+        while let Some(at) = rest.find('{') {
+            let (before, from) = rest.split_at(at);
+            filled.push_str(before);
+            let found = self.places.iter().find_map(|(name, path)| Some((path.as_str(), from.strip_prefix(name)?)));
+            let (text, after) = found.unwrap_or_else(|| from.split_at(1));
+            filled.push_str(text);
+            rest = after;
+        }
+        filled + rest
     }
 
     /// A value with its references replaced. Placeholders are of variables only: a header has no use for a path.
@@ -140,7 +173,7 @@ impl Surroundings<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::mcp::{OwnServer, ProfileServer};
+    use crate::model::mcp::ProfileServer;
 
     fn profile() -> AgentProfile {
         let stdio = Transport::Stdio {
@@ -237,5 +270,26 @@ mod tests {
         let ready = gathered(&frozen, Some(&[ChosenServer::Own(own)]), None).unwrap();
         assert_eq!(names(&ready), ["mine"], "what is not found is given to the agent all the same");
         assert!(ready.warnings[0].contains("\"no-such\" of the MCP server mine"), "{:?}", ready.warnings);
+    }
+
+    #[test]
+    fn what_a_profile_does_not_allow_any_more_is_left_out() {
+        let url = |host: &str| Transport::Http { url: format!("https://{host}/") };
+        let own = |name: &str, host: &str| {
+            ChosenServer::Own(OwnServer { name: name.to_owned(), transport: url(host), values: BTreeMap::new() })
+        };
+        let (chosen, frozen) = ([own("out", "a.example"), own("in", "localhost")], profile().freeze());
+        let today =
+            |mcp_servers_allowed, mcp_private_urls| AgentProfile { mcp_servers_allowed, mcp_private_urls, ..profile() };
+        for (profile, expected) in [
+            (Some(today(true, true)), vec!["out", "in"]),
+            (Some(today(true, false)), vec!["out"]),
+            (Some(today(false, true)), vec![]),
+            (None, vec!["out", "in"]),
+        ] {
+            let ready = gathered(&frozen, Some(&chosen), profile.as_ref()).unwrap();
+            assert_eq!(names(&ready), expected);
+            assert_eq!(ready.warnings.is_empty(), expected.len() == 2, "{:?}", ready.warnings);
+        }
     }
 }

@@ -173,6 +173,7 @@ pub struct Process {
     stop: Lane<Stop>,
     /// Has the shim give a renewed login back.
     give_back: Arc<Notify>,
+    is_hushed: bool,
     stderr: Tail,
     /// Where its terminals go.
     door: Option<CgroupDoor>,
@@ -250,7 +251,7 @@ impl Process {
         };
         host.tasks.spawn(supervision.instrument(span));
         let input_room = Arc::new(Semaphore::new(INPUT_BYTES_MAX));
-        Ok(Self { input, input_room, output, stop, give_back, stderr, door, shim: shim_pid })
+        Ok(Self { input, input_room, output, stop, give_back, is_hushed: false, stderr, door, shim: shim_pid })
     }
 
     /// The way into its cgroup, where it has one.
@@ -263,8 +264,16 @@ impl Process {
         self.stderr.text()
     }
 
+    /// Nothing more is said to it.
+    pub fn hush(&mut self) {
+        self.is_hushed = true;
+    }
+
     /// Queues a line; never waits.
     pub fn send(&self, line: Bytes) -> Result<(), InputFull> {
+        if self.is_hushed {
+            return Ok(());
+        }
         let bytes = u32::try_from(line.len().clamp(INPUT_LINE_BYTES_MIN, INPUT_BYTES_MAX)).unwrap_or(u32::MAX);
         let room = Arc::clone(&self.input_room).try_acquire_many_owned(bytes).map_err(|_| InputFull)?;
         // A closed pipe is told by `Exited`, which is on its way.

@@ -15,7 +15,7 @@ pub fn read(section: &mut Section<'_>, profile: &mut AgentProfile) {
             }
         });
     });
-    if let Err(problem) = mcp::check_all(servers.keys().map(String::as_str)) {
+    if let Err(problem) = mcp::check_all(servers.iter().map(|(name, server)| (name.as_str(), server.weight()))) {
         section.problem("mcp_servers", problem, "leave some out, or give them to a profile of their own");
     }
     section.read("mcp_servers_allowed", &mut profile.mcp_servers_allowed);

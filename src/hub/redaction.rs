@@ -56,6 +56,7 @@ fn redact_op(redactor: &Redactor, op: &mut Op) {
         Op::FinishTurn { stop_reason, error, .. } => {
             texts(redactor, stop_reason);
             texts(redactor, error.iter_mut().map(|error| &mut error.message));
+            texts(redactor, error.iter_mut().filter_map(|error| error.hint.as_mut()));
         }
         Op::SetChoices(change) => choices(redactor, change),
         Op::AskPermission(asked) => {

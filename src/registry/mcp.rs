@@ -1,7 +1,7 @@
 //! Which MCP servers a session may have: those of its profile, and others where the profile allows that.
 
 use crate::model::AgentProfile;
-use crate::model::mcp::{ChosenServer, OwnServer, Transport, address};
+use crate::model::mcp::{ChosenServer, OwnServer};
 
 #[derive(Debug, thiserror::Error)]
 pub enum McpRefusal {
@@ -30,11 +30,7 @@ fn check_own(profile: &AgentProfile, own: &OwnServer) -> Result<(), McpRefusal> 
     if !profile.mcp_servers_allowed {
         return Err(McpRefusal::NotAllowed { agent, name });
     }
-    let host = match &own.transport {
-        Transport::Http { url } | Transport::Sse { url } => address::private_host(url),
-        Transport::Stdio { .. } => None,
-    };
-    match host {
+    match own.private_host() {
         Some(host) if !profile.mcp_private_urls => Err(McpRefusal::PrivateUrl { agent, name, host }),
         Some(_) | None => Ok(()),
     }

@@ -7,6 +7,7 @@ use super::actor::SessionActor;
 use super::consent::Deed;
 use super::failure;
 use super::grants;
+use super::link::Link;
 use super::transcript::Aside;
 use crate::acp::incoming::PermissionRequest;
 use crate::acp::update::{self, UpdateParams};
@@ -101,10 +102,11 @@ impl SessionActor {
 
     /// What is said to the agent now it takes for the code that it waits for.
     fn on_login_prompt(&mut self) {
-        self.fault(failure::auth_required(failure::LOGIN_PROMPT, &self.sign_in()));
-        if let Some(process) = self.link.process() {
-            process.kill();
+        if let Link::Up(connected) = &mut self.link {
+            connected.process.hush();
+            connected.process.kill();
         }
+        self.fault(failure::auth_required(failure::LOGIN_PROMPT, &self.sign_in()));
     }
 
     /// Before the session is known its updates are kept all the same; another session's are kept as they are.

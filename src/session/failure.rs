@@ -1,10 +1,14 @@
 //! What it means when an agent refuses something, or ends: for programs a code, for people what happened and what to do.
 
+use std::borrow::Cow;
+
 use crate::acp::RpcError;
 use crate::agent::{Cause, Exit};
 use crate::config::Config;
 use crate::model::{ErrorCode, TurnError};
 
+/// What is told of what an agent says about itself.
+const MESSAGE_BYTES_MAX: usize = 4 << 10;
 /// What comes before the time that a service wants to be left alone for.
 const WAITS: [&str; 6] =
     ["retry in ", "retry after ", "try again in ", "reset after ", "resets in ", "\"retrydelay\":\""];
@@ -21,7 +25,7 @@ pub struct SignIn {
 /// An agent's answer to a request that is a refusal. Agents hand the statuses of their model's service on as codes.
 pub fn refused(method: &str, error: &RpcError, sign_in: &SignIn) -> TurnError {
     let RpcError { code, message, .. } = error;
-    let told = format!("the agent refused {method}: {message} (code {code})");
+    let told = format!("the agent refused {method}: {} (code {code})", cut(message));
     match *code {
         RpcError::AUTH_REQUIRED | 401 | 403 => auth_required(&told, sign_in),
         429 => {
@@ -84,10 +88,24 @@ pub fn exited(config: &Config, phase: &str, exit: &Exit) -> TurnError {
     TurnError::new(ErrorCode::AgentExited, message)
 }
 
+/// A text that is shown whole, unless it is none that anybody reads.
+fn cut(text: &str) -> Cow<'_, str> {
+    if text.len() <= MESSAGE_BYTES_MAX {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!("{}… (of {} bytes)", &text[..text.floor_char_boundary(MESSAGE_BYTES_MAX)], text.len()))
+}
+
 /// The seconds that a service wants to be left alone for, out of what it says.
 fn wait_told(message: &str) -> Option<u32> {
-    let message = message.to_ascii_lowercase().replace("\": \"", "\":\"");
-    let after = WAITS.iter().find_map(|words| message.split_once(words).map(|(_, after)| after))?;
+    let message = cut(message).to_ascii_lowercase().replace("\": \"", "\":\"");
+    let mut places =
+        WAITS.iter().flat_map(|words| message.match_indices(words).map(|(at, words)| &message[at + words.len()..]));
+    places.find_map(wait_at)
+}
+
+/// The seconds that a text begins with.
+fn wait_at(after: &str) -> Option<u32> {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | ' ');
     let after = &after[..after.find(|letter| !is_part(letter)).unwrap_or(after.len())];
     let words: Vec<&str> = after.split_ascii_whitespace().take(WAIT_WORDS_MAX).collect();
@@ -111,6 +129,7 @@ mod tests {
             ("Rate limited; retry after 30 seconds, please", Some(30)),
             ("Try again in 1 minute 30 seconds or so", Some(90)),
             (r#"{"@type":"RetryInfo","retryDelay": "7s"}"#, Some(7)),
+            ("Do not retry in a loop. Please retry in 5s.", Some(5)),
             ("Retry after lunch", None),
             ("Rate limit exceeded. Try again later.", None),
             ("retry in -5s", None),
@@ -139,6 +158,13 @@ mod tests {
         for code in [-32700, -32600, -32601, -32602] {
             assert_eq!(of(code).code, ErrorCode::Protocol, "{code}");
         }
+    }
+
+    #[test]
+    fn nobody_is_told_more_than_they_can_read() {
+        let error = RpcError { code: 500, message: "é".repeat(1 << 20), data: None };
+        let told = refused("session/prompt", &error, &SignIn::default()).message;
+        assert!(told.len() < 2 * MESSAGE_BYTES_MAX && told.contains("of 2097152 bytes"), "{}", told.len());
     }
 
     proptest::proptest! {

@@ -176,7 +176,9 @@ impl SessionActor {
         let mut message = format!("the agent did not answer {} in time ({})", step.name(), step.setting());
         message.push_str(&self.suspicion());
         let error = self.with_stderr(TurnError::new(ErrorCode::Timeout, message));
-        if step.is_restoring() {
+        // One that waits for a server of ours has not lost the conversation.
+        let may_wait = self.link.handshake().is_some_and(|handshake| !handshake.servers.is_empty());
+        if step.is_restoring() && !may_wait {
             self.set_last_error(&error);
             self.stop_restoring();
             self.stop_process(ExitReason::Timeout);
@@ -197,9 +199,14 @@ impl SessionActor {
         if error.code != ErrorCode::AuthRequired {
             self.crashes.note(Instant::now());
         }
+        let reason = match error.code {
+            ErrorCode::AuthRequired => ExitReason::Auth,
+            ErrorCode::Timeout => ExitReason::Timeout,
+            _ => ExitReason::Crash,
+        };
         self.set_last_error(&error);
         self.fail_current_turn(error);
-        self.stop_process(ExitReason::Crash);
+        self.stop_process(reason);
     }
 
     /// Lets the process go, down the ladder, or the wait for one. A prompt that is open is cancelled first; it will not be

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
 use super::failure::{self, SignIn};
-use super::servers::suspicion;
+use super::servers::{reachable, suspicion};
 use super::start::Start;
 use super::{Halt, Shared, Slot};
 use crate::acp::introduction::{self, Introduction};
@@ -61,6 +61,8 @@ pub struct Trial {
     pub sandbox: Option<Sandbox>,
     pub initialize_took: Option<Duration>,
     pub session_took: Option<Duration>,
+    /// What is not as it should be with its MCP servers.
+    pub warnings: Vec<String>,
     pub error: Option<TrialError>,
     /// Whether it was whoever asked who had no more time, and no deadline of a session.
     pub is_cut_short: bool,
@@ -151,13 +153,14 @@ async fn begin(
     let (bounds, secrets) = (shared.bounds(), shared.hub.secrets());
     let spawned = start
         .command(program, profile, place.workspace)
-        .and_then(|command| Ok((start.servers(&command, profile, None)?.servers, command)))
-        .and_then(|(servers, command)| Ok((Process::spawn(&command, bounds, secrets, &shared.host)?, servers)));
-    let (process, servers) = spawned.map_err(|error| not_started(&chain(&error)))?;
+        .and_then(|command| Ok((start.servers(&command, profile, None)?, command)))
+        .and_then(|(ready, command)| Ok((Process::spawn(&command, bounds, secrets, &shared.host)?, ready)));
+    let (process, ready) = spawned.map_err(|error| not_started(&chain(&error)))?;
+    trial.warnings = ready.warnings;
     Ok(Talk {
         process,
         workspace: place.own.tmp.display().to_string(),
-        servers,
+        servers: ready.servers,
         next_id: 0,
         until,
         is_cut_short: false,
@@ -231,7 +234,10 @@ impl Talk {
         trial.initialize_took = Some(began.elapsed());
         let initialized = incoming::initialized(&result).map_err(|error| failure::unreadable(INITIALIZE, &error))?;
         let (version, abilities) = (initialized.protocol_version, initialized.abilities.mcp);
-        self.servers.retain(|server| abilities.reach(&server.transport));
+        let (servers, left_out) =
+            reachable(std::mem::take(&mut self.servers), |server| abilities.reach(&server.transport));
+        self.servers = servers;
+        trial.warnings.extend(Some(left_out).filter(|left_out| !left_out.is_empty()));
         trial.protocol_version = Some(version);
         trial.introduction = introduction::introduction(&result);
         if version != PROTOCOL_VERSION {

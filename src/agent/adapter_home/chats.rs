@@ -5,15 +5,17 @@
 //! any other minute it is an empty one beside it, with which the clean-up deletes both. So before each start the file is moved to a
 //! minute that never comes again, empty ones are removed, and a copy is kept from which it is restored when it is lost all the same.
 
+use std::cmp::Ordering;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, renameat, statat};
 use rustix::io::Errno;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::disk;
 
@@ -24,16 +26,20 @@ const CHATS: &str = "chats";
 const KEPT: &str = "acpd-chats";
 const PREFIX: &str = "session-";
 const SUFFIX: &str = ".jsonl";
-/// What is added to the name of a file that was emptied and is put aside.
-const EMPTIED: &str = ".emptied";
 /// A minute that never comes again.
 const LONG_AGO: &str = "2000-01-01T00-00";
 /// As much of a conversation's id as is in its file's name.
 const ID_LENGTH: usize = 8;
-/// Projects, and files of one, that are looked at. Of a session there is one project, and a file for each start.
-const ENTRIES_MAX: usize = 1000;
-/// A file that is larger is moved, and not copied.
-const COPIED_BYTES_MAX: u64 = 256 << 20;
+/// Projects that are looked at. A session has one.
+const PROJECTS_MAX: usize = 100;
+/// Entries of one directory. Whoever has more is not helped, and nothing of theirs is touched.
+const ENTRIES_MAX: usize = 100_000;
+/// A file that is larger is moved, and neither read nor copied; nor is what comes after so much of it was read.
+const READ_BYTES_MAX: u64 = 256 << 20;
+/// A line that is longer is none of a conversation's.
+const LINE_BYTES_MAX: u64 = 32 << 20;
+/// What is left of a start in which nothing was said is smaller.
+const LEFTOVER_BYTES_MAX: u64 = 64 << 10;
 
 /// Sees to it that a conversation can be loaded, in the CLI's own directory.
 pub fn prepare(directory: &OwnedFd, conversation: &str) -> io::Result<()> {
@@ -42,7 +48,7 @@ pub fn prepare(directory: &OwnedFd, conversation: &str) -> io::Result<()> {
         Err(error) if is_absent(&error) => return Ok(()),
         entered => entered?,
     };
-    for project in names(&tmp)? {
+    for project in names(&tmp, |_| true)?.into_iter().take(PROJECTS_MAX) {
         let entered = disk::inside(&tmp, &project).and_then(|project| disk::inside(&project, OsStr::new(CHATS)));
         let chats = match entered {
             Err(error) if is_absent(&error) => continue,
@@ -55,88 +61,150 @@ pub fn prepare(directory: &OwnedFd, conversation: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// In one project.
+/// In one project. Nothing in which anything was said, or that is not understood, is removed.
 fn settle(chats: &OwnedFd, kept: &OwnedFd, id: &str) -> io::Result<()> {
     let long_ago = OsString::from(format!("{PREFIX}{LONG_AGO}-{id}{SUFFIX}"));
     let ending = format!("-{id}{SUFFIX}");
-    let is_meant = |name: &OsString| {
-        let name = name.as_bytes();
-        name.starts_with(PREFIX.as_bytes()) && name.ends_with(ending.as_bytes())
-    };
-    let mut found = Vec::new();
-    for name in names(chats)?.into_iter().filter(is_meant) {
-        // One that cannot be read cannot be loaded either.
-        found.push((disk::open(chats, &name).and_then(look).unwrap_or_default(), name));
-    }
-    found.sort_by(|(one, _), (other, _)| one.last_said.cmp(&other.last_said));
-    let newest = found.pop_if(|(chat, _)| chat.last_said.is_some());
-    for (chat, name) in &found {
-        if chat.has_messages {
-            // It was emptied, and all the same has something in it that somebody may want to see.
-            let mut aside = name.clone();
-            aside.push(EMPTIED);
-            renameat(chats, name, kept, aside)?;
-        } else {
-            unlinkat(chats, name, AtFlags::empty())?;
+    let is_meant = |name: &OsStr| name.as_bytes().ends_with(ending.as_bytes());
+    let found = names(chats, |name| name.as_bytes().starts_with(PREFIX.as_bytes()))?;
+    let (own, others): (Vec<OsString>, Vec<OsString>) = found.into_iter().partition(|name| is_meant(name));
+
+    let mut budget = READ_BYTES_MAX;
+    let mut files: Vec<(Chat, OsString)> = own
+        .into_iter()
+        .map(|name| (disk::open(chats, &name).map_or(Chat::Unknown, |file| look(file, &mut budget)), name))
+        .collect();
+    files.sort_by(|(one, _), (other, _)| one.compare(other));
+    let newest = files.pop_if(|(chat, _)| matches!(chat, Chat::Said(_) | Chat::Unknown));
+    for (chat, name) in &files {
+        match chat {
+            Chat::Empty => disk::remove(chats, name)?,
+            Chat::Emptied | Chat::Unknown | Chat::Said(_) => disk::set_aside(chats, name, kept)?,
         }
     }
     if let Some((_, name)) = newest {
         if name != long_ago {
             renameat(chats, &name, chats, &long_ago)?;
         }
-        let file = disk::open(chats, &long_ago)?;
-        if file.metadata()?.len() <= COPIED_BYTES_MAX {
-            disk::put(kept, &long_ago, disk::PRIVATE, file)?;
-        }
-    } else if let Ok(copy) = disk::open(kept, &long_ago) {
+        copy(chats, kept, &long_ago)?;
+    } else if matches!(statat(chats, &long_ago, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT)) {
         // It is lost here, and this is the best there is.
-        disk::put(chats, &long_ago, disk::PRIVATE, copy)?;
+        copy(kept, chats, &long_ago)?;
+    }
+    // Each start leaves one, under an id of its own.
+    for name in others {
+        let is_small = |file: &File| file.metadata().is_ok_and(|metadata| metadata.len() <= LEFTOVER_BYTES_MAX);
+        let file = disk::open(chats, &name).ok().filter(is_small);
+        if file.is_some_and(|file| matches!(look(file, &mut budget), Chat::Empty)) {
+            disk::remove(chats, &name)?;
+        }
     }
     Ok(())
 }
 
-/// What is in a file.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Chat {
-    /// When something was said for the last time, in the conversation as the CLI would load it; nothing, when that is empty.
-    last_said: Option<String>,
-    /// Whether anything was said ever.
-    has_messages: bool,
+/// From one directory to the other, if it is there and not too large. A link in its place is not there.
+fn copy(from: &OwnedFd, to: &OwnedFd, name: &OsStr) -> io::Result<()> {
+    match disk::open(from, name) {
+        Ok(file) if file.metadata()?.len() <= READ_BYTES_MAX => {
+            disk::put(to, name, disk::PRIVATE, file.take(READ_BYTES_MAX))
+        }
+        _ => Ok(()),
+    }
 }
 
-fn look(file: File) -> io::Result<Chat> {
-    #[derive(Deserialize)]
-    struct Message {
-        #[serde(default)]
-        timestamp: String,
-    }
-    #[derive(Deserialize)]
-    struct Set {
-        messages: Option<Vec<Message>>,
-    }
-    #[derive(Deserialize)]
-    struct Line {
-        #[serde(rename = "$set")]
-        set: Option<Set>,
-        #[serde(rename = "type", default)]
-        kind: String,
-        #[serde(default)]
-        timestamp: String,
-    }
-    let mut chat = Chat::default();
-    for line in BufReader::new(file).split(b'\n') {
-        // The last one may be half a line.
-        let Ok(Line { set, kind, timestamp }) = serde_json::from_slice(&line?) else { continue };
-        if let Some(messages) = set.and_then(|set| set.messages) {
-            // The CLI begins each conversation with a message of its own, which nobody has said.
-            let said = messages.into_iter().skip(1).map(|message| message.timestamp);
-            chat.last_said = said.max();
-        } else if matches!(kind.as_str(), "user" | "gemini") {
-            chat.has_messages = true;
-            chat.last_said = chat.last_said.max(Some(timestamp));
+/// What is in a file.
+#[derive(Debug, PartialEq, Eq)]
+enum Chat {
+    /// A beginning, after which nobody has said anything.
+    Empty,
+    /// Something was said, and then the conversation was declared empty.
+    Emptied,
+    /// Not understood. It may be the conversation all the same.
+    Unknown,
+    /// A conversation, and when something was said in it for the last time.
+    Said(String),
+}
+
+impl Chat {
+    /// The greater one is the better one.
+    fn compare(&self, other: &Self) -> Ordering {
+        let rank = |chat: &Self| match chat {
+            Self::Empty => 0,
+            Self::Emptied => 1,
+            Self::Unknown => 2,
+            Self::Said(_) => 3,
+        };
+        match (self, other) {
+            (Self::Said(one), Self::Said(other)) => one.cmp(other),
+            (one, other) => rank(one).cmp(&rank(other)),
         }
     }
-    Ok(chat)
+}
+
+#[derive(Deserialize)]
+struct Message {
+    #[serde(default)]
+    timestamp: Value,
+}
+
+#[derive(Deserialize)]
+struct Set {
+    messages: Option<Vec<Message>>,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    #[serde(rename = "$set")]
+    set: Option<Set>,
+    #[serde(rename = "type", default)]
+    kind: Value,
+    #[serde(default)]
+    timestamp: Value,
+    #[serde(rename = "sessionId", default)]
+    session: Value,
+}
+
+/// Reads a file, as far as the budget goes.
+fn look(file: File, budget: &mut u64) -> Chat {
+    let Some(left) = file.metadata().ok().and_then(|metadata| budget.checked_sub(metadata.len())) else {
+        return Chat::Unknown;
+    };
+    *budget = left;
+    let mut reader = BufReader::new(file.take(READ_BYTES_MAX));
+    let (mut last_said, mut has_messages, mut has_begun, mut is_understood) = (None, false, false, true);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match (&mut reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
+            Ok(0) => break,
+            Ok(_) if line.len() as u64 == LINE_BYTES_MAX => return Chat::Unknown,
+            Ok(_) => {}
+            Err(_) => return Chat::Unknown,
+        }
+        // The last one may be half a line.
+        let Ok(Line { set, kind, timestamp, session }) = serde_json::from_slice(&line) else {
+            is_understood &= !line.ends_with(b"\n");
+            continue;
+        };
+        has_begun |= session.is_string();
+        if let Some(messages) = set.and_then(|set| set.messages) {
+            // The CLI begins each conversation with a message of its own, which nobody has said.
+            last_said = messages.iter().skip(1).map(|message| text(&message.timestamp)).max();
+        } else if matches!(kind.as_str(), Some("user" | "gemini")) {
+            has_messages = true;
+            last_said = last_said.max(Some(text(&timestamp)));
+        }
+    }
+    match last_said {
+        Some(last_said) => Chat::Said(last_said),
+        None if !is_understood || !has_begun => Chat::Unknown,
+        None if has_messages => Chat::Emptied,
+        None => Chat::Empty,
+    }
+}
+
+fn text(timestamp: &Value) -> String {
+    timestamp.as_str().map_or_else(|| timestamp.to_string(), str::to_owned)
 }
 
 /// What of the id is in the names of files, if that can be there.
@@ -151,14 +219,21 @@ fn is_absent(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(|errno| known.contains(&errno))
 }
 
-fn names(directory: &OwnedFd) -> io::Result<Vec<OsString>> {
+/// The names in a directory that are wanted; an error, when there are too many to look at.
+fn names(directory: &OwnedFd, is_wanted: impl Fn(&OsStr) -> bool) -> io::Result<Vec<OsString>> {
     let listed = openat(directory, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    let names = Dir::new(listed)?.take(ENTRIES_MAX).map(|entry| {
+    let mut names = Vec::new();
+    for (index, entry) in Dir::new(listed)?.enumerate() {
+        if index >= ENTRIES_MAX {
+            return Err(io::Error::other("there are too many files"));
+        }
         let entry = entry?;
-        Ok(OsStr::from_bytes(entry.file_name().to_bytes()).to_owned())
-    });
-    let names: Vec<OsString> = names.collect::<io::Result<_>>()?;
-    Ok(names.into_iter().filter(|name| name != "." && name != "..").collect())
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name != "." && name != ".." && is_wanted(name) {
+            names.push(name.to_owned());
+        }
+    }
+    Ok(names)
 }
 
 #[cfg(test)]
@@ -231,6 +306,7 @@ mod tests {
         let text = beginning("2026-11-18T03:28:01Z") + &said("2026-11-18T03:28:02Z") + "{\"half";
         fs::write(place.chat(now), &text).unwrap();
         fs::write(place.chat(others), "another conversation's").unwrap();
+        fs::write(place.chat("session-2026-11-18T03-28-aaaaaaaa.jsonl"), beginning("2026-11-18T03:28:00Z")).unwrap();
         place.prepare();
         assert_eq!(place.chats(), [LONG_AGO_NAME, others]);
         assert!(read(&place.chat(LONG_AGO_NAME)) == text && read(&place.kept()) == text);
@@ -253,7 +329,7 @@ mod tests {
         fs::write(place.chat(LONG_AGO_NAME), text.clone() + &beginning("2026-11-18T03:28:03Z")).unwrap();
         place.prepare();
         assert_eq!(read(&place.chat(LONG_AGO_NAME)), text);
-        assert!(place.kept().with_extension("jsonl.emptied").exists(), "nothing that was said is deleted");
+        assert!(place.kept().with_extension("jsonl.aside-1").exists(), "nothing that was said is deleted");
         fs::remove_file(place.chat(LONG_AGO_NAME)).unwrap();
         place.prepare();
         assert_eq!(read(&place.chat(LONG_AGO_NAME)), text);
@@ -270,6 +346,53 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_understood_is_neither_removed_nor_replaced() {
+        let place = Place::new();
+        let name = "session-2026-11-18T03-28-54f7edfd.jsonl";
+        for text in ["of another release", "{\"v\":2}\n", "", "[1]\n[2]\n"] {
+            fs::write(place.chat(LONG_AGO_NAME), beginning("x") + &said("1")).unwrap();
+            place.prepare();
+            fs::remove_file(place.chat(LONG_AGO_NAME)).unwrap();
+            fs::write(place.chat(name), text).unwrap();
+            place.prepare();
+            assert_eq!(place.chats(), [LONG_AGO_NAME]);
+            assert_eq!(read(&place.chat(LONG_AGO_NAME)), text);
+        }
+        // Numbers for times are times.
+        let numbers = (beginning("1") + &said("2")).replace("\"timestamp\":\"2\"", "\"timestamp\":2");
+        fs::write(place.chat(LONG_AGO_NAME), &numbers).unwrap();
+        place.prepare();
+        assert!(read(&place.chat(LONG_AGO_NAME)) == numbers && read(&place.kept()) == numbers);
+    }
+
+    /// Of a file without end nothing is read, and it is moved all the same.
+    #[test]
+    fn a_huge_file_is_moved_and_not_read() {
+        let place = Place::new();
+        let file = File::create(place.chat("session-2026-11-18T03-28-54f7edfd.jsonl")).unwrap();
+        file.set_len(1 << 40).unwrap();
+        place.prepare();
+        assert_eq!(place.chats(), [LONG_AGO_NAME]);
+        assert!(!place.kept().exists());
+    }
+
+    #[test]
+    fn many_files_of_others_hide_nothing() {
+        let place = Place::new();
+        let text = beginning("2026-11-18T03:28:01Z") + &said("2026-11-18T03:28:02Z");
+        fs::write(place.chat(LONG_AGO_NAME), &text).unwrap();
+        place.prepare();
+        for index in 0..2000 {
+            fs::write(place.chat(&format!("session-2026-11-18T03-28-{index:08x}.jsonl")), beginning("1")).unwrap();
+        }
+        let text = text + &said("2026-11-18T03:29:02Z");
+        fs::write(place.chat(LONG_AGO_NAME), &text).unwrap();
+        place.prepare();
+        assert_eq!(place.chats(), [LONG_AGO_NAME], "and what is left of starts is removed");
+        assert_eq!(read(&place.chat(LONG_AGO_NAME)), text);
+    }
+
+    #[test]
     fn nothing_is_touched_that_is_not_the_conversations() {
         let place = Place::new();
         let outside = place.base.path().join("outside");
@@ -280,7 +403,8 @@ mod tests {
         std::os::unix::fs::symlink(&outside, place.base.path().join("tmp/other/chats")).unwrap();
         std::os::unix::fs::symlink(&theirs, place.chat("session-2026-11-18T03-29-54f7edfd.jsonl")).unwrap();
         place.prepare();
-        assert!(theirs.exists() && place.chats().is_empty(), "a link in the place of a file goes, and no further");
+        assert!(theirs.exists() && fs::read_dir(&outside).unwrap().count() == 1);
+        assert!(place.chat(LONG_AGO_NAME).is_symlink(), "a link is moved as itself");
         for id in ["", "short", "../../..", "54f7 dfd"] {
             prepare(&disk::directory(place.base.path()).unwrap(), id).unwrap();
         }

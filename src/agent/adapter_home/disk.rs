@@ -3,17 +3,24 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, renameat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, mkdirat, openat, openat2, renameat, renameat_with, unlinkat,
+};
 use rustix::io::Errno;
 
-/// What a file is called until it is whole.
+/// What a file is called until it is whole, with the number of the process that writes it: the user's directory is that of several
+/// sessions.
 pub const UNFINISHED: &str = ".acpd-unfinished";
 /// As only its owner may see it.
 pub const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// What is added to the name of what is set aside, with a number.
+const ASIDE: &str = ".aside-";
+const ASIDE_MAX: u32 = 1000;
 
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// Not blocking: it may have become a pipe.
@@ -79,14 +86,59 @@ pub fn read(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Puts a file into a directory, whole or not at all, in place of what is there.
-pub fn put(directory: &OwnedFd, name: &OsStr, mode: Mode, mut source: impl Read) -> io::Result<()> {
-    match unlinkat(directory, UNFINISHED, AtFlags::empty()) {
-        Err(Errno::NOENT) => {}
-        removed => removed?,
-    }
+pub fn put(directory: &OwnedFd, name: &OsStr, mode: Mode, source: impl Read) -> io::Result<()> {
+    replace(directory, name, mode, source, |_| Ok(()))
+}
+
+/// The same, also when the power fails: for what cannot be had again.
+pub fn put_for_good(directory: &OwnedFd, name: &OsStr, mode: Mode, source: impl Read) -> io::Result<()> {
+    replace(directory, name, mode, source, File::sync_all)
+}
+
+fn replace(
+    directory: &OwnedFd,
+    name: &OsStr,
+    mode: Mode,
+    mut source: impl Read,
+    settle: impl Fn(&File) -> io::Result<()>,
+) -> io::Result<()> {
+    let unfinished = format!("{UNFINISHED}-{}", std::process::id());
+    // What is there by this name is of a process that is no more.
+    remove(directory, OsStr::new(&unfinished))?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut file = File::from(openat(directory, UNFINISHED, flags, mode)?);
-    io::copy(&mut source, &mut file)?;
-    file.flush()?;
-    Ok(renameat(directory, UNFINISHED, directory, name)?)
+    let mut file = File::from(openat(directory, &unfinished, flags, mode)?);
+    let written = io::copy(&mut source, &mut file).and_then(|_| settle(&file));
+    let named = written.and_then(|()| match renameat(directory, &unfinished, directory, name) {
+        // A directory has no use there, and would keep the agent from starting for ever.
+        Err(Errno::ISDIR) => {
+            set_aside(directory, name, directory)?;
+            Ok(renameat(directory, &unfinished, directory, name)?)
+        }
+        named => Ok(named?),
+    });
+    named.inspect_err(|_| drop(remove(directory, OsStr::new(&unfinished))))
+}
+
+/// Moves what is there by this name to another directory, or out of the way in its own, and over nothing.
+pub fn set_aside(directory: &OwnedFd, name: &OsStr, to: &OwnedFd) -> io::Result<()> {
+    let free = (1..=ASIDE_MAX).map(|number| {
+        let mut aside = name.to_owned();
+        aside.push(format!("{ASIDE}{number}"));
+        aside
+    });
+    for aside in free {
+        match renameat_with(directory, name, to, aside, RenameFlags::NOREPLACE) {
+            Err(Errno::EXIST) => {}
+            moved => return Ok(moved?),
+        }
+    }
+    Err(io::Error::other("too much was set aside already"))
+}
+
+/// Removes a file, if it is there.
+pub fn remove(directory: &OwnedFd, name: &OsStr) -> io::Result<()> {
+    match unlinkat(directory, name, AtFlags::empty()) {
+        Err(Errno::NOENT) => Ok(()),
+        removed => Ok(removed?),
+    }
 }

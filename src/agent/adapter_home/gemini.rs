@@ -16,6 +16,9 @@ const KEY: &str = "gemini-api-key";
 const VERTEX: &str = "vertex-ai";
 const GATEWAY: &str = "gateway";
 
+pub const NAME: &str = "settings.json";
+/// What is shown of a way that acpd does not know.
+const WAY_CHARS_MAX: usize = 40;
 /// Where the settings have it; older releases had it in the second place.
 const SELECTED: &[&str] = &["security", "auth", "selectedType"];
 const SELECTED_ONCE: &[&str] = &["selectedAuthType"];
@@ -53,7 +56,7 @@ impl SignIn {
         let is_elsewhere = is_true("GEMINI_FORCE_ENCRYPTED_FILE_STORAGE")
             || ["GOOGLE_CLOUD_ACCESS_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS"]
                 .iter()
-                .any(|name| environment.contains_key(*name));
+                .any(|name| environment.get(*name).is_some_and(|value| !value.is_empty()));
         Self {
             given: way(&|name| given.contains(name)),
             otherwise: way(&|_| true).unwrap_or_else(|| KEY.to_owned()),
@@ -95,6 +98,13 @@ pub fn settings(users: Option<&str>, sign_in: &SignIn, missing_login: Option<&st
     Ok(Settings { text: format!("{settings:#}\n"), account })
 }
 
+/// What the settings of a workspace, which the CLI sets over the user's, have for a choice of their own.
+pub fn workspace_choice(settings: &str) -> Option<String> {
+    let settings: Value = jsonc_parser::parse_to_serde_value(settings, &ParseOptions::default()).ok()?;
+    let way: String = at(&settings, SELECTED)?.as_str()?.chars().take(WAY_CHARS_MAX).collect();
+    Some(format!("; but .gemini/{NAME} in the workspace has it sign in by {way:?}"))
+}
+
 /// What a person is told about how the agent signs in, when that fails.
 fn account(way: &str) -> String {
     match way {
@@ -106,7 +116,10 @@ fn account(way: &str) -> String {
                    the account's credentials"
             .to_owned(),
         GATEWAY => "it goes to the gateway at GOOGLE_GEMINI_BASE_URL without a key, which that does not take".to_owned(),
-        other => format!("it signs in by {other:?}, as the user's settings say"),
+        other => {
+            let shown: String = other.chars().take(WAY_CHARS_MAX).collect();
+            format!("it signs in by {shown:?}, as the user's settings say")
+        }
     }
 }
 

@@ -70,7 +70,7 @@ const COPIED_BYTES_MAX: u64 = 1 << 20;
 const ENTRIES_MAX: usize = 1000;
 /// What is told of what was left out: it must go into a pipe that nobody reads yet.
 const WARNINGS_MAX: usize = 10;
-const SETTINGS: &str = "settings.json";
+const SETTINGS: &str = gemini::NAME;
 /// What is each home's own of Gemini's: the conversations and what was seen in them, and the names of the directories that
 /// they are in. The settings are put together.
 const GEMINI_OWN: [&str; 4] = ["tmp", "history", "projects.json", SETTINGS];
@@ -221,8 +221,8 @@ impl AdapterHome {
             (None, Err(error)) => left_out(&part.from, &error),
         }
         let login = login_of(self.adapter).map(|login| login.file);
-        let not_taken = [disk::UNFINISHED].into_iter().chain(GEMINI_OWN.into_iter().filter(|_| part.only.is_none()));
-        let not_taken: Vec<&str> = not_taken.chain(login).collect();
+        let own = GEMINI_OWN.into_iter().filter(|_| part.only.is_none());
+        let not_taken: Vec<&str> = own.chain(login).collect();
         for path in found {
             let Some(name) = path.file_name().filter(|name| not_taken.iter().all(|other| name != other)) else {
                 continue;
@@ -274,7 +274,11 @@ impl AdapterHome {
         })?;
         disk::put(directory, OsStr::new(SETTINGS), disk::PRIVATE, settings.text.as_bytes())
             .map_err(|error| format!("cannot write {}: {error}", self.home.join(&part.to).join(SETTINGS).display()))?;
-        Ok(Some(settings.account))
+        // The CLI sets the workspace's settings over the user's. Where it is, the shim is already.
+        let workspaces = disk::directory(Path::new(GEMINI))
+            .and_then(|directory| disk::read(disk::open(&directory, OsStr::new(SETTINGS))?, COPIED_BYTES_MAX));
+        let choice = workspaces.ok().and_then(|bytes| gemini::workspace_choice(&String::from_utf8_lossy(&bytes)));
+        Ok(Some(settings.account + &choice.unwrap_or_default()))
     }
 
     /// The directory, and nothing that a link leads to. Of the way to the session's home nothing is the agent's.
@@ -354,6 +358,10 @@ mod tests {
         Furniture { adapter, own, is_confined: true, hidden: Vec::new(), given: &NOTHING, conversation: None }
     }
 
+    fn unfinished() -> String {
+        format!("{}-{}", disk::UNFINISHED, std::process::id())
+    }
+
     fn make_newer(path: &Path) {
         File::open(path).unwrap().set_modified(SystemTime::now() + Duration::from_mins(1)).unwrap();
     }
@@ -396,7 +404,7 @@ mod tests {
         symlink(&outside, &to).unwrap();
         adapter.furnish().unwrap();
         assert!(to.is_dir() && !to.is_symlink(), "the link made room for a directory");
-        for name in ["state.json", disk::UNFINISHED] {
+        for name in ["state.json".to_owned(), unfinished()] {
             fs::remove_file(to.join("state.json")).ok();
             symlink(outside.join("state.json"), to.join(name)).unwrap();
             adapter.furnish().unwrap();
@@ -480,7 +488,7 @@ mod tests {
         assert!(adapter.furnish().unwrap().warnings.is_empty(), "it is replaced, whatever its mode");
 
         // Where the copy is to be made the agent has put a directory: one of many ways in which a copy fails.
-        fs::create_dir(to.join(disk::UNFINISHED)).unwrap();
+        fs::create_dir(to.join(unfinished())).unwrap();
         let warnings = adapter.furnish().unwrap().warnings;
         assert!(warnings.len() == 1 && warnings[0].contains("user/locked.json"), "{warnings:?}");
     }

@@ -65,6 +65,9 @@ pub struct AgentCheck {
     /// For `session/new`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_ms: Option<u64>,
+    /// What is not as it should be with its MCP servers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// The whole of it, its end included.
     pub took_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,6 +126,7 @@ impl AgentCheck {
             sandbox: trial.sandbox.map(|sandbox| sandbox.level.as_str().to_owned()),
             initialize_ms: trial.initialize_took.map(millis),
             session_ms: trial.session_took.map(millis),
+            warnings: trial.warnings,
             took_ms: millis(took),
             error,
         }
@@ -149,6 +153,7 @@ impl AgentCheck {
             sandbox: None,
             initialize_ms: None,
             session_ms: None,
+            warnings: Vec::new(),
             took_ms: 0,
             error: Some(error),
         }

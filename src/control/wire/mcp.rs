@@ -107,14 +107,6 @@ impl McpServer {
 
 /// What a request chose, in the words of the record; or what is wrong with it, by its field.
 pub fn chosen(choices: Vec<McpChoice>) -> Result<Vec<ChosenServer>, ServerProblem> {
-    let names = choices.iter().map(|choice| match choice {
-        McpChoice::Named(name) | McpChoice::Defined(McpDefinition { name, .. }) => name.as_str(),
-    });
-    check_all(names).map_err(|problem| ServerProblem {
-        field: "mcpServers".to_owned(),
-        problem,
-        hint: "give each server once, and no more than there may be".to_owned(),
-    })?;
     let chosen = choices.into_iter().enumerate().map(|(index, choice)| match choice {
         McpChoice::Named(name) => Ok(ChosenServer::Named(name)),
         McpChoice::Defined(definition) => {
@@ -128,7 +120,17 @@ pub fn chosen(choices: Vec<McpChoice>) -> Result<Vec<ChosenServer>, ServerProble
             })
         }
     });
-    chosen.collect()
+    let chosen: Vec<ChosenServer> = chosen.collect::<Result<_, _>>()?;
+    let servers = chosen.iter().map(|server| match server {
+        ChosenServer::Named(name) => (name.as_str(), 0),
+        ChosenServer::Own(own) => (own.name.as_str(), own.weight()),
+    });
+    check_all(servers).map_err(|problem| ServerProblem {
+        field: "mcpServers".to_owned(),
+        problem,
+        hint: "give each server once, and no more than there may be".to_owned(),
+    })?;
+    Ok(chosen)
 }
 
 impl McpDefinition {

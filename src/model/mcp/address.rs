@@ -4,7 +4,8 @@
 use url::{Host, Url};
 
 /// Names of the machine itself and of the network around it.
-const PRIVATE_NAMES: [&str; 5] = ["localhost", "internal", "local", "lan", "home.arpa"];
+const PRIVATE_NAMES: [&str; 11] =
+    ["corp", "home", "home.arpa", "internal", "intranet", "lan", "local", "localdomain", "localhost", "private", "svc"];
 
 /// Whether it is a URL that an agent can be given; else what is wrong, and what to do.
 pub fn check(url: &str) -> Result<(), (&'static str, &'static str)> {
@@ -17,7 +18,15 @@ pub fn check(url: &str) -> Result<(), (&'static str, &'static str)> {
     if !parsed.username().is_empty() || parsed.password().is_some() {
         return Err(("has a user or a password in it", "give them in a header, with ${NAME} in place of the value"));
     }
-    // The library passes over them, and an agent's may not.
+    // The library is more patient with them than an agent's may be.
+    let rest = ["http://", "https://"].iter().find_map(|scheme| {
+        let beginning = url.get(..scheme.len())?;
+        beginning.eq_ignore_ascii_case(scheme).then(|| &url[scheme.len()..])
+    });
+    let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next());
+    if host.is_none_or(|host| host.is_empty() || host.contains('@')) || url.contains("${") {
+        return Err(("is not written as a URL is", HINT));
+    }
     if url.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') {
         return Err(("has a character that no URL has", HINT));
     }
@@ -58,8 +67,13 @@ const fn is_private_v4([a, b, c, _]: [u8; 4]) -> bool {
         // Link-local.
         (169, 254) => true,
         (172, 16..=31) => true,
-        // For protocols.
-        (192, 0) => c == 0,
+        // For protocols and for examples; once for 6to4.
+        (192, 0) => matches!(c, 0 | 2),
+        (192, 88) => c == 99,
+        (198, 51) => c == 100,
+        (203, 0) => c == 113,
+        // What a cloud tells its machines.
+        (168, 63) => c == 129,
         (192, 168) => true,
         // For measurements.
         (198, 18 | 19) => true,
@@ -81,6 +95,8 @@ fn is_private_v6(segments: [u16; 8]) -> bool {
         // 6to4; Teredo, which hides an address of IPv4.
         [0x2002, high, low, _, _, _, _, _] => v4(high, low),
         [0x2001, 0, _, _, _, _, _, _] => true,
+        // To be thrown away; for segments; for examples.
+        [0x100, 0, 0, 0, ..] | [0x5f00, ..] | [0x2001, 0xdb8, ..] => true,
         // Unique local, link-local, the older site-local, multicast.
         [first, ..] => {
             first & 0xfe00 == 0xfc00 || first & 0xffc0 == 0xfe80 || first & 0xffc0 == 0xfec0 || first >= 0xff00
@@ -121,6 +137,11 @@ mod tests {
             "100.64.0.1",
             "100.100.100.200",
             "169.254.169.254",
+            "localhost.localdomain",
+            "kubernetes.default.svc",
+            "wiki.intranet",
+            "168.63.129.16",
+            "203.0.113.5",
             "192.0.0.192",
             "198.18.0.1",
             "224.0.0.1",
@@ -159,7 +180,7 @@ mod tests {
             "172.15.0.1",
             "100.63.0.1",
             "100.128.0.1",
-            "192.0.2.1",
+            "168.63.128.1",
             "169.253.0.1",
             "[2606:4700::1111]",
             "[::ffff:8.8.8.8]",
@@ -182,6 +203,10 @@ mod tests {
             "ftp://a.example/",
             "file:///etc/passwd",
             "http://",
+            "http:a.example",
+            "http:/a.example",
+            "https://@a.example/",
+            "https://a.example/?x=${KEY}",
             "https://me@a.example/",
             "https://me:pw@a.example/",
             "https://a.example/\nx",

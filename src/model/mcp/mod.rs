@@ -21,6 +21,9 @@ const VALUES_MAX: usize = 64;
 const KEY_BYTES_MAX: usize = 256;
 const TEXT_BYTES_MAX: usize = 4096;
 const URL_BYTES_MAX: usize = 2048;
+/// All servers together: they are on the session's row, and go with every list of sessions.
+const ALL_BYTES_MAX: usize = 64 << 10;
+const SCHEME_BYTES_MAX: usize = 10;
 /// What headers and variables are called that hold secrets, by habit.
 const SECRET_WORDS: [&str; 8] =
     ["authorization", "cookie", "credential", "key", "passwd", "password", "secret", "token"];
@@ -133,6 +136,15 @@ impl Transport {
         }
     }
 
+    fn weight(&self) -> usize {
+        match self {
+            Self::Stdio { command, args } => {
+                command.len() + args.iter().map(|argument| argument.len() + 1).sum::<usize>()
+            }
+            Self::Http { url } | Self::Sse { url } => url.len(),
+        }
+    }
+
     /// Where its values are written, in a profile and in a request.
     pub const fn values_field(&self) -> &'static str {
         match self {
@@ -140,20 +152,15 @@ impl Transport {
             Self::Http { .. } | Self::Sse { .. } => "headers",
         }
     }
-
-    /// Whether it is the same program, or the same address: then what was written for one may be given to the other.
-    pub fn leads_where(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Stdio { command, .. }, Self::Stdio { command: others, .. }) => command == others,
-            (Self::Http { url }, Self::Http { url: others }) | (Self::Sse { url }, Self::Sse { url: others }) => {
-                url == others
-            }
-            (Self::Stdio { .. } | Self::Http { .. } | Self::Sse { .. }, _) => false,
-        }
-    }
 }
 
 impl ProfileServer {
+    /// How much it takes.
+    pub fn weight(&self) -> usize {
+        let values = self.values.iter().map(|(key, value)| key.len() + value.reveal().len());
+        self.transport.weight() + values.sum::<usize>()
+    }
+
     pub fn freeze(&self, name: &str) -> FrozenServer {
         let value_names = self.values.keys().cloned().collect();
         FrozenServer { name: name.to_owned(), transport: self.transport.clone(), value_names }
@@ -165,13 +172,27 @@ impl ProfileServer {
 }
 
 impl OwnServer {
+    /// How much it takes.
+    pub fn weight(&self) -> usize {
+        self.transport.weight() + self.values.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>()
+    }
+
+    /// Where it is, when that is on this machine or its network.
+    pub fn private_host(&self) -> Option<String> {
+        match &self.transport {
+            Transport::Http { url } | Transport::Sse { url } => address::private_host(url),
+            Transport::Stdio { .. } => None,
+        }
+    }
+
     /// Beside what holds for every server: nothing in it may be a secret, because it is stored and shown.
     pub fn check(&self) -> Result<(), ServerProblem> {
         check(&self.name, &self.transport, self.values.iter().map(|(key, value)| (key.as_str(), value.as_str())))?;
         for (key, value) in &self.values {
             // What is malformed was refused already.
             let refers = reference::names(value).is_some_and(|names| !names.is_empty());
-            if looks_secret(key) && !refers {
+            let beside = reference::literals(value).collect::<String>();
+            if looks_secret(key) && !(refers && is_scheme(beside.trim())) {
                 let field = format!("{}.{key}", self.transport.values_field());
                 let hint = "write ${NAME} in its place: it stands for a variable of the agent's own environment";
                 return Err(problem(field, "is called like a secret, and would be stored as plain text", hint));
@@ -188,20 +209,29 @@ impl OwnServer {
     }
 }
 
-/// Two servers of one name could not be told apart.
-pub fn check_all<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), String> {
-    let mut seen = BTreeSet::new();
-    for name in names {
+/// Two servers of one name could not be told apart. With each name goes how much the server takes.
+pub fn check_all<'a>(servers: impl Iterator<Item = (&'a str, usize)>) -> Result<(), String> {
+    let (mut seen, mut bytes) = (BTreeSet::new(), 0);
+    for (name, weight) in servers {
         if !seen.insert(name) {
             return Err(format!("{name:?} is there twice"));
         }
+        bytes += name.len() + weight;
     }
-    if seen.len() > SERVERS_MAX { Err(format!("are more than {SERVERS_MAX}")) } else { Ok(()) }
+    if seen.len() > SERVERS_MAX {
+        return Err(format!("are more than {SERVERS_MAX}"));
+    }
+    if bytes > ALL_BYTES_MAX { Err(format!("take more than {ALL_BYTES_MAX} bytes together")) } else { Ok(()) }
 }
 
 pub fn is_name(name: &str) -> bool {
     (1..=NAME_CHARS_MAX).contains(&name.len())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+}
+
+/// What stands before a secret and is none: `Bearer`, `token`, or nothing.
+fn is_scheme(text: &str) -> bool {
+    text.len() <= SCHEME_BYTES_MAX && text.chars().all(|c| c.is_ascii_alphabetic() || matches!(c, '-' | '=' | ':'))
 }
 
 fn looks_secret(name: &str) -> bool {
@@ -232,6 +262,7 @@ fn check<'a>(
         }
     }
     let (field, is_stdio) = (transport.values_field(), matches!(transport, Transport::Stdio { .. }));
+    let mut seen = BTreeSet::new();
     for (count, (key, value)) in values.enumerate() {
         if count >= VALUES_MAX {
             return Err(problem(field, format!("has more than {VALUES_MAX} entries"), "leave some out"));
@@ -241,6 +272,9 @@ fn check<'a>(
         if !is_key || key.len() > KEY_BYTES_MAX {
             let hint = "write { NAME = \"value\" }, with a name that a variable or a header can have";
             return Err(problem(field, "has something for a name that is none", hint));
+        }
+        if !is_stdio && !seen.insert(key.to_ascii_lowercase()) {
+            return Err(problem(format!("{field}.{key}"), "is there twice, in other letters", "leave one out"));
         }
         let is_text = |c: char| if is_stdio { c != '\0' } else { !c.is_control() };
         if value.len() > TEXT_BYTES_MAX || !value.chars().all(is_text) {
@@ -257,7 +291,8 @@ fn check<'a>(
 
 fn check_command(command: &str, args: &[String]) -> Result<(), ServerProblem> {
     let is_text = |text: &str| text.len() <= TEXT_BYTES_MAX && !text.contains('\0');
-    if command.trim().is_empty() || !is_text(command) || command.chars().any(char::is_control) {
+    if command.trim().is_empty() || !is_text(command) || command.chars().any(char::is_control) || command.contains("${")
+    {
         let hint = "give the program that speaks MCP on its standard input and output";
         return Err(problem("command", "is not a command", hint));
     }

@@ -14,6 +14,14 @@ pub fn names(value: &str) -> Option<Vec<&str>> {
     value.split(OPEN).skip(1).map(|rest| reference(rest).map(|(name, _)| name)).collect()
 }
 
+/// What stands around the references of a value. What is malformed is all text.
+pub fn literals(value: &str) -> impl Iterator<Item = &str> {
+    value.split(OPEN).enumerate().map(|(index, part)| match reference(part) {
+        Some((_, text)) if index > 0 => text,
+        _ => part,
+    })
+}
+
 /// The value with every reference replaced, and with `fill` done to the text around them; or the first name that has no value.
 /// What takes the place of something is not looked at again.
 pub fn resolve<'a>(
@@ -63,6 +71,7 @@ mod tests {
         let fill = |text: &str| text.replace("{A}", "${A}");
         assert_eq!(resolve("{A}${A}{A}", fill, look_up).as_deref(), Ok("${A}1${A}"), "neither is done to the other");
         assert_eq!(names("x ${A} ${B_2}"), Some(vec!["A", "B_2"]));
+        assert_eq!(literals("x ${A} y${B}").collect::<Vec<_>>(), ["x ", " y", ""]);
         for malformed in ["${", "${}", "${A", "${A B}", "${1}", "x ${A} ${-}", "${${A}}"] {
             assert_eq!(names(malformed), None, "{malformed:?}");
         }

@@ -72,22 +72,22 @@ fn what_is_wrong_is_told_by_its_field() {
         (own("a", http("https://a.example/"), &[("A", "x\r\nB: y")]), "headers.A"),
         (own("a", stdio("x"), &[("A", &long)]), "env.A"),
         (own("a", stdio("x"), &[("A", "${")]), "env.A"),
+        (own("a", stdio("${SHELL}"), &[]), "command"),
+        (own("a", http("https://a.example/${X}"), &[]), "url"),
+        (own("a", http("https://a.example/"), &[("X", "1"), ("x", "2")]), "headers.x"),
+        (
+            own("a", http("https://a.example/"), &[("Authorization", "Bearer a-literal-${HOME}")]),
+            "headers.Authorization",
+        ),
     ] {
         assert_eq!(server.check().unwrap_err().field, field, "{server:?}");
     }
-    assert!(check_all(["a", "b", "a"].into_iter()).unwrap_err().contains("twice"));
+    assert!(check_all([("a", 1), ("b", 1), ("a", 1)].into_iter()).unwrap_err().contains("twice"));
     let many: Vec<String> = (0..=SERVERS_MAX).map(|number| format!("s{number}")).collect();
-    assert!(check_all(many.iter().map(String::as_str)).is_err());
-    assert_eq!(check_all(many.iter().skip(1).map(String::as_str)), Ok(()));
-}
-
-#[test]
-fn values_follow_a_server_only_where_it_leads_to_the_same_place() {
-    assert!(http("https://a.example/").leads_where(&http("https://a.example/")));
-    assert!(!http("https://a.example/").leads_where(&http("https://b.example/")));
-    assert!(!http("https://a.example/").leads_where(&Transport::Sse { url: "https://a.example/".to_owned() }));
-    assert!(stdio("x").leads_where(&Transport::Stdio { command: "x".to_owned(), args: vec!["-v".to_owned()] }));
-    assert!(!stdio("x").leads_where(&stdio("y")));
+    let many: Vec<(&str, usize)> = many.iter().map(|name| (name.as_str(), 9)).collect();
+    assert!(check_all(many.iter().copied()).is_err());
+    assert_eq!(check_all(many.iter().skip(1).copied()), Ok(()));
+    assert!(check_all([("a", ALL_BYTES_MAX)].into_iter()).unwrap_err().contains("together"));
 }
 
 proptest! {

@@ -169,7 +169,12 @@ pub fn finding(check: &AgentCheck, failure: Status) -> Finding {
     };
     facts.extend(counted(check.modes.len(), "mode"));
     facts.extend(counted(check.models.len(), "model"));
-    Finding::ok(&check.slug, facts.join(", "))
+    let facts = facts.join(", ");
+    if check.warnings.is_empty() {
+        return Finding::ok(&check.slug, facts);
+    }
+    let warnings = bounded(&one_line(&check.warnings.join("; ")));
+    Finding::warning(&check.slug, format!("{facts}; {warnings}"), "correct agents.SLUG.mcp_servers, or see docs/mcp.md")
 }
 
 fn bounded(line: &str) -> String {
