@@ -393,3 +393,16 @@ async fn going_back_to_a_version_without_choices_widens_no_session() {
     assert_eq!(daemon.session(&narrowed).await.get("mcpServers"), None, "less, and never more");
     assert_eq!(names(&daemon.session(&whole).await["mcpServers"]), ["docs", "files", "old"]);
 }
+
+#[tokio::test]
+async fn a_check_of_an_agent_tells_what_is_wrong_with_its_servers() {
+    let servers = "[agents.plain.mcp_servers.absent]\ncommand = \"no-such-program\"\n\
+        [agents.plain.mcp_servers.far]\nurl = \"https://far.example/mcp\"\n";
+    let daemon = Daemon::builder().agent_with("plain", script(&json!({})), servers).start().await;
+    let check = daemon.post("/v1/agents/plain/check", json!({"session": true})).await.expect_status(200);
+    assert_eq!(check["ok"], true, "{check}");
+    let warnings = check["warnings"].to_string();
+    assert!(warnings.contains("no-such-program") && warnings.contains("far (http)"), "{warnings}");
+    let told = daemon.cli(&["agents", "check", "plain"]).await;
+    assert!(told.code == 0 && told.stdout.contains("no-such-program"), "{} {}", told.stdout, told.stderr);
+}

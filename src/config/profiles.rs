@@ -99,7 +99,7 @@ fn codex() -> AgentProfile {
         install_hint:
             "install it with `npm install -g @agentclientprotocol/codex-acp`, which brings Codex itself along"
                 .to_owned(),
-        login_hint: "run `npx @openai/codex login`, or give it an OPENAI_API_KEY (`acpd agents add codex --env-file FILE`) and auth_method = \"api-key\""
+        login_hint: "run `npx @openai/codex login`, or give it an OPENAI_API_KEY: `acpd agents add codex --auth-method api-key --env-file FILE`"
             .to_owned(),
         ..AgentProfile::new("codex")
     }

@@ -52,6 +52,9 @@ pub struct Add {
     /// A file of NAME=value lines, read at each start; nobody else may be able to read it
     #[arg(long, value_name = "FILE")]
     env_file: Vec<PathBuf>,
+    /// The way to sign in that it is told to take, by its own name for it (see `acpd agents check --json`)
+    #[arg(long, value_name = "METHOD")]
+    auth_method: Option<String>,
     /// What it may do without asking: ask, read-only, edit, allow or deny
     #[arg(long, value_name = "MODE")]
     permissions: Option<String>,
@@ -171,6 +174,7 @@ impl Add {
             || is_given(&self.env_pass)
             || !self.env.is_empty()
             || !self.env_file.is_empty()
+            || self.auth_method.is_some()
             || self.permissions.is_some()
             || self.description.is_some()
     }
@@ -217,6 +221,9 @@ impl Add {
         grow(section, "env_pass", &self.env_pass);
         let files = self.env_file.iter().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone()));
         grow(section, "env_file", &files.map(|file| file.display().to_string()).collect::<Vec<_>>());
+        if let Some(method) = &self.auth_method {
+            put(section, "auth_method", value(method));
+        }
         if let Some(permissions) = &self.permissions {
             put(section, "permissions", value(permissions));
         }
