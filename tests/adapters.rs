@@ -53,14 +53,15 @@ async fn a_mode_that_is_told_as_text_is_no_text() {
     let modes = json!({"modes": {"currentModeId": "default", "availableModes": [
         {"id": "default", "name": "Default"}, {"id": "plan", "name": "Plan"}]}});
     let script = json!([{"handshake": {"newSession": modes}},
-        {"repeat": [{"prompt": [{"text": "before "}, {"text": "[MODE_UPDATE] plan"}, {"text": "after"}]}]}]);
+        {"repeat": [{"prompt": [{"text": "before "}, {"text": "[MODE_UPDATE] plan"}, {"text": "after"},
+            {"text": "[MODE_UPDATE] is what?"}]}]}]);
     let daemon = Daemon::builder().agent_with("modes", script, GEMINI).start().await;
     let session = daemon.create_session("modes").await;
     daemon.prompt_and_wait(&session, "go").await;
     let messages = daemon.messages(&session).await;
     let said: Vec<&Value> = messages.iter().filter(|message| message["role"] == "agent").collect();
     assert_eq!(said.len(), 1, "{said:#?}");
-    assert_eq!(said[0]["content"]["text"], "before after");
+    assert_eq!(said[0]["content"]["text"], "before after[MODE_UPDATE] is what?");
     assert_eq!(daemon.session(&session).await["mode"], "plan");
 }
 

@@ -88,7 +88,9 @@ impl SessionActor {
         if self.is_foreign(&chunk.session_id) {
             return false;
         }
-        if let Some(mode) = self.profile.adapter.mode_told(&chunk.text).filter(|_| !chunk.is_thought) {
+        // What is no mode of the agent's is text, whatever it begins with.
+        let told = self.profile.adapter.mode_told(&chunk.text).filter(|_| !chunk.is_thought);
+        if let Some(mode) = told.filter(|mode| self.choices.has_mode(mode)) {
             let told = serde_json::json!({ "sessionUpdate": "current_mode_update", "currentModeId": mode });
             if let Ok(told) = serde_json::value::to_raw_value(&told) {
                 self.on_announced(&told);

@@ -87,6 +87,11 @@ impl Choices {
         Self { known, mode, model, options, chosen, queue: VecDeque::new(), late: BTreeMap::new(), returns: 0 }
     }
 
+    /// Whether the agent has announced a mode of this name.
+    pub fn has_mode(&self, mode: &str) -> bool {
+        self.known.modes.iter().flatten().any(|known| known == mode)
+    }
+
     /// Whether nothing is being asked of the agent.
     pub fn is_quiet(&self) -> bool {
         self.queue.is_empty()
