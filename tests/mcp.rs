@@ -8,7 +8,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use harness::{Daemon, DaemonBuilder, ORDINARY, users, within};
+use harness::{Daemon, DaemonBuilder, ORDINARY, files_below, users, within};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -87,17 +87,6 @@ async fn notices(daemon: &Daemon, session: &str) -> Vec<String> {
     let messages = daemon.messages(session).await.into_iter();
     let notices = messages.filter(|message| message["content"]["code"] == "mcp_servers");
     notices.map(|message| message["content"]["text"].as_str().unwrap().to_owned()).collect()
-}
-
-fn files_below(directory: &Path, found: &mut Vec<(String, Vec<u8>)>) {
-    for entry in directory.read_dir().unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files_below(&path, found);
-        } else {
-            found.push((path.display().to_string(), std::fs::read(&path).unwrap_or_default()));
-        }
-    }
 }
 
 /// Nothing that the daemon keeps or says has a value in it.

@@ -8,7 +8,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use harness::{Daemon, DaemonBuilder, echo};
+use harness::{Daemon, DaemonBuilder, echo, files_below};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -104,17 +104,6 @@ async fn everything(daemon: &Daemon, session: &str) -> Vec<(String, Vec<u8>)> {
         found.push((path, reply.text.into_bytes()));
     }
     found
-}
-
-fn files_below(directory: &Path, found: &mut Vec<(String, Vec<u8>)>) {
-    for entry in directory.read_dir().unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files_below(&path, found);
-        } else {
-            found.push((path.display().to_string(), std::fs::read(&path).unwrap_or_default()));
-        }
-    }
 }
 
 fn contains(bytes: &[u8], text: &str) -> bool {

@@ -21,6 +21,9 @@ use crate::model::{Adapter, AgentProfile, SessionId};
 /// This program itself, also when its file was replaced by a newer one meanwhile.
 pub const SELF_PROGRAM: &str = "/proc/self/exe";
 
+/// What stands for the workspace in a profile.
+pub const WORKSPACE: &str = "{workspace}";
+
 /// Where programs are looked for when the daemon has no PATH.
 pub(super) const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
@@ -73,8 +76,8 @@ impl Command {
         environment: &BTreeMap<String, String>,
     ) -> Result<Self, CommandError> {
         let OpenWorkspace { path: workspace, directory, identity: _ } = workspace;
-        let workspace_text = workspace.to_string_lossy();
-        let args = frozen.args.iter().map(|argument| argument.replace("{workspace}", &workspace_text)).collect();
+        let places = [(WORKSPACE, workspace.to_string_lossy().into_owned())];
+        let args = frozen.args.iter().map(|argument| fill(argument, &places)).collect();
 
         let Gathered { mut variables, secrets, given } = environment::gather(frozen, current, environment)?;
         for (name, value) in frozen.adapter.quirks().environment {
@@ -130,16 +133,11 @@ impl Command {
 
     /// Fills the session's own directories in: in the arguments, and in the profile's own part of the environment.
     pub fn with_directories(mut self, own: &SessionDirectories, env_names: &[String]) -> Self {
-        let fill = |text: &mut String| {
-            for (name, path) in [("{home}", &own.home), ("{tmp}", &own.tmp)] {
-                if text.contains(name) {
-                    *text = text.replace(name, &path.to_string_lossy());
-                }
-            }
-        };
-        self.args.iter_mut().for_each(fill);
+        let places = own.places();
         let named = self.environment.iter_mut().filter(|(name, _)| env_names.contains(name));
-        named.for_each(|(_, value)| fill(value));
+        for text in self.args.iter_mut().chain(named.map(|(_, value)| value)) {
+            *text = fill(text, &places);
+        }
         self
     }
 
@@ -164,6 +162,20 @@ impl Command {
         self.adapter_home = AdapterHome::new(wish, &mut self.environment);
         self
     }
+}
+
+/// A text with its placeholders filled in. What takes the place of one is not looked at for another.
+pub fn fill(text: &str, places: &[(&str, String)]) -> String {
+    let (mut filled, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find('{') {
+        let (before, from) = rest.split_at(at);
+        filled.push_str(before);
+        let found = places.iter().find_map(|(name, path)| Some((path.as_str(), from.strip_prefix(name)?)));
+        let (text, after) = found.unwrap_or_else(|| from.split_at(1));
+        filled.push_str(text);
+        rest = after;
+    }
+    filled + rest
 }
 
 /// The file that a profile's command stands for, with the daemon's PATH. For whoever looks, too.

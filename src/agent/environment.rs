@@ -112,14 +112,14 @@ pub fn gather(
     current: Option<&AgentProfile>,
     environment: &BTreeMap<String, String>,
 ) -> Result<Gathered, EnvironmentError> {
+    let passed = passed(frozen, environment);
     let mut gathered = Gathered { variables: allowed(environment), ..Gathered::default() };
-    for (index, source) in sources(frozen, current, environment).enumerate() {
+    gathered.secrets.extend(secrets(frozen, current, &passed));
+    gathered.variables.extend(passed);
+    for source in given(frozen, current, environment) {
         let source = source?;
         gathered.secrets.extend(secrets(frozen, current, &source));
-        // What is passed on comes first.
-        if index > 0 {
-            gathered.given.extend(source.iter().map(|(name, _)| name.clone()));
-        }
+        gathered.given.extend(source.iter().map(|(name, _)| name.clone()));
         gathered.variables.extend(source);
     }
     gathered.secrets.extend(server_secrets(current));
@@ -129,8 +129,11 @@ pub fn gather(
 /// The secrets of a profile as far as they can be had now.
 pub fn known(profile: &AgentProfile, environment: &BTreeMap<String, String>) -> Vec<Known> {
     let frozen = profile.freeze();
-    let there = sources(&frozen, Some(profile), environment).flatten();
-    let own = there.flat_map(|source| secrets(&frozen, Some(profile), &source));
+    let there = given(&frozen, Some(profile), environment).flatten();
+    let own = [passed(&frozen, environment)]
+        .into_iter()
+        .chain(there)
+        .flat_map(|source| secrets(&frozen, Some(profile), &source));
     own.chain(server_secrets(Some(profile))).collect()
 }
 
@@ -151,14 +154,18 @@ fn server_secrets(current: Option<&AgentProfile>) -> Vec<Known> {
         .collect()
 }
 
-/// What the profile names, place by place; the later one wins.
-fn sources(
+/// What the profile passes on from the daemon's environment. What it gives itself goes before that.
+fn passed(frozen: &FrozenProfile, environment: &BTreeMap<String, String>) -> Variables {
+    let passed = environment.iter().filter(|(name, _)| frozen.env_pass.contains(name));
+    passed.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// What the profile gives itself, place by place; the later one wins.
+fn given(
     frozen: &FrozenProfile,
     current: Option<&AgentProfile>,
     environment: &BTreeMap<String, String>,
 ) -> impl Iterator<Item = Result<Variables, EnvironmentError>> {
-    let passed = environment.iter().filter(|(name, _)| frozen.env_pass.contains(name));
-    let passed: Variables = passed.map(|(name, value)| (name.clone(), value.clone())).collect();
     let directory = environment.get(CREDENTIALS_DIRECTORY).map(Path::new);
     let files = frozen.env_file.iter().map(|file| read_env_file(file));
     let credentials = frozen.credentials.iter().map(move |(name, credential)| {
@@ -167,7 +174,7 @@ fn sources(
     // A profile that is gone leaves the names without values.
     let own = current.into_iter().flat_map(|profile| &profile.env).filter(|(name, _)| frozen.env_names.contains(name));
     let own: Variables = own.map(|(name, value)| (name.clone(), value.reveal().to_owned())).collect();
-    [Ok(passed)].into_iter().chain(files).chain(credentials).chain([Ok(own)])
+    files.chain(credentials).chain([Ok(own)])
 }
 
 fn secrets(frozen: &FrozenProfile, current: Option<&AgentProfile>, source: &Variables) -> Vec<Known> {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use super::command::fill;
 use crate::model::agent::FrozenProfile;
 use crate::model::mcp::{
     self, ChosenServer, FrozenServer, OwnServer, ReadyServer, SessionServer, Transport, reference,
@@ -133,7 +134,7 @@ impl Surroundings<'_> {
         find: impl Fn(&str) -> Option<PathBuf>,
     ) -> (Transport, Option<String>) {
         let Transport::Stdio { command, args } = transport else { return (transport.clone(), None) };
-        let args = args.iter().map(|argument| self.filled(argument)).collect();
+        let args = args.iter().map(|argument| fill(argument, &self.places)).collect();
         let found = find(command).and_then(|program| program.into_os_string().into_string().ok());
         let warning = found.is_none().then(|| {
             let told = format!("the command {command:?} of the MCP server {name}");
@@ -146,24 +147,10 @@ impl Surroundings<'_> {
         (Transport::Stdio { command: found.unwrap_or_else(|| command.clone()), args }, warning)
     }
 
-    /// What takes the place of one is not looked at for another.
-    fn filled(&self, text: &str) -> String {
-        let (mut filled, mut rest) = (String::new(), text);
-        while let Some(at) = rest.find('{') {
-            let (before, from) = rest.split_at(at);
-            filled.push_str(before);
-            let found = self.places.iter().find_map(|(name, path)| Some((path.as_str(), from.strip_prefix(name)?)));
-            let (text, after) = found.unwrap_or_else(|| from.split_at(1));
-            filled.push_str(text);
-            rest = after;
-        }
-        filled + rest
-    }
-
     /// A value with its references replaced. Placeholders are of variables only: a header has no use for a path.
     fn resolved(&self, transport: &Transport, value: &str) -> Result<String, String> {
         let fill = |text: &str| match transport {
-            Transport::Stdio { .. } => self.filled(text),
+            Transport::Stdio { .. } => fill(text, &self.places),
             Transport::Http { .. } | Transport::Sse { .. } => text.to_owned(),
         };
         reference::resolve(value, fill, |name| self.environment.get(name).map(String::as_str))

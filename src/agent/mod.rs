@@ -48,7 +48,7 @@ mod workspace;
 
 pub use beneath::{Beneath, FileError};
 pub use census::{Census, Figures};
-pub use command::{Command, CommandError, find_agent, find_program};
+pub use command::{Command, CommandError, WORKSPACE, find_agent, find_program};
 pub use descent::Descent;
 pub use environment::known as known_secrets;
 pub use features::Features;

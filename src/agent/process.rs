@@ -167,13 +167,13 @@ enum Stop {
 /// A running agent, for the one who owns it.
 #[derive(Debug)]
 pub struct Process {
-    input: mpsc::UnboundedSender<InputLine>,
+    /// Nothing, when nothing more is said to it.
+    input: Option<mpsc::UnboundedSender<InputLine>>,
     input_room: Arc<Semaphore>,
     output: mpsc::Receiver<Output>,
     stop: Lane<Stop>,
-    /// Has the shim give a renewed login back.
-    give_back: Arc<Notify>,
-    is_hushed: bool,
+    /// Has the shim give a renewed login back, where it may have lent one.
+    give_back: Option<Arc<Notify>>,
     stderr: Tail,
     /// Where its terminals go.
     door: Option<CgroupDoor>,
@@ -203,7 +203,8 @@ impl Process {
 
         let (output_sender, output) = mpsc::channel(OUTPUT_BATCHES_MAX);
         let (input, input_lines) = mpsc::unbounded_channel();
-        let (stop, give_back) = (Lane::new(Stop::No), Arc::new(Notify::new()));
+        let stop = Lane::new(Stop::No);
+        let give_back = command.adapter_home.as_ref().map(|_| Arc::new(Notify::new()));
         let signals = Signals::default();
         let tail = Tail::new(bounds.stderr_tail_bytes);
         let span = tracing::Span::current();
@@ -226,7 +227,7 @@ impl Process {
             children: Arc::clone(&host.children),
             keeper: host.keeper.clone(),
             stop: stop.watch(),
-            give_back: Arc::clone(&give_back),
+            give_back: give_back.clone(),
             signals: signals.clone(),
             output: output_sender.clone(),
             sandbox: Sandbox::NONE,
@@ -251,7 +252,7 @@ impl Process {
         };
         host.tasks.spawn(supervision.instrument(span));
         let input_room = Arc::new(Semaphore::new(INPUT_BYTES_MAX));
-        Ok(Self { input, input_room, output, stop, give_back, is_hushed: false, stderr, door, shim: shim_pid })
+        Ok(Self { input: Some(input), input_room, output, stop, give_back, stderr, door, shim: shim_pid })
     }
 
     /// The way into its cgroup, where it has one.
@@ -266,18 +267,16 @@ impl Process {
 
     /// Nothing more is said to it.
     pub fn hush(&mut self) {
-        self.is_hushed = true;
+        self.input = None;
     }
 
     /// Queues a line; never waits.
     pub fn send(&self, line: Bytes) -> Result<(), InputFull> {
-        if self.is_hushed {
-            return Ok(());
-        }
+        let Some(input) = &self.input else { return Ok(()) };
         let bytes = u32::try_from(line.len().clamp(INPUT_LINE_BYTES_MIN, INPUT_BYTES_MAX)).unwrap_or(u32::MAX);
         let room = Arc::clone(&self.input_room).try_acquire_many_owned(bytes).map_err(|_| InputFull)?;
         // A closed pipe is told by `Exited`, which is on its way.
-        self.input.send(InputLine { line, room }).ok();
+        input.send(InputLine { line, room }).ok();
         Ok(())
     }
 
@@ -298,7 +297,9 @@ impl Process {
 
     /// Has a login that the agent has renewed given back to the user. At its end that is done without a word.
     pub fn give_login_back(&self) {
-        self.give_back.notify_one();
+        if let Some(give_back) = &self.give_back {
+            give_back.notify_one();
+        }
     }
 
     /// Starts down the ladder. Asking again changes nothing.
@@ -318,6 +319,14 @@ impl Drop for Process {
     }
 }
 
+/// Resolves when a login is wished back; never, where none was lent.
+async fn wished(give_back: Option<&Notify>) {
+    match give_back {
+        Some(give_back) => give_back.notified().await,
+        None => std::future::pending().await,
+    }
+}
+
 struct Supervisor {
     shim: Shim,
     bounds: Bounds,
@@ -327,7 +336,7 @@ struct Supervisor {
     children: Arc<Children>,
     keeper: Keeper,
     stop: LaneWatch<Stop>,
-    give_back: Arc<Notify>,
+    give_back: Option<Arc<Notify>>,
     signals: Signals,
     output: mpsc::Sender<Output>,
     /// What holds the agent, as its shim has told.
@@ -418,7 +427,7 @@ impl Supervisor {
                     }
                 },
                 level = self.stop.above(rung.granted()) => rung = self.climb(rung, level),
-                () = self.give_back.notified() => self.shim.order(Order::GiveBack),
+                () = wished(self.give_back.as_deref()) => self.shim.order(Order::GiveBack),
                 // An agent that cannot be talked to is of no use: it has the grace to end by itself.
                 () = self.signals.broken.cancelled(), if matches!(rung, Rung::Running) => {
                     rung = self.climb(rung, Stop::Ladder);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::read::Section;
-use crate::model::mcp::{self, ProfileServer, ServerProblem, Transport};
+use crate::model::mcp::{self, ProfileServer, ServerProblem, Written};
 use crate::model::{AgentProfile, Secret};
 
 pub fn read(section: &mut Section<'_>, profile: &mut AgentProfile) {
@@ -23,27 +23,19 @@ pub fn read(section: &mut Section<'_>, profile: &mut AgentProfile) {
 }
 
 fn read_server(section: &mut Section<'_>, name: &str) -> Option<ProfileServer> {
-    let (mut command, mut args, mut env) = (String::new(), Vec::<String>::new(), BTreeMap::<String, Secret>::new());
-    let (mut url, mut kind, mut headers) = (String::new(), String::new(), BTreeMap::<String, Secret>::new());
+    let (mut args, mut env, mut headers) = (Vec::new(), BTreeMap::<String, Secret>::new(), BTreeMap::new());
+    let (mut command, mut url, mut kind) = (None, None, None);
     section.read("command", &mut command);
     section.read("args", &mut args);
     section.read("env", &mut env);
     section.read("url", &mut url);
     section.read("type", &mut kind);
     section.read("headers", &mut headers);
-    let is_local = args.is_empty() && env.is_empty();
-    let server = match (command.is_empty(), url.is_empty(), kind.as_str()) {
-        (false, true, "" | "stdio") if headers.is_empty() => {
-            ProfileServer { transport: Transport::Stdio { command, args }, values: env }
-        }
-        (true, false, "" | "http") if is_local => ProfileServer { transport: Transport::Http { url }, values: headers },
-        (true, false, "sse") if is_local => ProfileServer { transport: Transport::Sse { url }, values: headers },
-        _ => {
-            let hint = "give command, args and env, or url, type (\"http\" or \"sse\") and headers";
-            section.problem("command", "is missing, or does not go with the other keys", hint);
-            return None;
-        }
+    let Some((transport, values)) = (Written { command, args, env, kind, url, headers }).sorted() else {
+        section.problem("command", "is missing, or does not go with the other keys", Written::<Secret>::HINT);
+        return None;
     };
+    let server = ProfileServer { transport, values };
     match server.check(name) {
         Ok(()) => Some(server),
         Err(ServerProblem { field, problem, hint }) => {

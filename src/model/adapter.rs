@@ -64,6 +64,9 @@ pub struct OlderArgument {
     pub refusal: &'static str,
 }
 
+const EXPERIMENTAL: OlderArgument =
+    OlderArgument { argument: "--acp", older: "--experimental-acp", refusal: "Unknown argument: acp" };
+
 /// What an agent that keeps to the protocol has: none.
 const PLAIN: Quirks = Quirks {
     environment: &[],
@@ -87,11 +90,7 @@ const GEMINI: Quirks = Quirks {
         // Nobody sits before the browser that it would open.
         ("NO_BROWSER", "true"),
     ],
-    older_argument: Some(OlderArgument {
-        argument: "--acp",
-        older: "--experimental-acp",
-        refusal: "Unknown argument: acp",
-    }),
+    older_argument: Some(EXPERIMENTAL),
     // Its settings must be others than the user's, or it deletes conversations that it has loaded.
     always_has_own_home: true,
     // It answers a load before it has repeated the conversation.
@@ -120,11 +119,7 @@ const OPENCODE: Quirks = Quirks {
 
 const QWEN: Quirks = Quirks {
     // It comes from Gemini CLI, and its older releases are said to have kept the argument of that time.
-    older_argument: Some(OlderArgument {
-        argument: "--acp",
-        older: "--experimental-acp",
-        refusal: "Unknown argument: acp",
-    }),
+    older_argument: Some(EXPERIMENTAL),
     ..PLAIN
 };
 

@@ -66,7 +66,7 @@ pub fn exited(config: &Config, phase: &str, exit: &Exit) -> TurnError {
         (None, Some(signal)) => format!("by signal {signal}"),
         (None, None) => "without a status".to_owned(),
     };
-    let mut message = match &exit.cause {
+    let message = match &exit.cause {
         Cause::Ended => format!("the agent exited {how} during {phase}"),
         Cause::NotStarted(why) => format!("the agent did not start: {why}"),
         Cause::ShimLost => format!(
@@ -82,10 +82,15 @@ pub fn exited(config: &Config, phase: &str, exit: &Exit) -> TurnError {
             )
         }
     };
-    if !exit.stderr.is_empty() {
-        message = format!("{message}; its standard error ends with: {}", exit.stderr);
+    with_stderr(TurnError::new(ErrorCode::AgentExited, message), &exit.stderr)
+}
+
+/// An error with the end of what the agent has written to standard error.
+pub fn with_stderr(mut error: TurnError, tail: &str) -> TurnError {
+    if !tail.is_empty() {
+        error.message = format!("{}; its standard error ends with: {tail}", error.message);
     }
-    TurnError::new(ErrorCode::AgentExited, message)
+    error
 }
 
 /// A text that is shown whole, unless it is none that anybody reads.

@@ -327,11 +327,7 @@ impl SessionActor {
         SignIn { account: self.account.clone(), advice }
     }
 
-    pub(super) fn with_stderr(&self, mut error: TurnError) -> TurnError {
-        let tail = self.link.process().map(Process::stderr_tail).unwrap_or_default();
-        if !tail.is_empty() {
-            error.message = format!("{}; its standard error ends with: {tail}", error.message);
-        }
-        error
+    pub(super) fn with_stderr(&self, error: TurnError) -> TurnError {
+        failure::with_stderr(error, &self.link.process().map(Process::stderr_tail).unwrap_or_default())
     }
 }

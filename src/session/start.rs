@@ -58,11 +58,9 @@ impl<'a> Start<'a> {
         }
         let directories = &self.shared.host.directories;
         let own = directories.make(self.session, command.owner.as_ref()).map_err(SpawnError::Directories)?;
-        let places = [("{workspace}", self.workspace), ("{home}", &own.home), ("{tmp}", &own.tmp)];
-        let surroundings = Surroundings {
-            environment: &command.environment,
-            places: places.map(|(name, path)| (name, path.to_string_lossy().into_owned())),
-        };
+        let [home, tmp] = own.places();
+        let places = [(agent::WORKSPACE, self.workspace.to_string_lossy().into_owned()), home, tmp];
+        let surroundings = Surroundings { environment: &command.environment, places };
         let path = command.environment.get("PATH").map(String::as_str).unwrap_or_default();
         // As the owner, who may run more than others, or less.
         let find = |program: &str| {

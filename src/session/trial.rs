@@ -113,7 +113,7 @@ async fn run(
         };
         let outcome = outcome.map_err(|error| match &talk.exit {
             Some(_) => error,
-            None => with_stderr(error, &talk.process),
+            None => failure::with_stderr(error, &talk.process.stderr_tail()),
         });
         let ended = talk.exit.as_ref().filter(|_| trial.protocol_version.is_none());
         let older = ended.and_then(|exit| profile.adapter.older_arguments(&profile.args, &exit.stderr));
@@ -197,14 +197,6 @@ async fn enter(shared: &Arc<Shared>, session: SessionId, wish: &TrialWish) -> Re
 
 fn not_started(why: &str) -> TurnError {
     TurnError::new(ErrorCode::AgentExited, format!("the agent did not start: {why}"))
-}
-
-fn with_stderr(mut error: TurnError, process: &Process) -> TurnError {
-    let tail = process.stderr_tail();
-    if !tail.is_empty() {
-        error.message = format!("{}; its standard error ends with: {tail}", error.message);
-    }
-    error
 }
 
 /// A process that is talked to, one request at a time.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::model::{GREETING, THOUGHT};
 use super::stage::{Access, Setting, Stage};
-use crate::harness::signal;
+use crate::harness::{process_gone, signal};
 
 const CODEWORD: &str = "ZEBRA42";
 
@@ -71,6 +71,28 @@ async fn resume_twice(access: Access) {
 #[tokio::test]
 async fn a_session_is_resumed_twice_in_a_row_after_restarts_of_the_daemon() {
     resume_twice(Access::KeyAndAddress).await;
+}
+
+/// Nobody stops the CLI then but its shim.
+#[tokio::test]
+async fn a_session_whose_daemon_is_killed_in_a_turn_goes_on_with_all_it_knew() {
+    let play = Setting::new().play(async |stage| {
+        let session = stage.session().await;
+        stage.say(&session, &format!("The codeword is {CODEWORD}.")).await;
+        let (turn, after) = stage.begin(&session, "HOLD until the daemon is gone").await;
+        let held = stage.api.held("HOLD").await;
+        stage.daemon.events(&session, after).await.until("message.delta").await;
+        let cli = stage.pid(&session).await;
+        stage.daemon.kill().await;
+        process_gone(cli).await;
+        held.hung_up().await;
+        stage.daemon.restart().await;
+        assert_eq!(stage.daemon.wait_turn(&session, &turn).await["status"], "interrupted");
+        stage.say(&session, "Are you there?").await;
+        knows(stage, "Are you there?").await;
+        assert_eq!(stage.daemon.session(&session).await["contextRestored"], "native");
+    });
+    play.await;
 }
 
 /// Then it could write to the user's home, and has its own all the same.

@@ -39,6 +39,7 @@ mod terminal;
 mod tmux;
 
 use std::io::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -87,4 +88,16 @@ pub fn echo() -> Value {
 /// The process of a session that has one.
 pub fn pid_of(session: &Value) -> u32 {
     session["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("the session has a process")
+}
+
+/// Every file below a directory, with what is in it as far as that can be read.
+pub fn files_below(directory: &Path, found: &mut Vec<(String, Vec<u8>)>) {
+    for entry in directory.read_dir().expect("the directory can be read") {
+        let path = entry.expect("the directory can be read").path();
+        if path.is_dir() {
+            files_below(&path, found);
+        } else {
+            found.push((path.display().to_string(), std::fs::read(&path).unwrap_or_default()));
+        }
+    }
 }

@@ -5,7 +5,6 @@
 //! any other minute it is an empty one beside it, with which the clean-up deletes both. So before each start the file is moved to a
 //! minute that never comes again, empty ones are removed, and a copy is kept from which it is restored when it is lost all the same.
 
-use std::cmp::Ordering;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -74,7 +73,7 @@ fn settle(chats: &OwnedFd, kept: &OwnedFd, id: &str) -> io::Result<()> {
         .into_iter()
         .map(|name| (disk::open(chats, &name).map_or(Chat::Unknown, |file| look(file, &mut budget)), name))
         .collect();
-    files.sort_by(|(one, _), (other, _)| one.compare(other));
+    files.sort();
     let newest = files.pop_if(|(chat, _)| matches!(chat, Chat::Said(_) | Chat::Unknown));
     for (chat, name) in &files {
         match chat {
@@ -112,8 +111,8 @@ fn copy(from: &OwnedFd, to: &OwnedFd, name: &OsStr) -> io::Result<()> {
     }
 }
 
-/// What is in a file.
-#[derive(Debug, PartialEq, Eq)]
+/// What is in a file. The greater one is the better one.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Chat {
     /// A beginning, after which nobody has said anything.
     Empty,
@@ -123,22 +122,6 @@ enum Chat {
     Unknown,
     /// A conversation, and when something was said in it for the last time.
     Said(String),
-}
-
-impl Chat {
-    /// The greater one is the better one.
-    fn compare(&self, other: &Self) -> Ordering {
-        let rank = |chat: &Self| match chat {
-            Self::Empty => 0,
-            Self::Emptied => 1,
-            Self::Unknown => 2,
-            Self::Said(_) => 3,
-        };
-        match (self, other) {
-            (Self::Said(one), Self::Said(other)) => one.cmp(other),
-            (one, other) => rank(one).cmp(&rank(other)),
-        }
-    }
 }
 
 #[derive(Deserialize)]

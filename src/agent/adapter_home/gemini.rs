@@ -1,14 +1,20 @@
-//! What Gemini CLI is to find in its settings, and by which way it signs in.
+//! What only Gemini CLI needs: its settings, the way by which it signs in, and its conversation.
 //!
 //! Its settings are the user's, with what a session cannot do without set over them. Among that is the way to sign in, because
 //! without one it loads no conversation; and the way by a Google account only where there is a login, because without it
 //! the CLI asks a person for a code, and takes the next line of the protocol for that.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 
 use jsonc_parser::ParseOptions;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+
+use super::{chats, disk};
 
 /// Ways to sign in, by the CLI's names for them.
 const GOOGLE: &str = "oauth-personal";
@@ -16,7 +22,10 @@ const KEY: &str = "gemini-api-key";
 const VERTEX: &str = "vertex-ai";
 const GATEWAY: &str = "gateway";
 
-pub const NAME: &str = "settings.json";
+/// What its directory is called, in a home and in a workspace; and its settings there.
+pub const DIRECTORY: &str = ".gemini";
+pub const SETTINGS: &str = "settings.json";
+const SETTINGS_BYTES_MAX: u64 = 1 << 20;
 /// What is shown of a way that acpd does not know.
 const WAY_CHARS_MAX: usize = 40;
 /// Where the settings have it; older releases had it in the second place.
@@ -27,9 +36,65 @@ const SELECTED_ONCE: &[&str] = &["selectedAuthType"];
 const OURS: [(&[&str], bool); 2] =
     [(&["general", "sessionRetention", "enabled"], false), (&["privacy", "usageStatisticsEnabled"], false)];
 
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gemini {
+    sign_in: SignIn,
+    /// The agent's name for the conversation that it is to load.
+    conversation: Option<String>,
+}
+
+/// Where that is put.
+#[derive(Debug)]
+pub struct Place<'a> {
+    /// The CLI's own directory in the session's home.
+    pub directory: &'a OwnedFd,
+    /// The user's settings, if the agent may see them.
+    pub users: Option<&'a PathBuf>,
+    /// Where the user's login would be, if there is none.
+    pub missing_login: Option<PathBuf>,
+}
+
+impl Gemini {
+    /// `given` are the names in the environment that the profile itself gives a value.
+    pub fn new(environment: &BTreeMap<String, String>, given: &BTreeSet<String>, conversation: Option<String>) -> Self {
+        Self { sign_in: SignIn::new(environment, given), conversation }
+    }
+
+    /// Puts the settings there, and the conversation where it can be loaded. What is known of the account is told.
+    pub fn prepare(&self, place: &Place<'_>, left_out: &mut impl FnMut(&Path, &io::Error)) -> Result<String, String> {
+        if let Some(conversation) = &self.conversation {
+            let prepared = chats::prepare(place.directory, conversation);
+            prepared.unwrap_or_else(|error| left_out(Path::new(conversation), &error));
+        }
+        let users = place.users.map(|path| read_users(path)).transpose()?.flatten();
+        let login = place.missing_login.as_ref().map(|path| path.display().to_string());
+        let merged = settings(users.as_deref(), &self.sign_in, login.as_deref()).map_err(|problem| {
+            let path = place.users.map(|path| path.display().to_string()).unwrap_or_default();
+            format!("the settings of Gemini CLI in {path} cannot be used: {problem}; correct them")
+        })?;
+        disk::put(place.directory, OsStr::new(SETTINGS), disk::PRIVATE, merged.text.as_bytes())
+            .map_err(|error| format!("cannot write the session's {SETTINGS}: {error}"))?;
+        // The CLI sets the workspace's settings over the user's. Where it is, the shim is already.
+        let workspaces = disk::directory(Path::new(DIRECTORY))
+            .and_then(|directory| disk::read(disk::open(&directory, OsStr::new(SETTINGS))?, SETTINGS_BYTES_MAX));
+        let choice = workspaces.ok().and_then(|bytes| workspace_choice(&String::from_utf8_lossy(&bytes)));
+        Ok(merged.account + &choice.unwrap_or_default())
+    }
+}
+
+/// The user's settings, if there are any.
+fn read_users(path: &Path) -> Result<Option<String>, String> {
+    let read = path.canonicalize().and_then(|real| disk::read(disk::open_real(&real)?, SETTINGS_BYTES_MAX));
+    match read {
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("cannot read {}: {error}", path.display())),
+    }
+}
+
 /// How the agent is to sign in, as far as its environment tells.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SignIn {
+struct SignIn {
     /// The way for which the profile gives something. It goes before the user's own choice.
     given: Option<String>,
     /// The way for somebody who has chosen none.
@@ -39,8 +104,7 @@ pub struct SignIn {
 }
 
 impl SignIn {
-    /// `given` are the names in the environment that the profile itself gives a value.
-    pub fn new(environment: &BTreeMap<String, String>, given: &BTreeSet<String>) -> Self {
+    fn new(environment: &BTreeMap<String, String>, given: &BTreeSet<String>) -> Self {
         let is_true = |name: &str| environment.get(name).is_some_and(|value| value == "true");
         let way = |is_meant: &dyn Fn(&str) -> bool| {
             let is_meant = |name: &str| environment.get(name).is_some_and(|value| !value.is_empty()) && is_meant(name);
@@ -67,13 +131,13 @@ impl SignIn {
 
 /// The settings of a session, and what is known of the account.
 #[derive(Debug)]
-pub struct Settings {
-    pub text: String,
-    pub account: String,
+struct Settings {
+    text: String,
+    account: String,
 }
 
-/// Puts the session's settings together. `users` are the user's, and `login` where their login would be, if it is not.
-pub fn settings(users: Option<&str>, sign_in: &SignIn, missing_login: Option<&str>) -> Result<Settings, String> {
+/// Puts the session's settings together. `users` are the user's, and `missing_login` where their login would be.
+fn settings(users: Option<&str>, sign_in: &SignIn, missing_login: Option<&str>) -> Result<Settings, String> {
     let mut settings = match users.map(str::trim).filter(|text| !text.is_empty()) {
         None => Value::Object(Map::new()),
         Some(text) => jsonc_parser::parse_to_serde_value::<Value>(text, &ParseOptions::default())
@@ -99,10 +163,10 @@ pub fn settings(users: Option<&str>, sign_in: &SignIn, missing_login: Option<&st
 }
 
 /// What the settings of a workspace, which the CLI sets over the user's, have for a choice of their own.
-pub fn workspace_choice(settings: &str) -> Option<String> {
+fn workspace_choice(settings: &str) -> Option<String> {
     let settings: Value = jsonc_parser::parse_to_serde_value(settings, &ParseOptions::default()).ok()?;
     let way: String = at(&settings, SELECTED)?.as_str()?.chars().take(WAY_CHARS_MAX).collect();
-    Some(format!("; but .gemini/{NAME} in the workspace has it sign in by {way:?}"))
+    Some(format!("; but {DIRECTORY}/{SETTINGS} in the workspace has it sign in by {way:?}"))
 }
 
 /// What a person is told about how the agent signs in, when that fails.

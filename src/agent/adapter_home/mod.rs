@@ -29,14 +29,14 @@ use serde::{Deserialize, Serialize};
 
 use super::confine::SessionDirectories;
 use crate::model::Adapter;
-use gemini::SignIn;
+use gemini::Gemini;
 use login::Login;
 
 pub use login::Lent;
 
 /// Says where Gemini CLI has its own directory, in place of the home.
 const GEMINI_HOME: &str = "GEMINI_CLI_HOME";
-const GEMINI: &str = ".gemini";
+const GEMINI: &str = gemini::DIRECTORY;
 
 /// Says where the directory itself is, what it is called in the home, and what of it is taken over.
 const CLAUDE: (&str, &str, &[&str]) = (
@@ -70,10 +70,9 @@ const COPIED_BYTES_MAX: u64 = 1 << 20;
 const ENTRIES_MAX: usize = 1000;
 /// What is told of what was left out: it must go into a pipe that nobody reads yet.
 const WARNINGS_MAX: usize = 10;
-const SETTINGS: &str = gemini::NAME;
 /// What is each home's own of Gemini's: the conversations and what was seen in them, and the names of the directories that
 /// they are in. The settings are put together.
-const GEMINI_OWN: [&str; 4] = ["tmp", "history", "projects.json", SETTINGS];
+const GEMINI_OWN: [&str; 4] = ["tmp", "history", "projects.json", gemini::SETTINGS];
 /// What other agents have in common, and Gemini CLI looks for in the home too.
 const AGENTS: (&str, &[&str]) = (".agents", &["skills"]);
 
@@ -87,9 +86,8 @@ pub struct AdapterHome {
     parts: Vec<Part>,
     /// What the agent is not to see: no copy of it, either, whatever link leads there.
     hidden: Vec<PathBuf>,
-    sign_in: SignIn,
-    /// The agent's name for the conversation that it is to load.
-    conversation: Option<String>,
+    /// What only Gemini CLI needs.
+    gemini: Option<Gemini>,
 }
 
 /// One directory of it.
@@ -147,7 +145,7 @@ impl AdapterHome {
         if !is_confined && !adapter.quirks().always_has_own_home {
             return None;
         }
-        let sign_in = SignIn::new(environment, given);
+        let gemini = (adapter == Adapter::Gemini).then(|| Gemini::new(environment, given, conversation));
         let users = environment.get("HOME").map(PathBuf::from);
         let mut told = |variable: &str, place: &Path| {
             let before = environment.insert(variable.to_owned(), place.to_string_lossy().into_owned());
@@ -180,7 +178,7 @@ impl AdapterHome {
                 OPENCODE.into_iter().map(part).collect::<Option<Vec<Part>>>()?
             }
         };
-        Some(Self { adapter, home: own.home.clone(), parts, hidden, sign_in, conversation })
+        Some(Self { adapter, home: own.home.clone(), parts, hidden, gemini })
     }
 
     /// Puts it there, and tells what had to be left out. A user who has nothing yet gets an empty one.
@@ -199,7 +197,15 @@ impl AdapterHome {
             self.furnish_part(part, &directory, &mut left_out);
             if index == 0 {
                 furnished.lent = self.lend(part, &directory, &mut left_out);
-                furnished.account = self.prepare_gemini(part, &directory, furnished.lent.is_some(), &mut left_out)?;
+                if let Some(gemini) = &self.gemini {
+                    let settings = part.from.join(gemini::SETTINGS);
+                    let place = gemini::Place {
+                        directory: &directory,
+                        users: (!self.is_hidden(&settings)).then_some(&settings),
+                        missing_login: furnished.lent.is_none().then(|| part.from.join(login::GEMINI.file)),
+                    };
+                    furnished.account = Some(gemini.prepare(&place, &mut left_out)?);
+                }
             }
         }
         Ok(furnished)
@@ -242,43 +248,6 @@ impl AdapterHome {
             left_out(&users, &error);
             None
         })
-    }
-
-    /// The settings of Gemini CLI, and its conversation.
-    fn prepare_gemini(
-        &self,
-        part: &Part,
-        directory: &OwnedFd,
-        has_login: bool,
-        left_out: &mut impl FnMut(&Path, &io::Error),
-    ) -> Result<Option<String>, String> {
-        if self.adapter != Adapter::Gemini {
-            return Ok(None);
-        }
-        if let Some(conversation) = &self.conversation {
-            let prepared = chats::prepare(directory, conversation);
-            prepared.unwrap_or_else(|error| left_out(&self.home.join(&part.to).join(conversation), &error));
-        }
-        let path = part.from.join(SETTINGS);
-        let read = path.canonicalize().and_then(|real| disk::read(disk::open_real(&real)?, COPIED_BYTES_MAX));
-        let users = match read {
-            Ok(_) if self.is_hidden(&path) => None,
-            Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) => return Err(format!("cannot read {}: {error}", path.display())),
-        };
-        let login = part.from.join(login::GEMINI.file).display().to_string();
-        let merged = gemini::settings(users.as_deref(), &self.sign_in, (!has_login).then_some(&login));
-        let settings = merged.map_err(|problem| {
-            format!("the settings of Gemini CLI in {} cannot be used: {problem}; correct them", path.display())
-        })?;
-        disk::put(directory, OsStr::new(SETTINGS), disk::PRIVATE, settings.text.as_bytes())
-            .map_err(|error| format!("cannot write {}: {error}", self.home.join(&part.to).join(SETTINGS).display()))?;
-        // The CLI sets the workspace's settings over the user's. Where it is, the shim is already.
-        let workspaces = disk::directory(Path::new(GEMINI))
-            .and_then(|directory| disk::read(disk::open(&directory, OsStr::new(SETTINGS))?, COPIED_BYTES_MAX));
-        let choice = workspaces.ok().and_then(|bytes| gemini::workspace_choice(&String::from_utf8_lossy(&bytes)));
-        Ok(Some(settings.account + &choice.unwrap_or_default()))
     }
 
     /// The directory, and nothing that a link leads to. Of the way to the session's home nothing is the agent's.
@@ -348,9 +317,9 @@ mod tests {
         fs::create_dir_all(&home).unwrap();
         let to = home.join(GEMINI);
         let part = Part { from: base.join("user"), to: PathBuf::from(GEMINI), only: None, also: Vec::new() };
-        let sign_in = SignIn::new(&BTreeMap::new(), &BTreeSet::new());
+        let gemini = Some(Gemini::new(&BTreeMap::new(), &BTreeSet::new(), None));
         let (adapter, parts, hidden) = (Adapter::Gemini, vec![part], Vec::new());
-        (AdapterHome { adapter, home, parts, hidden, sign_in, conversation: None }, to)
+        (AdapterHome { adapter, home, parts, hidden, gemini }, to)
     }
 
     fn wish(adapter: Adapter, own: &SessionDirectories) -> Furniture<'_> {
@@ -421,7 +390,7 @@ mod tests {
         let user = adapter.parts[0].from.clone();
         fs::create_dir_all(&user).unwrap();
         let google = r#"{"security":{"auth":{"selectedType":"oauth-personal"}},"ui":{"theme":"x"}}"#;
-        fs::write(user.join(SETTINGS), google).unwrap();
+        fs::write(user.join(gemini::SETTINGS), google).unwrap();
         fs::write(user.join("projects.json"), "{}").unwrap();
         let furnished = adapter.furnish().unwrap();
         assert!(furnished.lent.is_none() && furnished.account.unwrap().contains("user/oauth_creds.json is not there"));
@@ -430,14 +399,14 @@ mod tests {
         fs::write(user.join("oauth_creds.json"), "{}").unwrap();
         let furnished = adapter.furnish().unwrap();
         assert!(furnished.lent.is_some() && furnished.account.unwrap().contains("Google account"));
-        let settings = fs::read_to_string(to.join(SETTINGS)).unwrap();
+        let settings = fs::read_to_string(to.join(gemini::SETTINGS)).unwrap();
         assert!(settings.contains("oauth-personal") && settings.contains("\"theme\": \"x\""), "{settings}");
-        assert_eq!(fs::read_to_string(user.join(SETTINGS)).unwrap(), google, "the user's stay as they are");
+        assert_eq!(fs::read_to_string(user.join(gemini::SETTINGS)).unwrap(), google, "the user's stay as they are");
 
         adapter.hidden = vec![user.canonicalize().unwrap()];
         assert!(adapter.furnish().unwrap().lent.is_none(), "what is hidden is not lent");
         adapter.hidden.clear();
-        fs::write(user.join(SETTINGS), "{").unwrap();
+        fs::write(user.join(gemini::SETTINGS), "{").unwrap();
         let told = adapter.furnish().unwrap_err();
         assert!(told.contains("user/settings.json") && told.contains("correct them"), "{told}");
     }
@@ -476,7 +445,7 @@ mod tests {
     fn odd_files_are_left_out_and_copies_can_be_written() {
         let base = tempfile::tempdir().unwrap();
         let (mut adapter, to) = gemini(base.path());
-        adapter.adapter = Adapter::Opencode;
+        adapter.gemini = None;
         fs::create_dir_all(&adapter.parts[0].from).unwrap();
         let source = adapter.parts[0].from.join("locked.json");
         fs::write(&source, "1").unwrap();

@@ -43,6 +43,14 @@ pub struct SessionDirectories {
     pub tmp: PathBuf,
 }
 
+impl SessionDirectories {
+    /// What stands for them in a profile.
+    pub fn places(&self) -> [(&'static str, String); 2] {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        [("{home}", text(&self.home)), ("{tmp}", text(&self.tmp))]
+    }
+}
+
 impl Directories {
     /// Removals are tracked by `tasks`.
     pub fn new(state_dir: PathBuf, tasks: TaskTracker) -> Self {

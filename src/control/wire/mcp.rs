@@ -8,7 +8,7 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::model::mcp::{
-    ChosenServer, FrozenServer, OwnServer, ServerProblem, SessionServer, Transport, check_all, of_session,
+    ChosenServer, FrozenServer, OwnServer, ServerProblem, SessionServer, Transport, Written, check_all, of_session,
 };
 
 /// A server of the profile's by its name, or a whole definition where the profile allows that.
@@ -46,6 +46,16 @@ pub enum McpKind {
     Stdio,
     Http,
     Sse,
+}
+
+impl McpKind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Stdio => "stdio",
+            Self::Http => "http",
+            Self::Sse => "sse",
+        }
+    }
 }
 
 /// Whose server it is.
@@ -136,21 +146,13 @@ pub fn chosen(choices: Vec<McpChoice>) -> Result<Vec<ChosenServer>, ServerProble
 impl McpDefinition {
     fn into_own(self) -> Result<OwnServer, ServerProblem> {
         let Self { name, command, args, env, kind, url, headers } = self;
-        let is_local = args.is_empty() && env.is_empty();
-        let (transport, values) = match (command, url, kind) {
-            (Some(command), None, None | Some(McpKind::Stdio)) if headers.is_empty() => {
-                (Transport::Stdio { command, args }, env)
-            }
-            (None, Some(url), None | Some(McpKind::Http)) if is_local => (Transport::Http { url }, headers),
-            (None, Some(url), Some(McpKind::Sse)) if is_local => (Transport::Sse { url }, headers),
-            _ => {
-                return Err(ServerProblem {
-                    field: "command".to_owned(),
-                    problem: "is missing, or does not go with the other fields".to_owned(),
-                    hint: "give command, args and env, or url, type (http or sse) and headers".to_owned(),
-                });
-            }
-        };
+        let kind = kind.map(|kind| kind.name().to_owned());
+        let sorted = Written { command, args, env, kind, url, headers }.sorted();
+        let (transport, values) = sorted.ok_or_else(|| ServerProblem {
+            field: "command".to_owned(),
+            problem: "is missing, or does not go with the other fields".to_owned(),
+            hint: Written::<String>::HINT.to_owned(),
+        })?;
         Ok(OwnServer { name, transport, values })
     }
 }

@@ -46,6 +46,35 @@ pub enum Transport {
     },
 }
 
+/// One as it is written, before it is known which kind it is.
+#[derive(Debug)]
+pub struct Written<V> {
+    pub command: Option<String>,
+    pub args: Vec<String>,
+    pub env: BTreeMap<String, V>,
+    pub kind: Option<String>,
+    pub url: Option<String>,
+    pub headers: BTreeMap<String, V>,
+}
+
+impl<V> Written<V> {
+    pub const HINT: &str = "give command, args and env, or url, type (\"http\" or \"sse\") and headers";
+
+    /// Where it is, and the values that go with it; nothing, when what is written does not go together.
+    pub fn sorted(self) -> Option<(Transport, BTreeMap<String, V>)> {
+        let Self { command, args, env, kind, url, headers } = self;
+        let is_local = args.is_empty() && env.is_empty();
+        match (command, url, kind.as_deref()) {
+            (Some(command), None, None | Some("stdio")) if headers.is_empty() => {
+                Some((Transport::Stdio { command, args }, env))
+            }
+            (None, Some(url), None | Some("http")) if is_local => Some((Transport::Http { url }, headers)),
+            (None, Some(url), Some("sse")) if is_local => Some((Transport::Sse { url }, headers)),
+            _ => None,
+        }
+    }
+}
+
 /// One as the configuration gives it; its name is the key that it stands under.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileServer {

@@ -174,7 +174,8 @@ pub fn finding(check: &AgentCheck, failure: Status) -> Finding {
         return Finding::ok(&check.slug, facts);
     }
     let warnings = bounded(&one_line(&check.warnings.join("; ")));
-    Finding::warning(&check.slug, format!("{facts}; {warnings}"), "correct agents.SLUG.mcp_servers, or see docs/mcp.md")
+    let hint = format!("correct agents.{}.mcp_servers; docs/mcp.md tells how", check.slug);
+    Finding::warning(&check.slug, format!("{facts}; {warnings}"), hint)
 }
 
 fn bounded(line: &str) -> String {
