@@ -16,6 +16,7 @@ mod agent;
 mod hub;
 mod session;
 mod registry;
+mod notify;
 mod control;
 mod cli;
 mod daemon;

@@ -1,10 +1,10 @@
 //! The daemon's children.
 //!
-//! 1. All that it starts are shims, each started and noted under one lock. Any other child is a stray, left by a shim that
-//!    was killed, or was there before the daemon.
+//! 1. All that it starts are shims, each started and noted under one lock, with what is below it. Any other child is a stray,
+//!    left by a shim that was killed, or was there before the daemon.
 //! 2. Strays are ended and reaped by one at a time: so a number stays its owner's between the look and the kill.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,9 +19,18 @@ use crate::model::session::ProcessName;
 /// How long the strays of a shim that was killed are pursued. SIGKILL takes a moment, unless the kernel holds them.
 const PURSUIT_MAX: Duration = Duration::from_secs(20);
 
+/// What is below a shim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Below {
+    /// An agent, or what one has acpd run.
+    Agent,
+    /// A command of the daemon's own user or a session's owner, which the configuration names.
+    Errand,
+}
+
 #[derive(Debug)]
 pub struct Children {
-    shims: Mutex<HashSet<i32>>,
+    shims: Mutex<HashMap<i32, Below>>,
     /// Held by whoever ends or reaps strays.
     pursuit: Mutex<()>,
     /// Whether there ever was a shim.
@@ -42,11 +51,11 @@ impl Children {
     }
 
     /// Starts a shim. Nobody looks for strays between the start and the note of it.
-    pub fn start(&self, shim: &mut Command) -> std::io::Result<Child> {
+    pub fn start(&self, shim: &mut Command, below: Below) -> std::io::Result<Child> {
         let mut shims = self.shims();
         self.has_started_any.store(true, Ordering::Release);
         let child = shim.spawn()?;
-        shims.extend(child.id().map(u32::cast_signed));
+        shims.extend(child.id().map(|pid| (pid.cast_signed(), below)));
         Ok(child)
     }
 
@@ -54,13 +63,14 @@ impl Children {
         self.has_started_any.load(Ordering::Acquire)
     }
 
-    pub fn is_shim(&self, pid: i32) -> bool {
-        self.shims().contains(&pid)
+    /// What is below this process, if it is a shim.
+    pub fn below(&self, pid: i32) -> Option<Below> {
+        self.shims().get(&pid).copied()
     }
 
     /// Whether a child of the daemon is neither a shim nor somebody else's.
     pub fn is_stray(&self, pid: i32) -> bool {
-        !self.is_shim(pid) && !self.is_anothers(pid)
+        self.below(pid).is_none() && !self.is_anothers(pid)
     }
 
     /// Notes that a shim was reaped.
@@ -89,14 +99,14 @@ impl Children {
         // Whoever pursues strays reaps when it is done.
         let Ok(_pursuit) = self.pursuit.try_lock() else { return };
         let shims = self.shims();
-        for child in procfs::children().into_iter().filter(|pid| !shims.contains(&pid.as_raw_nonzero().get())) {
+        for child in procfs::children().into_iter().filter(|pid| !shims.contains_key(&pid.as_raw_nonzero().get())) {
             waitpid(Some(child), WaitOptions::NOHANG).ok();
         }
     }
 
     fn strays(&self) -> Vec<Pid> {
         let shims = self.shims();
-        let is_stray = |pid: i32| !shims.contains(&pid) && !self.is_anothers(pid);
+        let is_stray = |pid: i32| !shims.contains_key(&pid) && !self.is_anothers(pid);
         procfs::children().into_iter().filter(|pid| is_stray(pid.as_raw_nonzero().get())).collect()
     }
 
@@ -107,7 +117,7 @@ impl Children {
         is_inherited || is_foreign
     }
 
-    fn shims(&self) -> MutexGuard<'_, HashSet<i32>> {
+    fn shims(&self) -> MutexGuard<'_, HashMap<i32, Below>> {
         self.shims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -25,7 +25,7 @@ pub const SELF_PROGRAM: &str = "/proc/self/exe";
 pub const WORKSPACE: &str = "{workspace}";
 
 /// Where programs are looked for when the daemon has no PATH.
-pub(super) const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+pub const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Tells an agent, and all that it starts, which session it works for. A daemon finds by it what a dead one left.
 pub const SESSION_MARK: &str = "ACPD_SESSION";
@@ -86,8 +86,8 @@ impl Command {
         Ok(Self { given, secrets, ..Self::plain(session, program, args, workspace, directory, variables) })
     }
 
-    /// What a terminal runs, in the directory that is open. It gets what every agent gets, and nothing of the profile's own,
-    /// which may be secret.
+    /// What a terminal runs, or an errand, in the directory that is open. It gets what every agent gets, and nothing of the
+    /// profile's own, which may be secret.
     pub fn for_terminal(
         session: SessionId,
         program: PathBuf,

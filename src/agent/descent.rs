@@ -2,11 +2,13 @@
 //!
 //! Whoever loses its parent below a shim becomes that shim's child, so whoever has a shim of ours among its ancestors belongs
 //! to an agent. Where a shim was killed the daemon inherits, and a child of its own that is no shim is a stray. Only this
-//! daemon's shims count: the daemon itself may have been started by another one's agent.
+//! daemon's shims count: the daemon itself may have been started by another one's agent. What is below the shim of an errand is
+//! no agent's: the configuration has named it, and nobody becomes somebody else's descendant.
 
 use rustix::io::Errno;
 use rustix::process::Pid;
 
+use super::children::Below;
 use super::host::Host;
 use super::procfs;
 
@@ -52,8 +54,10 @@ impl Host {
         }
         let mut current = pid;
         for _ in 0..ANCESTORS_MAX {
-            if self.children.is_shim(current) {
-                return Descent::Agents;
+            match self.children.below(current) {
+                Some(Below::Agent) => return Descent::Agents,
+                Some(Below::Errand) => return Descent::Others,
+                None => {}
             }
             let Some(stat) = procfs::stat(current) else { return of_hidden(current) };
             match stat.parent {

@@ -152,6 +152,12 @@ pub enum SpawnError {
     },
 }
 
+impl SpawnError {
+    pub(super) fn of(command: &Command, source: std::io::Error) -> Self {
+        Self::Spawn { program: command.program.clone(), workspace: command.workspace.clone(), source }
+    }
+}
+
 /// The agent does not take what it is sent.
 #[derive(Debug, thiserror::Error)]
 #[error("the agent does not read its standard input: more than {INPUT_BYTES_MAX} bytes wait for it")]
@@ -193,8 +199,7 @@ impl Process {
                 if let Some(cgroup) = cgroup {
                     cgroup.remove();
                 }
-                let (program, workspace) = (command.program.clone(), command.workspace.clone());
-                return Err(SpawnError::Spawn { program, workspace, source });
+                return Err(SpawnError::of(command, source));
             }
         };
         let Started { shim, stdin, stdout, stderr } = started;

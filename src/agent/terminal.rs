@@ -80,11 +80,21 @@ impl Terminal {
         host: &Host,
         told: mpsc::Sender<(String, TerminalTold)>,
     ) -> Result<Self, SpawnError> {
-        let (shim, written) = Shim::start_terminal(command, bounds.umask, door, &host.children).map_err(|source| {
-            SpawnError::Spawn { program: command.program.clone(), workspace: command.workspace.clone(), source }
-        })?;
+        let started = Shim::start_terminal(command, bounds.umask, door, &host.children);
+        let started = started.map_err(|source| SpawnError::of(command, source))?;
+        Ok(Self::supervise(id, started, bounds.output_bytes_max, host, told))
+    }
+
+    /// Keeps what it writes, and sees it to its end.
+    pub(super) fn supervise(
+        id: String,
+        (shim, written): (Shim, pipe::Receiver),
+        output_bytes_max: usize,
+        host: &Host,
+        told: mpsc::Sender<(String, TerminalTold)>,
+    ) -> Self {
         let (stop, shim_pid) = (Lane::new(Stop::No), shim.pid());
-        let output = Output::new(bounds.output_bytes_max);
+        let output = Output::new(output_bytes_max);
         let exited = CancellationToken::new();
         let reader = host.tasks.spawn(keep_output(written, output.clone(), exited.clone()));
         let supervisor =
@@ -103,7 +113,7 @@ impl Terminal {
                 .await;
         };
         host.tasks.spawn(supervision.instrument(tracing::Span::current()));
-        Ok(Self { stop, output, shim: shim_pid })
+        Self { stop, output, shim: shim_pid }
     }
 
     /// The process id of its shim, below which its command is.

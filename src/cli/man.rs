@@ -29,7 +29,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ("AGENT_WORKSPACE_ROOT, AGENT_SESSION_IDLE_TIMEOUT", "As workspace.roots and, in minutes, sessions.idle_timeout."),
     ("NO_COLOR, TERM", "Nothing is coloured when NO_COLOR is not empty or TERM is unset or dumb."),
     ("PAGER", "What long output is shown with on a terminal."),
-    ("ACPD_SESSION", "Set for agents and all that they start: the id of their session."),
+    ("ACPD_SESSION", "Set for agents, commands of notifications and all that they start: the id of their session."),
 ];
 
 /// What every piece of roff begins with; a page needs it once.

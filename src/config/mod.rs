@@ -6,6 +6,7 @@
 mod current;
 mod group;
 mod mcp;
+mod notifications;
 mod paths;
 mod policy;
 mod profiles;
@@ -25,6 +26,7 @@ use crate::model::{AgentProfile, Amount, OnExceed, PermissionMode};
 
 pub use current::{Changes, Current, Origin};
 pub use group::ControlGroup;
+pub use notifications::{Notification, Notifications, Occasion, PLACEHOLDERS};
 pub use paths::{Overrides, Paths};
 pub use sandbox::{BubblewrapMode, HomePaths, NetworkMode, Sandbox, SandboxMode};
 pub use sections::{SLUG_HINT, is_slug};
@@ -51,6 +53,7 @@ pub struct Config {
     pub permissions: Permissions,
     pub sandbox: Sandbox,
     pub log: Log,
+    pub notifications: Notifications,
     pub agents: BTreeMap<String, AgentProfile>,
 }
 
@@ -335,27 +338,32 @@ impl Default for Config {
                 retention_error: Some(Duration::from_hours(24)),
                 retention_archived: None,
             },
-            processes: Processes {
-                initialize_timeout: Duration::from_mins(1),
-                session_timeout: Duration::from_mins(2),
-                session_notice: Some(Duration::from_secs(10)),
-                replay_timeout: Duration::from_secs(10),
-                stdin_timeout: Duration::from_secs(30),
-                cancel_grace: Duration::from_secs(10),
-                eof_grace: Duration::from_secs(2),
-                term_grace: Duration::from_secs(2),
-                shutdown_timeout: Duration::from_secs(10),
-                backoff_min: Duration::from_secs(1),
-                backoff_max: Duration::from_mins(1),
-                crash_limit: 5,
-                cgroup: CgroupMode::Auto,
-            },
+            processes: default_processes(),
             limits: default_limits(),
             permissions: Permissions { mode: PermissionMode::Ask, rules: Vec::new(), timeout: None },
             sandbox: Sandbox::default(),
             log: Log { level: LogLevel::Info, files: 7 },
+            notifications: Notifications::default(),
             agents: profiles::shipped(),
         }
+    }
+}
+
+fn default_processes() -> Processes {
+    Processes {
+        initialize_timeout: Duration::from_mins(1),
+        session_timeout: Duration::from_mins(2),
+        session_notice: Some(Duration::from_secs(10)),
+        replay_timeout: Duration::from_secs(10),
+        stdin_timeout: Duration::from_secs(30),
+        cancel_grace: Duration::from_secs(10),
+        eof_grace: Duration::from_secs(2),
+        term_grace: Duration::from_secs(2),
+        shutdown_timeout: Duration::from_secs(10),
+        backoff_min: Duration::from_secs(1),
+        backoff_max: Duration::from_mins(1),
+        crash_limit: 5,
+        cgroup: CgroupMode::Auto,
     }
 }
 

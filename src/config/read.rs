@@ -145,6 +145,14 @@ impl Section<'_> {
         }
     }
 
+    /// The same of a section that has keys of its own: what is no table is left to those.
+    pub fn named_tables(&mut self, read: impl FnMut(&str, &mut Section<'_>)) {
+        let (tables, keys) = std::mem::take(&mut self.table).into_iter().partition(|(_, value)| value.is_table());
+        self.table = tables;
+        self.named_sections(read);
+        self.table = keys;
+    }
+
     pub fn problem(&mut self, key: &str, message: impl Into<String>, hint: impl Into<String>) {
         let key = self.key_path(key);
         self.problems.push(Problem { key, message: message.into(), hint: hint.into() });

@@ -2,7 +2,7 @@
 //!
 //! The table below names every key once. A key that is not in it does not compile, so nobody adds one without deciding.
 
-use super::{Config, Control, Limits, Log, Permissions, Processes, Sandbox, Sessions, Store, Workspace};
+use super::{Config, Control, Limits, Log, Notifications, Permissions, Processes, Sandbox, Sessions, Store, Workspace};
 
 /// Compares one section. Of the keys that need a restart the running values stay, and the names of those that changed
 /// are told.
@@ -32,6 +32,7 @@ pub fn merge(running: &Config, mut new: Config) -> (Config, Vec<&'static str>) {
         permissions: _,
         sandbox: _,
         log: _,
+        notifications: _,
         agents: _,
     } = running;
     let mut kept = Vec::new();
@@ -77,6 +78,10 @@ pub fn merge(running: &Config, mut new: Config) -> (Config, Vec<&'static str>) {
         at_once: [mode, bubblewrap, hide, network, connect_ports, bind_ports, allow_full],
     });
     section!(running, new, kept, log: Log { at_start: [level, files], at_once: [], });
+    section!(running, new, kept, notifications: Notifications {
+        at_start: [],
+        at_once: [timeout, concurrent, queue, commands],
+    });
     (new, kept)
 }
 

@@ -2,13 +2,24 @@
 
 use super::read::Section;
 use super::value::OneOrMore;
-use super::{Config, Limits, Problem, Store, TURN_CAP, group, mcp, policy, sandbox};
+use super::{Config, Limits, Log, Problem, Store, TURN_CAP, group, mcp, notifications, policy, sandbox};
 use crate::model::mcp::reference::is_variable;
 use crate::model::{AgentProfile, Policy};
 
 /// The sections; a name in the environment that begins with one of them is a setting.
-pub const NAMES: [&str; 10] =
-    ["control", "store", "workspace", "sessions", "processes", "limits", "permissions", "sandbox", "log", "agents"];
+pub const NAMES: [&str; 11] = [
+    "control",
+    "store",
+    "workspace",
+    "sessions",
+    "processes",
+    "limits",
+    "permissions",
+    "sandbox",
+    "log",
+    "notifications",
+    "agents",
+];
 
 const SLUG_LENGTH_MAX: usize = 64;
 pub const SLUG_HINT: &str = "use lower-case letters, digits, '-' and '_', beginning with a letter";
@@ -82,10 +93,8 @@ pub fn read(root: &mut Section<'_>, config: &mut Config) {
         section.read("timeout", &mut config.permissions.timeout);
     });
     root.section("sandbox", |section| sandbox::read(section, &mut config.sandbox));
-    root.section("log", |section| {
-        section.read("level", &mut config.log.level);
-        section.read("files", &mut config.log.files);
-    });
+    root.section("log", |section| read_log(section, &mut config.log));
+    root.section("notifications", |section| notifications::read(section, &mut config.notifications));
     read_agents(root, config);
 }
 
@@ -118,6 +127,11 @@ fn read_store(section: &mut Section<'_>, store: &mut Store) {
     section.read("maintenance_delay", &mut store.maintenance_delay);
     section.read("replay_turns", &mut store.replay_turns);
     section.read("journal_max", &mut store.journal_max);
+}
+
+fn read_log(section: &mut Section<'_>, log: &mut Log) {
+    section.read("level", &mut log.level);
+    section.read("files", &mut log.files);
 }
 
 /// Profiles have the general permission policy unless they set their own.
@@ -166,6 +180,7 @@ fn read_agent(section: &mut Section<'_>, profile: &mut AgentProfile) {
 /// What no single key can say.
 pub fn check(config: &Config, problems: &mut Vec<Problem>) {
     sandbox::check(&config.sandbox, problems);
+    notifications::check(&config.notifications, problems);
     let mut problem = |key: String, message: String, hint: &str| {
         problems.push(Problem { key, message, hint: hint.to_owned() });
     };

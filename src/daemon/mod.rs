@@ -34,6 +34,7 @@ use crate::config::{self, Config, Overrides, Paths};
 use crate::control::{self, Api, ControlSocket, Door, Server};
 use crate::hub::Hub;
 use crate::metrics::Metrics;
+use crate::notify::Notifier;
 use crate::registry::{Registry, RegistryError};
 use crate::security::Security;
 use crate::session::{Halt, Shared, Slots};
@@ -148,6 +149,9 @@ async fn run(config: Config, origin: Origin<'_>) -> anyhow::Result<()> {
     lock.tell(&paths.socket).context("cannot write to the lock of the state directory")?;
     let control = config.control.clone();
     let shared = shared(config, &paths, environment, secrets, agent_umask).await?;
+    // Before the recovery: whoever waited for a turn that a killed daemon lost hears of it.
+    let notifier = Notifier::new(Arc::clone(&shared)).await;
+    let stop_notifying = notifier.stopper();
     let (hub, registry) = (shared.hub.clone(), Registry::new(shared));
     let api = Api::new(Arc::clone(&registry), paths.state_dir.clone(), paths.socket.clone());
     let server = Server::new(socket, api, control);
@@ -158,6 +162,8 @@ async fn run(config: Config, origin: Origin<'_>) -> anyhow::Result<()> {
     let mut sign_of_life = JoinSet::new();
     let serving = async {
         registry.recover().await?;
+        // Not earlier: what a killed daemon left is looked for by the mark that commands of notifications have too.
+        tasks.spawn(notifier.run());
         tasks.spawn(server.run());
         sign_of_life.spawn(watchdog::watch(Arc::clone(&registry)));
         tell_ready(&paths.socket);
@@ -184,6 +190,8 @@ async fn run(config: Config, origin: Origin<'_>) -> anyhow::Result<()> {
         }),
     }
     tasks.close();
+    // What ends because acpd does is no news. What runs has a moment while the sessions stop.
+    stop_notifying.cancel();
     let deadline = Instant::now() + registry.shared().config().processes.shutdown_timeout;
     shut_down(&stop_accepting, &registry, &hub, &tasks, &mut signals, deadline).await;
     Ok(())

@@ -63,6 +63,30 @@ impl StopStep {
     }
 }
 
+/// How it went with a notification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotificationOutcome {
+    Succeeded,
+    /// It ended with another code than 0, or could not be started.
+    Failed,
+    TimedOut,
+    /// It was never started, because too many waited or the daemon stopped.
+    Dropped,
+}
+
+impl NotificationOutcome {
+    pub const ALL: [Self; 4] = [Self::Succeeded, Self::Failed, Self::TimedOut, Self::Dropped];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::TimedOut => "timed_out",
+            Self::Dropped => "dropped",
+        }
+    }
+}
+
 pub const fn decision_name(decision: Option<Decision>) -> &'static str {
     match decision {
         Some(Decision::Allow) => "allow",

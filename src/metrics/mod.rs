@@ -23,8 +23,8 @@ use crate::model::event::ExitReason;
 use crate::model::permission::question::{Decider, Decision};
 use crate::model::{ErrorCode, TurnStatus};
 
-pub use labels::StopStep;
 use labels::{EXIT_REASONS, NO_CODE, NOBODY, decider_name, decision_name, exit_reason_name};
+pub use labels::{NotificationOutcome, StopStep};
 use requests::Requests;
 pub use requests::{MethodLabel, RouteMetrics};
 pub use text::{Format, Now};
@@ -63,6 +63,7 @@ pub struct Metrics {
     agent_written: Counter,
     requests: Requests,
     refusals: Family<Label, Counter>,
+    notifications: Family<Label, Counter>,
 }
 
 /// What one commit was.
@@ -101,6 +102,7 @@ impl Default for Metrics {
             agent_written: Counter::default(),
             requests: Requests::default(),
             refusals: Family::default(),
+            notifications: Family::default(),
         };
         metrics.begin_at_zero();
         metrics.registered()
@@ -115,6 +117,9 @@ impl Metrics {
         }
         for step in StopStep::ALL {
             drop(self.process_stops.get_or_create(&[("step", step.as_str())]));
+        }
+        for outcome in NotificationOutcome::ALL {
+            drop(self.notifications.get_or_create(&[("outcome", outcome.as_str())]));
         }
         for durability in ["full", "normal"] {
             drop(self.commits.get_or_create(&[("synchronous", durability)]));
@@ -166,6 +171,7 @@ impl Metrics {
         let help = "How long requests took to the head of their answer, by route";
         registry.register_with_unit("http_request_duration", help, Unit::Seconds, self.requests.durations.clone());
         registry.register("refusals", "Requests that were refused, by the code of the error", self.refusals.clone());
+        registry.register("notifications", "Commands of notifications, by outcome", self.notifications.clone());
         self
     }
 
@@ -256,6 +262,10 @@ impl Metrics {
     /// `code` is one of the total match of errors.
     pub fn refused(&self, code: &'static str) {
         self.refusals.get_or_create(&[("code", code)]).inc();
+    }
+
+    pub fn notified(&self, outcome: NotificationOutcome) {
+        self.notifications.get_or_create(&[("outcome", outcome.as_str())]).inc();
     }
 }
 

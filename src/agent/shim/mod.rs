@@ -12,7 +12,7 @@
 //! process is safe without `unsafe`.
 //!
 //! The control socket is the shim's standard input. It first carries the agent's standard input, the workspace and, with a
-//! cgroup, the three files to join, leave and kill it (a terminal gets the first two), as descriptors; then a `Start`, as JSON
+//! cgroup, the three files to join, leave and kill it (a terminal gets the first two, an errand none), as descriptors; then a `Start`, as JSON
 //! after its length. Then the daemon writes
 //! orders, a byte each, and the shim reports, a line each.
 

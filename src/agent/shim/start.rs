@@ -1,12 +1,13 @@
 //! The daemon's end of the shim: how it is started, told and heard.
 
 use std::fs::File;
+use std::io::{Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
-use rustix::fs::Mode;
+use rustix::fs::{MemfdFlags, Mode, memfd_create};
 use rustix::net::{SendFlags, send};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
@@ -17,7 +18,7 @@ use tokio::process::{Child, ChildStderr, ChildStdout};
 use super::wire::{hand_over, send_json};
 use super::{ARGUMENT, Order, Report, Start};
 use crate::agent::cgroup::{AgentCgroup, CgroupDoor};
-use crate::agent::children::Children;
+use crate::agent::children::{Below, Children};
 use crate::agent::command::{Command, SELF_PROGRAM};
 use crate::agent::open_files;
 
@@ -59,8 +60,8 @@ impl Shim {
         let files = cgroup.map(AgentCgroup::open).transpose()?;
         let mut descriptors = vec![agent_stdin.as_fd(), command.directory.as_fd()];
         descriptors.extend(files.iter().flatten().map(AsFd::as_fd));
-        let (output, errors) = (Stdio::piped(), Stdio::piped());
-        let mut shim = Self::launch(command, umask, &descriptors, output, errors, children)?;
+        let outputs = [Stdio::piped(), Stdio::piped()];
+        let mut shim = Self::launch(command, umask, &descriptors, outputs, children, Below::Agent)?;
         match (shim.child.stdout.take(), shim.child.stderr.take()) {
             (Some(stdout), Some(stderr)) => Ok(Started { shim, stdin, stdout, stderr }),
             _ => Err(std::io::Error::other("the shim was started without its pipes")),
@@ -78,10 +79,35 @@ impl Shim {
         let files = door.map(CgroupDoor::open).transpose()?;
         let mut descriptors = vec![nothing.as_fd(), command.directory.as_fd()];
         descriptors.extend(files.iter().flatten().map(AsFd::as_fd));
+        Self::start_with_one_output(command, umask, &descriptors, children, Below::Agent)
+    }
+
+    /// Starts an errand, which finds `input` on its standard input, and gives the one pipe that it writes to.
+    pub fn start_errand(
+        command: &Command,
+        umask: Mode,
+        input: &[u8],
+        children: &Arc<Children>,
+    ) -> std::io::Result<(Self, pipe::Receiver)> {
+        // A file in memory, not a pipe: nobody has to wait for a reader.
+        let mut stdin = File::from(memfd_create("acpd-errand", MemfdFlags::CLOEXEC)?);
+        stdin.write_all(input)?;
+        stdin.rewind()?;
+        let descriptors = [stdin.as_fd(), command.directory.as_fd()];
+        Self::start_with_one_output(command, umask, &descriptors, children, Below::Errand)
+    }
+
+    fn start_with_one_output(
+        command: &Command,
+        umask: Mode,
+        descriptors: &[BorrowedFd<'_>],
+        children: &Arc<Children>,
+        below: Below,
+    ) -> std::io::Result<(Self, pipe::Receiver)> {
         let (written, output) = std::io::pipe()?;
         let errors = output.try_clone()?;
-        let (output, errors) = (Stdio::from(output), Stdio::from(errors));
-        let shim = Self::launch(command, umask, &descriptors, output, errors, children)?;
+        let outputs = [Stdio::from(output), Stdio::from(errors)];
+        let shim = Self::launch(command, umask, descriptors, outputs, children, below)?;
         Ok((shim, pipe::Receiver::from_owned_fd(OwnedFd::from(written))?))
     }
 
@@ -89,9 +115,9 @@ impl Shim {
         command: &Command,
         umask: Mode,
         descriptors: &[BorrowedFd<'_>],
-        output: Stdio,
-        errors: Stdio,
+        [output, errors]: [Stdio; 2],
         children: &Arc<Children>,
+        below: Below,
     ) -> std::io::Result<Self> {
         let (control, theirs) = StdUnixStream::pair()?;
         hand_over(&control, descriptors)?;
@@ -118,7 +144,7 @@ impl Shim {
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(output)
             .stderr(errors);
-        let child = children.start(&mut shim)?;
+        let child = children.start(&mut shim, below)?;
         let pid = child.id().ok_or_else(|| std::io::Error::other("the shim has no process id"))?.cast_signed();
         let reports = BufReader::new(reports).lines();
         Ok(Self { child, pid, children: Arc::clone(children), reports, orders, has_ended: false })
