@@ -364,6 +364,16 @@ async fn a_command_that_is_missing_or_fails_is_logged_and_nobody_suffers() {
 }
 
 #[tokio::test]
+async fn the_doctor_says_which_commands_are_not_there() {
+    let daemon = Daemon::builder().config(MISSING_AND_FAILING).agent("echo", echo()).start().await;
+    let told = daemon.cli(&["doctor", "--no-agents", "--json"]).await;
+    let findings: Vec<Value> = serde_json::from_str(&told.stdout).unwrap();
+    let of = |name: &str| findings.iter().find(|finding| finding["check"] == name).unwrap_or_else(|| panic!("{name}"));
+    assert_eq!((&of("notification a")["status"], &of("notification b")["status"]), (&json!("warning"), &json!("ok")));
+    assert!(of("notification a")["hint"].is_string());
+}
+
+#[tokio::test]
 async fn a_reload_adds_and_removes_them_and_without_any_nothing_follows_the_log() {
     let builder = Daemon::builder();
     let hook = Recorder::new(&builder);

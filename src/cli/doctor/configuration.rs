@@ -1,10 +1,13 @@
 //! Whether the configuration can be read, and whether the daemon has read it.
 
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::Patient;
+use crate::agent::{DEFAULT_PATH, find_program};
 use crate::cli::findings::Finding;
 use crate::cli::text::age;
+use crate::config::{Config, Notification};
 use crate::control::wire::ConfigOrigin;
 use crate::model::Timestamp;
 
@@ -34,10 +37,25 @@ pub fn look(patient: &Patient<'_>) -> Vec<Finding> {
             found.extend(error.problems.iter().map(problem));
         }
     }
+    found.extend(patient.config.iter().flat_map(notifications));
     if let Some((info, origin)) = patient.info().and_then(|info| Some((info, info.config.as_ref()?))) {
         found.extend(in_force(patient, info.pid, origin));
     }
     found
+}
+
+/// Whether the commands of notifications are there, as far as that is seen from here.
+fn notifications(config: &Config) -> Vec<Finding> {
+    let path = std::env::var("PATH").unwrap_or_else(|_| DEFAULT_PATH.to_owned());
+    let look = |notification: &Arc<Notification>| {
+        let (check, command) = (format!("notification {}", notification.name), &notification.command);
+        let hint = "install it, or give the absolute path of a program as its command";
+        match find_program(command, &path) {
+            Some(_) => Finding::ok(check, command),
+            None => Finding::warning(check, format!("{command:?} is not found on PATH"), hint),
+        }
+    };
+    config.notifications.commands.values().map(look).collect()
 }
 
 /// What of the file holds in the daemon.
