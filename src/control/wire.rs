@@ -19,8 +19,7 @@ use crate::model::message::Message;
 use crate::model::object;
 use crate::model::{
     AgentProfile, ContextChange, ContextRestored, FsScope, LastError, MessageId, ProcessState, PromptAbilities,
-    SessionContext, SessionId, SessionLimits, SessionStatus, Timestamp, TurnError, TurnId, TurnStatus, Usage,
-    WorkspaceId,
+    SessionContext, SessionId, SessionLimits, SessionStatus, Timestamp, TurnId, Usage, WorkspaceId,
 };
 use crate::store::{Remembered, StoreError};
 
