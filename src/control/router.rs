@@ -16,8 +16,8 @@ use uuid::Uuid;
 use super::caller::Caller;
 use super::error::ApiError;
 use super::{
-    Api, agents, backup, blobs, events, gc, health, info, messages, metrics, openapi, permissions, processes, search,
-    sessions, turns, workspaces,
+    Api, agents, backup, blobs, events, export, gc, health, info, messages, metrics, openapi, permissions, processes,
+    search, sessions, turns, workspaces,
 };
 use crate::session::Refusal;
 
@@ -50,6 +50,7 @@ macro_rules! with_every_route {
             sessions::resume,
             sessions::archive,
             sessions::messages,
+            export::show,
             messages::add,
             turns::prompt,
             turns::cancel,

@@ -137,7 +137,7 @@ pub async fn list(
     let (limit, offset) = page(query.limit, query.offset)?;
     caller.session(&api, id).await?;
     let (turns, total) = api.registry.hub().store().turns(id, limit, offset).await?;
-    Ok(Json(TurnList { turns: turns.into_iter().map(Turn::from).collect(), total, limit, offset }))
+    Ok(Json(TurnList { turns, total, limit, offset }))
 }
 
 /// Shows a turn, and waits for its end if asked to.
@@ -177,7 +177,7 @@ pub async fn show(
         let turn = hub.store().turn(path.session, path.turn).await?;
         let turn = turn.ok_or_else(|| ApiError::NoSuchTurn(path.turn.to_string()))?;
         if turn.status.is_final() || wait == 0 {
-            return Ok(Json(turn.into()));
+            return Ok(Json(turn));
         }
         match tokio::time::timeout_at(deadline, log.next()).await {
             Ok(Ok(Some(_))) => {}

@@ -19,8 +19,7 @@ use crate::model::message::Message;
 use crate::model::object;
 use crate::model::{
     AgentProfile, ContextChange, ContextRestored, FsScope, LastError, MessageId, ProcessState, PromptAbilities,
-    SessionContext, SessionId, SessionLimits, SessionStatus, Timestamp, TurnError, TurnId, TurnStatus, Usage,
-    WorkspaceId,
+    SessionContext, SessionId, SessionLimits, SessionStatus, Timestamp, TurnId, Usage, WorkspaceId,
 };
 use crate::store::{Remembered, StoreError};
 
@@ -30,6 +29,7 @@ mod sandbox;
 
 /// A mode and rules, in the words of the record.
 pub use crate::model::Policy as PermissionPolicy;
+pub use crate::model::turn::Turn;
 
 mod health;
 mod kernel;
@@ -240,25 +240,6 @@ pub struct SessionView {
     pub messages: Vec<Message>,
     /// How far the event log reaches: the cursor to follow from.
     pub cursor: i64,
-}
-
-#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Turn {
-    pub id: TurnId,
-    pub session_id: SessionId,
-    pub status: TurnStatus,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stop_reason: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<TurnError>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub usage: Option<Usage>,
-    pub queued_at: Timestamp,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub started_at: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub finished_at: Option<Timestamp>,
 }
 
 /// A prompt was committed.
@@ -508,22 +489,6 @@ impl Accepted {
             position: made.position,
             after: *after,
         })
-    }
-}
-
-impl From<model::turn::Turn> for Turn {
-    fn from(turn: model::turn::Turn) -> Self {
-        Self {
-            id: turn.id,
-            session_id: turn.session_id,
-            status: turn.status,
-            stop_reason: turn.stop_reason,
-            error: turn.error,
-            usage: turn.usage,
-            queued_at: turn.queued_at,
-            started_at: turn.started_at,
-            finished_at: turn.finished_at,
-        }
     }
 }
 

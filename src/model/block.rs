@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest, Sha256};
 
 /// The kinds of ACP's content blocks.
@@ -110,6 +110,18 @@ impl FromStr for BlobHash {
         let bytes: Vec<u8> =
             pairs.iter().map(|[high, low]| Ok(digit(*high)? << 4 | digit(*low)?)).collect::<Result<_, String>>()?;
         bytes.try_into().map(Self).map_err(|_| wrong())
+    }
+}
+
+impl Serialize for BlobHash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for BlobHash {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 

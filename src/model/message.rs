@@ -53,7 +53,7 @@ impl FromStr for Role {
 }
 
 /// A message as it is recorded. Its JSON is the data of `message.created` and what the interface answers.
-#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(bound = "")]
 pub struct Message<C = Box<RawValue>> {

@@ -12,6 +12,7 @@ pub mod choices;
 pub mod context;
 pub mod error;
 pub mod event;
+pub mod export;
 pub mod id;
 pub mod mcp;
 pub mod message;

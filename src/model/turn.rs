@@ -164,19 +164,25 @@ impl TurnError {
     }
 }
 
-/// A turn as it is recorded.
-#[derive(Clone, Debug)]
+/// A turn as it is recorded. Its JSON is what the interface answers and what an export has.
+#[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Turn {
     pub id: TurnId,
     pub session_id: SessionId,
     pub status: TurnStatus,
     /// The agent's own word, kept even for a turn that was cancelled meanwhile.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<TurnError>,
     /// As far as the agent told.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     pub queued_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
 }
 

@@ -18,6 +18,7 @@ mod confinement;
 mod connection;
 mod context;
 mod count;
+mod export;
 mod fault;
 mod files;
 mod health;
@@ -57,6 +58,7 @@ use crate::config;
 use crate::metrics::Metrics;
 
 pub use backup::{BackedUp, BackupError};
+pub use export::{Snapshot, TurnCursor};
 pub use fault::{Fault, SqlError};
 pub use health::{Check, DAMAGED_HINT, StoreHealth};
 pub use idempotency::{Claim, Made, Remembered};

@@ -51,7 +51,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("store_stalled", "a trial write to the store did not end in time"),
     ("store_unwritable", "a trial write to the store failed"),
     ("too_many_searches", "as many searches run or wait as one user may have"),
-    ("too_many_streams", "as many event streams and waiting requests are open as one user may have"),
+    ("too_many_streams", "as many event streams, exports and waiting requests are open as one user may have"),
     ("turn_not_found", "the session has no such turn"),
     ("unknown_choice", "the agent has not announced such a mode, model or option"),
     ("unknown_user", "the user is not in the user database, or has no home there"),
@@ -163,7 +163,7 @@ fn groups(operation: &str) -> Option<Vec<&'static [Failure]>> {
                 (429, "process_limit"),
             ],
         ],
-        "followSession" => &[OF_SESSIONS, OF_STREAMS],
+        "followSession" | "exportSession" => &[OF_SESSIONS, OF_STREAMS],
         "getSession" | "listMessages" | "listTurns" | "listSessionPermissions" | "listRules" => &[OF_SESSIONS],
         "changeSession" => &[
             OF_BODIES,

@@ -219,9 +219,7 @@ impl OwnServer {
         check(&self.name, &self.transport, self.values.iter().map(|(key, value)| (key.as_str(), value.as_str())))?;
         for (key, value) in &self.values {
             // What is malformed was refused already.
-            let refers = reference::names(value).is_some_and(|names| !names.is_empty());
-            let beside = reference::literals(value).collect::<String>();
-            if looks_secret(key) && !(refers && is_scheme(beside.trim())) {
+            if looks_secret(key) && !only_refers(value) {
                 let field = format!("{}.{key}", self.transport.values_field());
                 let hint = "write ${NAME} in its place: it stands for a variable of the agent's own environment";
                 return Err(problem(field, "is called like a secret, and would be stored as plain text", hint));
@@ -256,6 +254,12 @@ pub fn check_all<'a>(servers: impl Iterator<Item = (&'a str, usize)>) -> Result<
 pub fn is_name(name: &str) -> bool {
     (1..=NAME_CHARS_MAX).contains(&name.len())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+}
+
+/// Whether all of a value is references, with no more than a scheme beside them.
+pub fn only_refers(value: &str) -> bool {
+    let refers = reference::names(value).is_some_and(|names| !names.is_empty());
+    refers && is_scheme(reference::literals(value).collect::<String>().trim())
 }
 
 /// What stands before a secret and is none: `Bearer`, `token`, or nothing.
