@@ -51,6 +51,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("migrate", "cli"),
     ("serve", "store_health"),
     ("agents", "cli_agents"),
+    ("mcp", "agent_tools"),
     ("doctor", "doctor"),
     ("top", "top"),
     ("stop", "tour"),

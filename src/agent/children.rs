@@ -4,7 +4,7 @@
 //!    was killed, or was there before the daemon.
 //! 2. Strays are ended and reaped by one at a time: so a number stays its owner's between the look and the kill.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,6 +14,7 @@ use tokio::process::{Child, Command};
 
 use super::command::SESSION_MARK;
 use super::{family, procfs};
+use crate::model::SessionId;
 use crate::model::session::ProcessName;
 
 /// How long the strays of a shim that was killed are pursued. SIGKILL takes a moment, unless the kernel holds them.
@@ -21,7 +22,8 @@ const PURSUIT_MAX: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
 pub struct Children {
-    shims: Mutex<HashSet<i32>>,
+    /// Each with the session that it is of.
+    shims: Mutex<HashMap<i32, SessionId>>,
     /// Held by whoever ends or reaps strays.
     pursuit: Mutex<()>,
     /// Whether there ever was a shim.
@@ -42,11 +44,11 @@ impl Children {
     }
 
     /// Starts a shim. Nobody looks for strays between the start and the note of it.
-    pub fn start(&self, shim: &mut Command) -> std::io::Result<Child> {
+    pub fn start(&self, shim: &mut Command, session: SessionId) -> std::io::Result<Child> {
         let mut shims = self.shims();
         self.has_started_any.store(true, Ordering::Release);
         let child = shim.spawn()?;
-        shims.extend(child.id().map(u32::cast_signed));
+        shims.extend(child.id().map(|pid| (pid.cast_signed(), session)));
         Ok(child)
     }
 
@@ -55,7 +57,12 @@ impl Children {
     }
 
     pub fn is_shim(&self, pid: i32) -> bool {
-        self.shims().contains(&pid)
+        self.session_of(pid).is_some()
+    }
+
+    /// The session that a shim is of; nothing for whoever is none.
+    pub fn session_of(&self, shim: i32) -> Option<SessionId> {
+        self.shims().get(&shim).copied()
     }
 
     /// Whether a child of the daemon is neither a shim nor somebody else's.
@@ -89,14 +96,14 @@ impl Children {
         // Whoever pursues strays reaps when it is done.
         let Ok(_pursuit) = self.pursuit.try_lock() else { return };
         let shims = self.shims();
-        for child in procfs::children().into_iter().filter(|pid| !shims.contains(&pid.as_raw_nonzero().get())) {
+        for child in procfs::children().into_iter().filter(|pid| !shims.contains_key(&pid.as_raw_nonzero().get())) {
             waitpid(Some(child), WaitOptions::NOHANG).ok();
         }
     }
 
     fn strays(&self) -> Vec<Pid> {
         let shims = self.shims();
-        let is_stray = |pid: i32| !shims.contains(&pid) && !self.is_anothers(pid);
+        let is_stray = |pid: i32| !shims.contains_key(&pid) && !self.is_anothers(pid);
         procfs::children().into_iter().filter(|pid| is_stray(pid.as_raw_nonzero().get())).collect()
     }
 
@@ -107,7 +114,7 @@ impl Children {
         is_inherited || is_foreign
     }
 
-    fn shims(&self) -> MutexGuard<'_, HashSet<i32>> {
+    fn shims(&self) -> MutexGuard<'_, HashMap<i32, SessionId>> {
         self.shims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -44,11 +44,12 @@ mod redact;
 pub mod shim;
 mod terminal;
 mod terminal_command;
+pub mod tools;
 mod workspace;
 
 pub use beneath::{Beneath, FileError};
 pub use census::{Census, Figures};
-pub use command::{Command, CommandError, WORKSPACE, find_agent, find_program};
+pub use command::{Command, CommandError, WORKSPACE, find_agent, find_program, own_path};
 pub use descent::Descent;
 pub use environment::known as known_secrets;
 pub use features::Features;

@@ -108,6 +108,7 @@ pub enum Command {
     Serve(Serve),
     /// Bring the database to this version's schema, without starting the daemon
     Migrate(Migrate),
+    Mcp(command::mcp::Mcp),
     /// The built-in agent that needs no model
     #[command(name = "demo-agent", hide = true)]
     DemoAgent,
@@ -205,6 +206,19 @@ pub async fn run(client: ClientCommand, globals: &Globals) -> ExitCode {
         output.error(&error);
         Exit::of(&error)
     });
+    ExitCode::from(exit.code())
+}
+
+/// Serves an agent its tools. The socket is the session's own, and no other can take its place.
+pub async fn serve_tools(command: command::mcp::Mcp, globals: &Globals) -> ExitCode {
+    let outcome = command.execute(globals.socket.clone()).await;
+    let exit = outcome.map_or_else(
+        |error| {
+            Output::new(globals.json).error(&error);
+            Exit::of(&error)
+        },
+        |()| Exit::Ok,
+    );
     ExitCode::from(exit.code())
 }
 

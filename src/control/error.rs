@@ -78,6 +78,10 @@ pub enum ApiError {
     },
     /// It comes from an agent, or from what one has started.
     AgentsNotServed,
+    /// It comes to the tools of a session from somebody who is not its agent.
+    NotItsAgent,
+    /// An agent reaches for another session than its own.
+    OtherSession,
     /// Nobody knows whose request it is.
     NoCaller,
     /// It concerns everybody's sessions, and comes from somebody who has only their own.
@@ -212,6 +216,8 @@ impl ApiError {
                 )
             }
             Self::AgentsNotServed => agents_answer(),
+            Self::NotItsAgent => standing::not_its_agent_answer(),
+            Self::OtherSession => standing::other_session_answer(),
             Self::RootOnly => standing::root_only_answer(),
             Self::NoCaller => standing::no_caller_answer(),
             Self::NoSuchSession(id) => {

@@ -40,9 +40,11 @@ mod room;
 mod router;
 mod search;
 mod server;
+mod serving;
 mod sessions;
 mod socket;
 mod streams;
+mod tools;
 mod turns;
 pub mod wire;
 mod workspaces;
@@ -56,6 +58,7 @@ use crate::registry::Registry;
 pub use room::fit_connections;
 pub use server::Server;
 pub use socket::{ControlSocket, Door};
+pub use tools::ToolsServer;
 
 /// What every handler has.
 #[derive(Debug)]

@@ -118,7 +118,7 @@ impl Shim {
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(output)
             .stderr(errors);
-        let child = children.start(&mut shim)?;
+        let child = children.start(&mut shim, command.session)?;
         let pid = child.id().ok_or_else(|| std::io::Error::other("the shim has no process id"))?.cast_signed();
         let reports = BufReader::new(reports).lines();
         Ok(Self { child, pid, children: Arc::clone(children), reports, orders, has_ended: false })

@@ -13,6 +13,7 @@ pub mod gc;
 pub mod install_service;
 pub mod ls;
 pub mod man;
+pub mod mcp;
 pub mod messages;
 pub mod new;
 pub mod permissions;

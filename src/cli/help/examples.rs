@@ -165,6 +165,10 @@ const EXAMPLES: &[(&str, &str)] = &[
   curl --unix-socket \"$(acpd socket)\" http://acpd/v1/sessions",
     ),
     (
+        "mcp",
+        "  acpd mcp --socket ~/.local/state/acpd/run/ID/tools.sock   as an agent starts it, with its session's socket",
+    ),
+    (
         "completions",
         "  source <(acpd completions bash)               in ~/.bashrc
   source <(acpd completions zsh)                in ~/.zshrc, after compinit

@@ -27,7 +27,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         ],
     ),
     ("Questions of agents", &["permissions", "approve", "reject", "rules"]),
-    ("Agents and workspaces", &["agents", "workspaces"]),
+    ("Agents and workspaces", &["agents", "workspaces", "mcp"]),
     (
         "The daemon",
         &["serve", "stop", "status", "top", "doctor", "gc", "backup", "migrate", "socket", "install-service"],

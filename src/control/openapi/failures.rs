@@ -28,6 +28,8 @@ pub const CODES: &[(&str, &str)] = &[
     ("method_not_allowed", "the path does not take the method; the header Allow names what it takes"),
     ("no_turn", "no turn is running or waiting"),
     ("not_expired", "the session is kept: its retention is not over"),
+    ("not_its_agent", "the socket is of one session's tools, and the request is not its agent's"),
+    ("other_session", "an agent reaches for another session than its own, with its tools"),
     ("outside_roots", "the directory is outside the configured roots"),
     ("overloaded", "too much is under way; try again"),
     ("permission_answered", "the question is answered already; the first answer counts"),
