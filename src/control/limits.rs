@@ -78,6 +78,8 @@ impl<K: Hash + Eq + Clone> Limiter<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::caller::Standing;
+    use crate::model::Peer;
 
     #[test]
     fn whoever_waits_as_told_may_ask_again_and_others_are_not_concerned() {
@@ -86,6 +88,19 @@ mod tests {
         let wait = limiter.check(&1).unwrap_err();
         assert!((Duration::from_secs(29)..=Duration::from_secs(30)).contains(&wait), "{wait:?}");
         assert!(limiter.check(&2).is_ok());
+    }
+
+    #[test]
+    fn what_an_agent_asks_is_not_counted_as_its_users() {
+        let settings = config::Control { requests_per_second: 1, ..config::Config::default().control };
+        let limits = RateLimits::new(&settings);
+        let peer = std::sync::Arc::new(Peer { uid: 1000, pid: None, program: None });
+        let caller = |standing| Caller::new(std::sync::Arc::clone(&peer), standing);
+        let agent = || caller(Standing::Agent { session: SessionId::new(), owner: None });
+        let (first, second) = (agent(), agent());
+        assert!(limits.request(&first).is_ok() && limits.request(&first).is_err());
+        assert!(limits.request(&second).is_ok(), "nor as another session's");
+        assert!(limits.request(&caller(Standing::Own)).is_ok());
     }
 
     #[test]

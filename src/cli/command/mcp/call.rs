@@ -11,7 +11,8 @@ use crate::model::SessionId;
 /// What a list may have in an answer: a model has to read all of it.
 const LIST_BYTES_MAX: usize = 32 << 10;
 /// Entries of a list when the call does not say, and at the most.
-const LIMIT_DEFAULT: u64 = 10;
+const RECORDS_DEFAULT: u64 = 10;
+const MOMENTS_DEFAULT: u64 = 50;
 const LIMIT_MAX: u64 = 100;
 
 type Arguments = Map<String, Value>;
@@ -29,11 +30,12 @@ pub async fn call(
             daemon.post("/v1/records", &arguments).await
         }
         Tool::QueryAgentHistory => {
-            let limit = arguments.get("limit").and_then(Value::as_u64).unwrap_or(LIMIT_DEFAULT);
-            arguments.insert("limit".to_owned(), limit.min(LIMIT_MAX).into());
-            daemon.get(&with_query("/v1/records", &parameters(&arguments))).await.map(bounded)
+            limit(&mut arguments, RECORDS_DEFAULT);
+            let listed = daemon.get(&with_query("/v1/records", &parameters(&arguments))).await?;
+            Ok(bounded(without_observations(listed)))
         }
         Tool::QueryEntityTimeline => {
+            limit(&mut arguments, MOMENTS_DEFAULT);
             daemon.get(&with_query("/v1/timeline", &parameters(&arguments))).await.map(bounded)
         }
         Tool::CreateCheckpoint => daemon.post(&format!("/v1/sessions/{session}/checkpoints"), &arguments).await,
@@ -50,18 +52,39 @@ async fn restore(daemon: &Daemon, own: SessionId, arguments: &Arguments) -> Resu
     if let Some(session) = text(arguments, "session_id")? {
         return daemon.get(&of_session(session, name)).await;
     }
-    let missing = match daemon.get(&of_session(&own.to_string(), name)).await {
-        Err(error) if error.is_api("checkpoint_not_found") => error,
+    match daemon.get(&of_session(&own.to_string(), name)).await {
+        Err(error) if error.is_api("checkpoint_not_found") => {}
         answer => return answer,
-    };
+    }
     let shown: Value = daemon.get(&format!("/v1/sessions/{own}")).await?;
     let workspace = shown["workspaceId"].as_str().unwrap_or_default().to_owned();
     let asked = [("name", name.to_owned()), ("workspaceId", workspace), ("limit", "1".to_owned())];
     let found: Value = daemon.get(&with_query("/v1/checkpoints", &asked)).await?;
     match found["checkpoints"][0]["sessionId"].as_str() {
         Some(session) => daemon.get(&of_session(session, name)).await,
-        None => Err(missing),
+        None => {
+            let message = format!("neither this session nor another one of its workspace has a checkpoint {name:?}");
+            Err(ClientError::local(message, "query_agent_history lists the checkpoints of earlier sessions"))
+        }
     }
+}
+
+fn limit(arguments: &mut Arguments, usual: u64) {
+    let limit = arguments.entry("limit").or_insert_with(|| usual.into());
+    // What is no number the daemon refuses.
+    if limit.as_u64().is_some_and(|limit| limit > LIMIT_MAX) {
+        *limit = LIMIT_MAX.into();
+    }
+}
+
+/// Each record as it stands: what it was put together from is long, and says the same.
+fn without_observations(mut listed: Value) -> Value {
+    for record in listed["records"].as_array_mut().into_iter().flatten() {
+        if let Some(record) = record.as_object_mut() {
+            record.shift_remove("observations");
+        }
+    }
+    listed
 }
 
 fn of_session(session: &str, name: &str) -> String {

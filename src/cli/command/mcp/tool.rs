@@ -69,8 +69,8 @@ impl Tool {
             }
             Self::CreateCheckpoint => {
                 "Save a named checkpoint of this session: what is done, what is left, and all that you or a successor needs to go \
-                 on from here without this conversation. It outlives the session. The same name again replaces what is restored \
-                 under it."
+                 on from here without this conversation. It outlives the session, and is never changed: a name is used once in a \
+                 session."
             }
             Self::RestoreCheckpoint => {
                 "Get the state that was saved under a checkpoint's name: of this session, or else the newest of that name in the \
@@ -86,7 +86,9 @@ impl Tool {
                 &json!({
                     "limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 10,
                         "description": "How many at the most"},
-                    "order_by": {"type": "string", "description": "What they are ordered by, such as started_at or updated_at"},
+                    "offset": {"type": "integer", "minimum": 0, "default": 0, "description": "How many are passed over"},
+                    "order_by": {"type": "string", "default": "started_at", "enum": ["started_at", "ended_at", "duration",
+                        "session_id", "observation_count", "last_observed_at"]},
                     "order": {"type": "string", "enum": ["asc", "desc"], "default": "desc"},
                 }),
                 &[],
@@ -96,6 +98,9 @@ impl Tool {
                     "entity": {"type": "string", "description": "The id of a session, or an id that outcomes name"},
                     "from": time("Nothing before this time"),
                     "to": time("Nothing after this time"),
+                    "limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 50,
+                        "description": "How many at the most"},
+                    "offset": {"type": "integer", "minimum": 0, "default": 0, "description": "How many are passed over"},
                 }),
                 &["entity"],
             ),
