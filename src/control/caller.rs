@@ -65,10 +65,10 @@ impl Caller {
         }
     }
 
-    /// Refuses an agent every session but its own.
-    pub fn writes(&self, session: Option<SessionId>) -> Result<(), ApiError> {
+    /// Refuses an agent every session but its own, by the very id.
+    pub fn writes(&self, session: &str) -> Result<(), ApiError> {
         match self.standing {
-            Standing::Agent { session: own, .. } if session != Some(own) => Err(ApiError::OtherSession),
+            Standing::Agent { session: own, .. } if own.to_string() != session => Err(ApiError::OtherSession),
             Standing::Own | Standing::Root | Standing::Member | Standing::Agent { .. } => Ok(()),
         }
     }

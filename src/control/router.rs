@@ -16,8 +16,8 @@ use uuid::Uuid;
 use super::caller::Caller;
 use super::error::ApiError;
 use super::{
-    Api, agents, backup, blobs, events, gc, health, info, messages, metrics, openapi, permissions, processes, search,
-    sessions, turns, workspaces,
+    Api, agents, backup, blobs, checkpoints, events, gc, health, info, messages, metrics, openapi, permissions,
+    processes, records, search, sessions, timeline, turns, workspaces,
 };
 use crate::session::Refusal;
 
@@ -69,6 +69,16 @@ macro_rules! with_every_route {
             permissions::answer_in_session,
             permissions::rules,
             permissions::revoke,
+            checkpoints::create,
+            checkpoints::of_session,
+            checkpoints::show,
+            checkpoints::restore,
+            checkpoints::of_all,
+            records::of_session,
+            records::submit,
+            records::list,
+            records::show,
+            timeline::show,
             search::search,
             blobs::show,
             gc::collect,
@@ -100,7 +110,16 @@ pub fn router(api: Arc<Api>) -> Router {
 /// What the agent of a session gets to: the same handlers, and few of them.
 pub fn tools(api: Arc<Api>) -> Router {
     let narrowed = middleware::from_fn_with_state(Arc::clone(&api), own_session_only);
-    guarded(served_at(served![sessions::show]).route_layer(narrowed), api)
+    let routes = served![
+        sessions::show,
+        checkpoints::create,
+        checkpoints::show,
+        checkpoints::of_all,
+        records::submit,
+        records::list,
+        timeline::show,
+    ];
+    guarded(served_at(routes).route_layer(narrowed), api)
 }
 
 /// An agent reads what its owner sees, and changes its own session only. Which one a body names is its reader's to look at.
@@ -110,10 +129,9 @@ async fn own_session_only(
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    let named = path.iter().find(|(name, _)| *name == "id").map(|(_, id)| id.parse().ok());
-    match named {
-        Some(session) if !request.method().is_safe() => caller.writes(session)?,
-        Some(_) | None => {}
+    let named = path.iter().find(|(name, _)| *name == "id");
+    if let Some((_, session)) = named.filter(|_| !request.method().is_safe()) {
+        caller.writes(session)?;
     }
     Ok(next.run(request).await)
 }
