@@ -49,7 +49,7 @@
 //! | `{"textFromMcp":{"server":…,"tool":…,"arguments":…}}` | what an MCP server of the conversation answers, as JSON |
 //!
 //! `textFromMcp` starts the server when it is first asked, and keeps it. Without `tool` it lists the tools, and with `"pid":true` it
-//! tells the server's process. With nothing but `server` the last prompt is the call, as JSON.
+//! tells the server's process. With nothing but `server` the last line of the last prompt is the call, as JSON.
 //!
 //! In the params of a request `{terminal0}`, `{terminal1}`, … stand for the ids of the terminals that the client has made so
 //! far, in the order of its answers.

@@ -387,7 +387,8 @@ impl Agent {
         if is_told {
             return self.servers.ask(server, step.argument);
         }
-        let call = serde_json::from_str(&self.prompt_text).map_err(|error| {
+        // Before it may be a transcript.
+        let call = serde_json::from_str(self.prompt_text.lines().last().unwrap_or_default()).map_err(|error| {
             End::bad_script(format!("the prompt {:?} is no call of a tool: {error}", self.prompt_text))
         })?;
         self.servers.ask(server, &call)
