@@ -51,7 +51,7 @@ async fn called(daemon: &Daemon, session: &str, tool: &str, arguments: Value) ->
 }
 
 #[track_caller]
-fn done(answer: Value) -> Value {
+fn done(answer: &Value) -> Value {
     assert_eq!(answer["isError"], false, "{answer}");
     let text: Value = serde_json::from_str(answer["text"][0].as_str().unwrap()).unwrap();
     assert_eq!(text, answer["structured"], "what is structured is there as text too");
@@ -93,19 +93,19 @@ async fn events_of(daemon: &Daemon, kind: &str) -> i64 {
 async fn a_checkpoint_outlives(mut daemon: Daemon, level: &str) {
     let first = daemon.create_lazy_session(TOOLS).await;
     let state = json!({"done": ["a", "b"], "next": "c"});
-    let made = done(called(&daemon, &first, "create_checkpoint", json!({"name": "half way", "state": state})).await);
+    let made = done(&called(&daemon, &first, "create_checkpoint", json!({"name": "half way", "state": state})).await);
     assert_eq!((&made["name"], &made["sessionId"]), (&json!("half way"), &json!(first)));
     assert_eq!(daemon.session(&first).await["sandbox"], level);
     let shown = daemon.get(&format!("/v1/sessions/{first}/checkpoints/half%20way")).await.expect_status(200);
     assert_eq!(shown["state"], state);
 
     let second = daemon.create_lazy_session(TOOLS).await;
-    let restored = done(called(&daemon, &second, "restore_checkpoint", json!({"name": "half way"})).await);
+    let restored = done(&called(&daemon, &second, "restore_checkpoint", json!({"name": "half way"})).await);
     assert_eq!((&restored["state"], &restored["sessionId"]), (&state, &json!(first)));
     daemon.terminate().await;
     daemon.restart().await;
     let third = daemon.create_lazy_session(TOOLS).await;
-    let restored = done(called(&daemon, &third, "restore_checkpoint", json!({"name": "half way"})).await);
+    let restored = done(&called(&daemon, &third, "restore_checkpoint", json!({"name": "half way"})).await);
     assert_eq!(restored["state"], state);
     daemon.terminate().await;
     assert!([first, second, third].iter().all(|session| !socket_of(&daemon, session).exists()));
@@ -148,22 +148,22 @@ async fn every_tool_is_told_of_and_does_what_it_says() {
     let action = json!({"type": "edit", "result": "success", "details": {"file": "a.rs"}});
     let outcome = json!({"type": "file", "id": "a.rs"});
     let submission = json!({"actions": [action], "outcomes": [outcome]});
-    let submitted = done(called(&daemon, &session, "submit_agent_session", submission).await);
+    let submitted = done(&called(&daemon, &session, "submit_agent_session", submission).await);
     assert_eq!(submitted["observation_count"], 1);
     let record = daemon.get(&format!("/v1/sessions/{session}/record")).await.expect_status(200);
     assert!(record["actions"].as_array().unwrap().iter().any(|action| action["type"] == "edit"), "{record}");
     assert!(record["outcomes"].as_array().unwrap().iter().any(|outcome| outcome["id"] == "a.rs"), "{record}");
 
-    done(called(&daemon, &session, "create_checkpoint", json!({"name": "one", "state": 1})).await);
-    let own = done(called(&daemon, &session, "restore_checkpoint", json!({"name": "one"})).await);
+    done(&called(&daemon, &session, "create_checkpoint", json!({"name": "one", "state": 1})).await);
+    let own = done(&called(&daemon, &session, "restore_checkpoint", json!({"name": "one"})).await);
     assert_eq!(own["state"], 1);
     let named = json!({"name": "one", "session_id": session});
-    assert_eq!(done(called(&daemon, &session, "restore_checkpoint", named).await)["state"], 1);
+    assert_eq!(done(&called(&daemon, &session, "restore_checkpoint", named).await)["state"], 1);
 
-    let history = done(called(&daemon, &session, "query_agent_history", json!({"limit": 5, "order": "asc"})).await);
+    let history = done(&called(&daemon, &session, "query_agent_history", json!({"limit": 5, "order": "asc"})).await);
     assert_eq!(history["records"][0]["snapshot"]["session_id"], json!(session), "{history}");
     assert_eq!(history["records"][0].get("observations"), None, "they are long");
-    let timeline = done(called(&daemon, &session, "query_entity_timeline", json!({"entity": "a.rs"})).await);
+    let timeline = done(&called(&daemon, &session, "query_entity_timeline", json!({"entity": "a.rs"})).await);
     let kinds: Vec<&str> =
         timeline["timeline"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect();
     assert!(kinds.contains(&"session_start") && kinds.contains(&"outcome"), "{timeline}");
@@ -188,7 +188,7 @@ async fn what_is_wrong_is_told_as_an_error_of_the_tool() {
     ] {
         refused(&called(&daemon, &session, tool, arguments.clone()).await, code);
     }
-    done(called(&daemon, &session, "create_checkpoint", json!({"name": "one"})).await);
+    done(&called(&daemon, &session, "create_checkpoint", json!({"name": "one"})).await);
     refused(&called(&daemon, &session, "create_checkpoint", json!({"name": "one"})).await, "checkpoint_exists");
 }
 
@@ -274,15 +274,15 @@ async fn users_have_tools_of_their_own_and_see_nothing_of_each_other() {
     let theirs = daemon.as_user(ORDINARY, &[]).create_lazy_session(TOOLS).await;
     let roots = daemon.create_lazy_session(TOOLS).await;
     for (session, other, name) in [(&theirs, &roots, "theirs"), (&roots, &theirs, "roots")] {
-        done(called(&daemon, session, "create_checkpoint", json!({"name": name, "state": name})).await);
-        let own = done(called(&daemon, session, "restore_checkpoint", json!({"name": name})).await);
+        done(&called(&daemon, session, "create_checkpoint", json!({"name": name, "state": name})).await);
+        let own = done(&called(&daemon, session, "restore_checkpoint", json!({"name": name})).await);
         assert_eq!(own["state"], name);
         refused(&called(&daemon, other, "restore_checkpoint", json!({"name": name})).await, "failed");
         let named = json!({"name": name, "session_id": session});
         refused(&called(&daemon, other, "restore_checkpoint", named).await, "session_not_found");
-        let history = done(called(&daemon, other, "query_agent_history", json!({})).await);
+        let history = done(&called(&daemon, other, "query_agent_history", json!({})).await);
         assert!(!history.to_string().contains(session.as_str()), "{history}");
-        let timeline = done(called(&daemon, other, "query_entity_timeline", json!({"entity": session})).await);
+        let timeline = done(&called(&daemon, other, "query_entity_timeline", json!({"entity": session})).await);
         assert_eq!(timeline["timeline"], json!([]));
     }
     let facts = |session: &str| {
@@ -292,7 +292,7 @@ async fn users_have_tools_of_their_own_and_see_nothing_of_each_other() {
     assert_eq!((facts(&theirs), facts(&roots)), ((0o600, ORDINARY.uid), (0o600, 0)));
     let another = daemon.as_user(ORDINARY, &[]).create_lazy_session(TOOLS).await;
     assert_eq!(
-        done(called(&daemon, &another, "restore_checkpoint", json!({"name": "theirs"})).await)["state"],
+        done(&called(&daemon, &another, "restore_checkpoint", json!({"name": "theirs"})).await)["state"],
         "theirs"
     );
 }

@@ -60,13 +60,11 @@ async fn restore(daemon: &Daemon, own: SessionId, arguments: &Arguments) -> Resu
     let workspace = shown["workspaceId"].as_str().unwrap_or_default().to_owned();
     let asked = [("name", name.to_owned()), ("workspaceId", workspace), ("limit", "1".to_owned())];
     let found: Value = daemon.get(&with_query("/v1/checkpoints", &asked)).await?;
-    match found["checkpoints"][0]["sessionId"].as_str() {
-        Some(session) => daemon.get(&of_session(session, name)).await,
-        None => {
-            let message = format!("neither this session nor another one of its workspace has a checkpoint {name:?}");
-            Err(ClientError::local(message, "query_agent_history lists the checkpoints of earlier sessions"))
-        }
-    }
+    let Some(session) = found["checkpoints"][0]["sessionId"].as_str() else {
+        let message = format!("neither this session nor another one of its workspace has a checkpoint {name:?}");
+        return Err(ClientError::local(message, "query_agent_history lists the checkpoints of earlier sessions"));
+    };
+    daemon.get(&of_session(session, name)).await
 }
 
 fn limit(arguments: &mut Arguments, usual: u64) {
