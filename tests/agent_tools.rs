@@ -8,7 +8,7 @@ mod harness;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use harness::{Daemon, DaemonBuilder, ORDINARY, pid_of, process_alive, process_gone, users, within};
+use harness::{Daemon, DaemonBuilder, ORDINARY, has_bubblewrap, pid_of, process_alive, process_gone, users, within};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -124,11 +124,8 @@ async fn so_it_does_without_a_network() {
 
 #[tokio::test]
 async fn so_it_does_in_bubblewrap() {
-    let trial = std::process::Command::new("bwrap")
-        .args(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "true"])
-        .output();
-    if !trial.is_ok_and(|output| output.status.success()) {
-        return harness::say("SKIPPED: bubblewrap is not installed, or user namespaces are forbidden here");
+    if !has_bubblewrap() {
+        return;
     }
     // Not below /tmp, which is hidden with all that is in it.
     let builder = DaemonBuilder::below(Path::new("/var/tmp"));
