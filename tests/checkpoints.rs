@@ -269,3 +269,56 @@ async fn checkpoints_of_another_user_are_not_there() {
     assert_eq!(names(&daemon.get("/v1/checkpoints").await.expect_status(200)), ["roots"], "root's own, unless all");
     assert_eq!(names(&daemon.get("/v1/checkpoints?all=true").await.expect_status(200)), ["roots", "theirs"]);
 }
+
+#[tokio::test]
+async fn the_command_line_makes_lists_shows_and_restores() {
+    let daemon = Daemon::builder().agent("plain", script()).agent("other", script()).start().await;
+    let session = daemon.cli(&["new", "--lazy", "--agent", "plain", "--title", "first"]).await.success();
+    let id = daemon.cli(&["checkpoint", "create", "first", "half", "--state", "{\"next\": [1, 2]}"]).await.success();
+    assert_eq!(id.trim().len(), 36, "{id}");
+    std::fs::write(daemon.workspace().join("state.json"), "\"from a file\"").unwrap();
+    daemon.cli(&["checkpoint", "create", "-", "a/b c", "--state", "@state.json"]).await.success();
+    let piped = daemon.cli_with_input(&["checkpoint", "create", "-", "piped", "--state", "-"], "{\"a\": 1}\n").await;
+    piped.success();
+
+    let list = daemon.cli(&["checkpoint", "list", "first"]).await.success();
+    let names: Vec<&str> = list.lines().map(|line| line.split("  ").next().unwrap()).collect();
+    assert_eq!(names, ["NAME", "piped", "a/b c", "half"], "{list}");
+    assert_eq!(daemon.cli(&["checkpoint", "list", "-", "--json"]).await.json()["total"], 3);
+    let shown = daemon.cli(&["checkpoint", "show", "-", "half"]).await.success();
+    assert_eq!(shown, "{\"next\": [1, 2]}\n", "as it was written");
+    assert_eq!(daemon.cli(&["checkpoint", "show", "-", "a/b c", "--json"]).await.json()["state"], "from a file");
+    let seen = daemon.terminal(80, 24, &["checkpoint", "show", "-", "half"]).ended().await;
+    assert!(seen.screen.contains("\"next\": [\n"), "laid out for a person: {}", seen.screen);
+
+    assert_eq!(daemon.cli(&["checkpoint", "restore", "-", "piped"]).await.success(), "{\"a\": 1}\n");
+    let new =
+        daemon.cli(&["checkpoint", "restore", "first", "half", "--new", "--title", "second", "--agent", "other"]).await;
+    let new = new.success().trim().to_owned();
+    let row = daemon.session(&new).await;
+    assert_eq!((&row["title"], &row["agent"]), (&json!("second"), &json!("other")));
+    assert_eq!(row["restoredFrom"]["sessionId"], session.trim());
+    assert!(daemon.cli(&["show", "second"]).await.success().contains("half of"), "it tells where it comes from");
+
+    for (arguments, told) in [
+        (vec!["create", "first", "half"], "has a checkpoint \"half\" already"),
+        (vec!["create", "first", ""], "the name is empty"),
+        (vec!["create", "first", "x", "--state", "{next}"], "is no JSON"),
+        (vec!["create", "first", "x", "--state", "@/nowhere"], "cannot read /nowhere"),
+        (vec!["show", "first", "none"], "has no checkpoint \"none\""),
+        (vec!["list", "nobody"], "there is no session \"nobody\""),
+    ] {
+        let refused = daemon.cli(&[vec!["checkpoint"], arguments.clone()].concat()).await;
+        assert_eq!(refused.code, 1, "{arguments:?}");
+        assert!(
+            refused.stderr.contains(told) && refused.stderr.contains("hint: "),
+            "{arguments:?}: {}",
+            refused.stderr
+        );
+    }
+    assert_eq!(
+        daemon.cli(&["checkpoint", "restore", "first", "half", "--title", "x"]).await.code,
+        2,
+        "of a new one only"
+    );
+}

@@ -395,3 +395,56 @@ async fn what_is_said_of_one_session_is_bounded() {
     assert_eq!(refused["details"]["of"], "observations");
     assert_eq!(daemon.post("/v1/records", filled("a")).await.status, 200, "what is known is not said again");
 }
+
+#[tokio::test]
+async fn the_command_line_lists_shows_submits_and_tells_the_time() {
+    let daemon = Daemon::builder().agent("plain", harness::echo()).start().await;
+    let session = daemon.cli(&["run", "--agent", "plain", "--title", "mine", "hello", "--json"]).await;
+    assert_eq!(session.code, 0, "{}", session.stderr);
+    let outcome = json!({"outcomes": [{"type": "issue", "id": "I-1"}], "duration": 99});
+    std::fs::write(daemon.workspace().join("record.json"), with(record("s-100", 1), outcome).to_string()).unwrap();
+    let taken = daemon.cli(&["records", "submit", "record.json"]).await;
+    assert!(taken.stderr.contains("duration is 99 seconds"), "{}", taken.stderr);
+    let entity = taken.success().trim().to_owned();
+    let again =
+        daemon.cli_with_input(&["records", "submit", "-", "--json"], &record("s-100", 1).to_string()).await.json();
+    assert_eq!(again, json!({"entity_id": entity, "observation_count": 2, "warnings": []}));
+
+    let list = daemon.cli(&["records"]).await.success();
+    let rows: Vec<Vec<&str>> = list.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["SESSION", "AGE", "SECONDS", "ACTIONS", "OUTCOMES", "SUBMITTED"], "{list}");
+    assert_eq!((rows[2][0], &rows[2][2..]), ("s-100", &["60.0", "1", "1", "2"][..]), "{list}");
+    let derived =
+        daemon.cli(&["records", "list", "--source", "derived", "--order-by", "session_id", "--asc", "--json"]).await;
+    let derived = derived.json();
+    let own = derived["records"][0]["entity_id"].as_str().unwrap();
+    for name in ["-", "mine", own] {
+        let shown: Value = serde_json::from_str(&daemon.cli(&["records", "show", name]).await.success()).unwrap();
+        assert_eq!(pluck(&shown, "actions", "/type"), ["turn"], "{name}");
+    }
+    assert_eq!(daemon.cli(&["records", "show", "s-100", "--json"]).await.json()["entity_id"], json!(entity));
+
+    let timeline = daemon.cli(&["timeline", "I-1"]).await.success();
+    let what: Vec<String> =
+        timeline.lines().skip(1).map(|line| line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(what, ["s-100 start", "s-100 outcome issue I-1", "s-100 end"], "{timeline}");
+    assert_eq!(daemon.cli(&["timeline", "I-1", "--from", "2026-01-01T10:01:00Z", "--json"]).await.json()["total"], 2);
+    assert_eq!(daemon.cli(&["timeline", "-", "--json"]).await.json()["timeline"][0]["session_id"], json!(own));
+    assert_eq!(daemon.cli(&["timeline", "nothing"]).await.code, 1, "as grep does");
+
+    std::fs::write(daemon.workspace().join("bad.json"), json!({"session_id": "x"}).to_string()).unwrap();
+    for (arguments, told) in [
+        (vec!["records", "submit", "bad.json"], "session_id must be a text of 5"),
+        (vec!["records", "submit", "/nowhere"], "cannot read /nowhere"),
+        (vec!["records", "show", "nobody"], "there is no session \"nobody\""),
+    ] {
+        let refused = daemon.cli(&arguments).await;
+        assert_eq!(refused.code, 1, "{arguments:?}");
+        assert!(
+            refused.stderr.contains(told) && refused.stderr.contains("hint: "),
+            "{arguments:?}: {}",
+            refused.stderr
+        );
+    }
+    assert_eq!(daemon.cli(&["records", "list", "--order-by", "size"]).await.code, 2);
+}

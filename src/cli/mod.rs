@@ -28,6 +28,7 @@ mod lookup;
 mod several;
 mod interrupts;
 mod prompt_text;
+mod document;
 mod attachments;
 mod transcript;
 mod pager;
@@ -153,6 +154,9 @@ pub enum ClientCommand {
     Mode(command::choice::Mode),
     Model(command::choice::Model),
     Search(command::search::Search),
+    Checkpoint(command::checkpoint::CheckpointCommand),
+    Records(command::records::Records),
+    Timeline(command::timeline::TimelineCommand),
     Cancel(command::cancel::Cancel),
     Permissions(command::permissions::Permissions),
     Approve(command::answer::Approve),
@@ -252,6 +256,9 @@ async fn execute(client: ClientCommand, context: &Context) -> Result<Exit, Clien
         ClientCommand::Mode(arguments) => arguments.execute(context).await,
         ClientCommand::Model(arguments) => arguments.execute(context).await,
         ClientCommand::Search(arguments) => arguments.execute(context).await,
+        ClientCommand::Checkpoint(arguments) => arguments.execute(context).await,
+        ClientCommand::Records(arguments) => arguments.execute(context).await,
+        ClientCommand::Timeline(arguments) => arguments.execute(context).await,
         ClientCommand::Cancel(arguments) => arguments.execute(context).await,
         ClientCommand::Permissions(arguments) => arguments.execute(context).await,
         ClientCommand::Approve(arguments) => arguments.execute(context).await,

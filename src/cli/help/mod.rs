@@ -18,7 +18,7 @@ use clap::{Arg, CommandFactory};
 use super::Cli;
 
 /// The groups of the first page. A command that is in none of them comes last, under [`REST`].
-const GROUPS: [(&str, &[&str]); 5] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Sessions",
         &[
@@ -26,6 +26,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "cancel", "resume", "archive", "rm",
         ],
     ),
+    ("Records", &["checkpoint", "records", "timeline"]),
     ("Questions of agents", &["permissions", "approve", "reject", "rules"]),
     ("Agents and workspaces", &["agents", "workspaces", "mcp"]),
     (
