@@ -55,12 +55,8 @@ pub fn admit(
 pub fn admit_agent(stream: &UnixStream, tools: &OpenedTools, security: &Security, host: &Host) -> io::Result<Admitted> {
     let (peer, _) = peer_of(stream)?;
     if peer.uid != tools.user {
-        security.refused(
-            SecurityEvent::ForeignUser,
-            Some(&peer),
-            None,
-            "a connection of another user to a session's tools",
-        );
+        let why = "a connection of another user to a session's tools";
+        security.refused(SecurityEvent::ForeignUser, Some(&peer), None, why);
         return Ok(None);
     }
     let why = match descent_of(stream, &peer, host) {

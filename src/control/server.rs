@@ -1,5 +1,6 @@
 //! Accepts and serves connections, within bounds.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,9 +22,31 @@ use super::socket::ControlSocket;
 use crate::config;
 
 /// How long accepting rests when there are no descriptors left; without it the loop would spin.
-pub const ACCEPT_REST: Duration = Duration::from_millis(100);
+const ACCEPT_REST: Duration = Duration::from_millis(100);
 /// How often that is logged, while it lasts.
 const TROUBLE_INTERVAL: Duration = Duration::from_secs(10);
+/// What keeps connections from being accepted, for whoever goes on trying.
+#[derive(Debug)]
+pub struct Trouble {
+    quiet_until: Instant,
+}
+
+impl Trouble {
+    pub fn new() -> Self {
+        Self { quiet_until: Instant::now() }
+    }
+
+    /// Tells of it now and then, and rests.
+    pub async fn rest(&mut self, error: &io::Error) {
+        let now = Instant::now();
+        if now >= self.quiet_until {
+            self.quiet_until = now + TROUBLE_INTERVAL;
+            tracing::error!(%error, "cannot accept connections; trying again and again");
+        }
+        tokio::time::sleep_until(now + ACCEPT_REST).await;
+    }
+}
+
 #[derive(Debug)]
 pub struct Server {
     socket: ControlSocket,
@@ -52,7 +75,7 @@ impl Server {
 
     /// Serves until it is stopped and the last connection has ended.
     pub async fn run(self) {
-        let mut quiet_until = Instant::now();
+        let mut trouble = Trouble::new();
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -61,14 +84,7 @@ impl Server {
             };
             match accepted {
                 Ok((stream, _)) => self.admit(stream),
-                Err(error) => {
-                    let now = Instant::now();
-                    if now >= quiet_until {
-                        quiet_until = now + TROUBLE_INTERVAL;
-                        tracing::error!(%error, "cannot accept connections; trying again and again");
-                    }
-                    tokio::time::sleep_until(now + ACCEPT_REST).await;
-                }
+                Err(error) => trouble.rest(&error).await,
             }
         }
         // Whoever comes now finds no socket, and does not wait for one that nobody serves; whoever has come is told. Where a

@@ -5,17 +5,16 @@ use std::sync::Arc;
 
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::connections::Connections;
-use super::server::ACCEPT_REST;
+use super::server::Trouble;
 use super::serving::Serving;
 use super::{Api, peer, refuse, router};
 use crate::agent::tools::OpenedTools;
 
-/// What one agent has at once. Its server for the tools makes one for each call.
+/// What one agent has at once. Its server for the tools has half of them at the most.
 const CONNECTIONS_MAX: usize = 4;
 
 #[derive(Debug)]
@@ -62,6 +61,7 @@ impl Attendant {
     /// Serves one socket until its process is gone.
     async fn attend(self: Arc<Self>, tools: OpenedTools, stop: CancellationToken) {
         let seats = Connections::new(CONNECTIONS_MAX, CONNECTIONS_MAX);
+        let mut trouble = Trouble::new();
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -71,10 +71,7 @@ impl Attendant {
             };
             match accepted {
                 Ok((stream, _)) => self.admit(stream, &tools, &seats),
-                Err(error) => {
-                    tracing::error!(%error, session = %tools.session, "cannot accept connections to a session's tools");
-                    tokio::time::sleep_until(Instant::now() + ACCEPT_REST).await;
-                }
+                Err(error) => trouble.rest(&error).await,
             }
         }
         // The daemon stops before the process is gone: its connections end all the same.
