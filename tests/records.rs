@@ -373,6 +373,7 @@ async fn records_and_timelines_of_another_user_are_not_there() {
         let timeline = member.get(&format!("/v1/timeline?entity={entity}")).await.expect_status(200);
         assert!(pluck(&timeline, "timeline", "/entity_id").iter().all(|id| **id == spoken["entity_id"]), "{timeline}");
     }
+    assert_eq!(daemon.get(&format!("/v1/records/{roots}")).await.body["entity_id"], json!(roots), "the session itself");
     assert_eq!(daemon.get("/v1/records").await.body["total"], 2, "root's own");
     assert_eq!(daemon.get("/v1/records?all=true").await.body["total"], 4);
     assert_eq!(daemon.get("/v1/records/s-100").await.body["entity_id"], json!(mine), "the own one first");

@@ -20,7 +20,7 @@ use crate::model::record::derive::{ACTIONS_MAX, Sources};
 use crate::model::record::{self, SNAPSHOT_MULTIPLE_MAX, validate};
 use crate::model::session::Session;
 use crate::model::{EntityId, ObservationId, SessionId};
-use crate::store::{CheckpointFilter, Entity, EntityFilter, EntityOrder, EntitySource, NewObservation, StoreError};
+use crate::store::{CheckpointFilter, EntityFilter, EntityOrder, EntitySource, NewObservation, StoreError};
 
 /// Records in a list at the most: each is put together from much.
 const LIMIT_MAX: i64 = 100;
@@ -200,31 +200,32 @@ pub async fn show(
     entity.map(Json).ok_or_else(|| RecordRefusal::NoSuchRecord(id).into())
 }
 
-/// What is known of an entity, by its id or its name; nothing, when the caller may not see it or it is not there.
+/// What is known of an entity, by its id or its name; nothing, when the caller may not see it or it is not there. What is the
+/// id of a session means that session, whatever others call theirs.
 async fn whole(api: &Api, caller: &Caller, name: &str) -> Result<Option<RecordEntity>, ApiError> {
     let store = api.registry.hub().store();
-    let submitted = store.entity(name, caller.sight(), caller.owner()).await?;
-    let session = match &submitted {
-        Some(entity) => entity.session,
-        None => name.parse().ok(),
+    let session = match name.parse() {
+        Ok(id) => store.session(id).await?.filter(|session| caller.sight().has(session.owner_uid)),
+        Err(_) => None,
     };
-    let session = match session {
-        Some(id) => store.session(id).await?.filter(|session| caller.sight().has(session.owner_uid)),
-        None => None,
+    let submitted = match &session {
+        Some(session) => store.entity_named(name, session.owner_uid).await?,
+        None => store.entity(name, caller.sight(), caller.owner()).await?,
     };
-    let entity = match (submitted, session) {
+    let (observations, observation_count) = match &submitted {
+        Some(entity) => (store.observations(&entity.id).await?, entity.observation_count),
+        None => (Vec::new(), 0),
+    };
+    let (entity_id, snapshot) = match (session, submitted) {
         (None, None) => return Ok(None),
-        (Some(entity), None) => entity,
-        (submitted, Some(session)) => {
-            let (snapshot, observation_count) =
-                submitted.map(|entity| (entity.snapshot, entity.observation_count)).unwrap_or_default();
-            let snapshot = derived(api, &session, snapshot).await?;
-            Entity { id: session.id.to_string(), session: Some(session.id), snapshot, observation_count }
+        (None, Some(entity)) => (entity.id, entity.snapshot),
+        (Some(session), submitted) => {
+            let submitted = submitted.map(|entity| entity.snapshot).unwrap_or_default();
+            (session.id.to_string(), derived(api, &session, submitted).await?)
         }
     };
-    let observations = store.observations(&entity.id).await?.into_iter().map(Into::into).collect();
-    let Entity { id, snapshot, observation_count, .. } = entity;
-    Ok(Some(RecordEntity { entity_id: id, snapshot, observations, observation_count }))
+    let observations = observations.into_iter().map(Into::into).collect();
+    Ok(Some(RecordEntity { entity_id, snapshot, observations, observation_count }))
 }
 
 fn weight(entity: &RecordEntity) -> usize {

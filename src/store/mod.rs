@@ -71,7 +71,7 @@ pub use peek::{Peek, peek};
 pub use permissions::{PermissionFilter, Resolved};
 pub use prompts::WaitingMessage;
 pub use read::{EventScope, OpenTurn, SessionFilter, StoredEvent};
-pub use records::{Entity, EntityFilter, EntityOrder, EntitySource, NewObservation, Observation};
+pub use records::{EntityFilter, EntityOrder, EntitySource, NewObservation, Observation};
 pub use reserve::preflight;
 pub use retention::Candidate;
 pub use search::{Hit, SearchError, SearchFilter};

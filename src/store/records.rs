@@ -14,7 +14,7 @@ use super::apply::{Apply, to_json};
 use super::owners::push_sight;
 use super::{Store, StoreError, row};
 use crate::model::record::{self, ENTITIES_MAX, Moment, OBSERVATIONS_MAX};
-use crate::model::{By, EntityId, ObservationId, SessionId, Sight, Timestamp};
+use crate::model::{By, EntityId, ObservationId, Sight, Timestamp};
 
 /// Observations that are shown of an entity: the newest.
 const OBSERVATIONS_SHOWN: i64 = 100;
@@ -40,8 +40,6 @@ pub struct NewObservation {
 #[derive(Debug)]
 pub struct Entity {
     pub id: String,
-    /// The session of acpd's own that it is.
-    pub session: Option<SessionId>,
     pub snapshot: Map<String, Value>,
     pub observation_count: i64,
 }
@@ -184,7 +182,6 @@ impl Store {
 fn entity(row: &SqliteRow) -> Result<Entity, StoreError> {
     Ok(Entity {
         id: row::column(row, "id")?,
-        session: row::parsed_option(row, "session_id")?,
         snapshot: row::from_json(row, "snapshot")?,
         observation_count: row::column(row, "observation_count")?,
     })
@@ -342,5 +339,49 @@ impl Apply<'_> {
             )?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use serde_json::value::to_raw_value;
+
+    use super::super::tests::{open, session};
+    use super::super::{Catalogue, Unit};
+    use super::*;
+
+    fn said(name: &str, field: &str) -> Catalogue {
+        let content = json!({"session_id": name, "actions": [{"type": "a", "result": "b"}], (field): 1});
+        Catalogue::Observe(Box::new(NewObservation {
+            id: ObservationId::new(),
+            entity: EntityId::new(),
+            owner: None,
+            content: to_raw_value(&content).unwrap(),
+            snapshot_bytes_max: 4096,
+            by: None,
+        }))
+    }
+
+    #[tokio::test]
+    async fn a_whole_directory_is_one_unit_and_changes_nothing_the_second_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, writer) = open(directory.path()).await;
+        let own = session(&writer).await.to_string();
+        for _ in 0..2 {
+            let catalogue = vec![said("s-100", "a"), said("s-100", "b"), said("s-100", "a"), said(&own, "a")];
+            writer.append(Unit { catalogue, ops: vec![] }).await.unwrap();
+            let entity = store.entity_named("s-100", None).await.unwrap().unwrap();
+            assert_eq!((entity.observation_count, &entity.snapshot["b"]), (2, &json!(1)));
+            assert_eq!(store.observations(&entity.id).await.unwrap().len(), 2);
+            assert_eq!(store.entity_named(&own, None).await.unwrap().unwrap().id, own, "it is the session");
+        }
+        assert!(store.entity_named("s-100", Some(1)).await.unwrap().is_none(), "each owner's are their own");
+
+        // One that is too much fails its unit, whole.
+        let catalogue = vec![said("s-200", "a"), said("s-100", &"x".repeat(4096))];
+        assert!(writer.append(Unit { catalogue, ops: vec![] }).await.is_err());
+        assert!(store.entity_named("s-200", None).await.unwrap().is_none());
+        writer.close().await;
     }
 }

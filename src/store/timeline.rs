@@ -108,3 +108,26 @@ fn push_timeline(query: &mut QueryBuilder<Sqlite>, columns: &str, filter: &Timel
         query.push(" AND at <= ").push_bind(to.as_millis());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::open;
+    use super::*;
+
+    #[tokio::test]
+    async fn no_table_is_gone_through_for_a_timeline() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, writer) = open(directory.path()).await;
+        let filter = TimelineFilter { sight: Sight::Own(None), entity: "I-1".to_owned(), from: None, to: None };
+        let mut query = QueryBuilder::<Sqlite>::new("EXPLAIN QUERY PLAN ");
+        push_timeline(&mut query, "*", &filter);
+        let rows = query.build().fetch_all(&store.pool).await.unwrap();
+        let plan: Vec<String> = rows.iter().map(|row| row::column(row, "detail").unwrap()).collect();
+        let plan = plan.join("\n");
+        assert!(plan.contains("record_moments_by_reference (reference=?)"), "{plan}");
+        for table in ["record_moments", "moments", "record_entities", "entities", "checkpoints", "sessions"] {
+            assert!(!plan.contains(&format!("SCAN {table}")), "{plan}");
+        }
+        writer.close().await;
+    }
+}
