@@ -24,6 +24,8 @@ mod daemon;
 use std::io::Write;
 use std::process::ExitCode;
 
+use tokio::runtime::Runtime;
+
 use crate::cli::{Cli, Command, Exit};
 use crate::store::StoreError;
 
@@ -42,11 +44,21 @@ fn main() -> ExitCode {
         Command::DemoAgent => demo::run(),
         Command::Serve(serve) => told(daemon::serve(&globals.overrides(), serve.detached).map(|()| None)),
         Command::Migrate(migrate) => told(daemon::migrate(&globals.overrides(), migrate.down).map(Some)),
+        Command::Mcp(command) => on_this_thread(cli::serve_tools(command, &globals), Runtime::shutdown_background),
         Command::Shell(command) => cli::print(&command, &globals),
-        Command::Client(client) => match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-            Ok(runtime) => runtime.block_on(cli::run(client, &globals)),
-            Err(error) => told(Err(error.into())),
-        },
+        Command::Client(client) => on_this_thread(cli::run(client, &globals), drop),
+    }
+}
+
+/// Does the work of a client. `end` says whether to wait for what still blocks: a read of standard input may never end.
+fn on_this_thread(work: impl Future<Output = ExitCode>, end: impl FnOnce(Runtime)) -> ExitCode {
+    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => {
+            let code = runtime.block_on(work);
+            end(runtime);
+            code
+        }
+        Err(error) => told(Err(error.into())),
     }
 }
 

@@ -8,7 +8,7 @@ mod harness;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use harness::{Daemon, DaemonBuilder, users, within};
+use harness::{Daemon, DaemonBuilder, has_bubblewrap, users, within};
 use serde_json::{Value, json};
 
 const SHELL: &str = "shell";
@@ -485,18 +485,6 @@ async fn directories_that_are_closed_to_their_owner_go_with_the_session() {
         daemon.post(&format!("/v1/sessions/{session}/archive"), json!({})).await.expect_status(200);
         is_gone(&daemon.state_dir().join("run").join(&session)).await;
     }
-}
-
-/// bubblewrap, where it can do its work: in some containers it may not.
-fn has_bubblewrap() -> bool {
-    let trial = std::process::Command::new("bwrap")
-        .args(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "true"])
-        .output();
-    let works = trial.is_ok_and(|output| output.status.success());
-    if !works {
-        harness::say("SKIPPED: bubblewrap is not installed, or user namespaces are forbidden here");
-    }
-    works
 }
 
 #[tokio::test]

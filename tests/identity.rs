@@ -35,7 +35,7 @@ async fn routes(daemon: &Daemon) -> BTreeSet<(String, String)> {
     let paths = document["paths"].as_object().unwrap().iter();
     let each = paths.flat_map(|(path, item)| methods(item).into_iter().map(move |method| (method, path.clone())));
     let routes: BTreeSet<_> = each.map(|(method, path)| (method.to_uppercase(), path)).collect();
-    assert!(routes.len() >= 34, "not all routes were found: {routes:?}");
+    assert!(routes.len() >= 44, "not all routes were found: {routes:?}");
     routes
 }
 
@@ -47,6 +47,7 @@ struct Belongings {
     permission: String,
     rule: String,
     workspace: String,
+    checkpoint: String,
     blob: String,
 }
 
@@ -55,11 +56,12 @@ impl Belongings {
     fn nothing() -> Self {
         let id = |last: u8| format!("01890000-0000-7000-8000-0000000000{last:02}");
         let blob = "0".repeat(64);
-        Self { session: id(1), turn: id(2), permission: id(3), rule: id(4), workspace: id(5), blob }
+        Self { session: id(1), turn: id(2), permission: id(3), rule: id(4), workspace: id(5), checkpoint: id(6), blob }
     }
 
-    fn each(&self) -> [&str; 6] {
-        [&self.session, &self.turn, &self.permission, &self.rule, &self.workspace, &self.blob]
+    fn each(&self) -> [&str; 7] {
+        let Self { session, turn, permission, rule, workspace, checkpoint, blob } = self;
+        [session, turn, permission, rule, workspace, checkpoint, blob]
     }
 
     fn path(&self, route: &str) -> String {
@@ -68,7 +70,14 @@ impl Belongings {
             Some("permissions") => &self.permission,
             _ => &self.session,
         };
-        [("{id}", id), ("{turn}", &self.turn), ("{permission}", &self.permission), ("{rule}", &self.rule)]
+        let names = [
+            ("{id}", id),
+            ("{turn}", &self.turn),
+            ("{permission}", &self.permission),
+            ("{rule}", &self.rule),
+            ("{name}", &self.checkpoint),
+        ];
+        names
             .into_iter()
             .fold(route.replace("{sha256}", &self.blob).replace("{slug}", "demo"), |path, (name, value)| {
                 path.replace(name, value)
@@ -133,6 +142,12 @@ async fn settle_in(daemon: &Daemon, who: &Who<'_>) -> Belongings {
     let second = who.request("POST", &path, Some(json!({"text": WORD}))).await.expect_status(202);
     let permission = asked(daemon, &session, second["after"].as_i64().unwrap()).await;
 
+    let checkpoint = json!({"name": WORD, "state": WORD});
+    let path = format!("/v1/sessions/{session}/checkpoints");
+    let checkpoint = who.request("POST", &path, Some(checkpoint)).await.expect_status(201);
+    let record = json!({"session_id": session, "actions": [{"type": WORD, "result": "success"}],
+        "outcomes": [{"type": "issue", "id": WORD}]});
+    who.request("POST", "/v1/records", Some(record)).await.expect_status(201);
     let rules = who.get(&format!("/v1/sessions/{session}/rules")).await;
     let messages = daemon.messages(&session).await;
     let blob = messages[0]["content"]["blocks"][1]["sha256"].as_str().unwrap().to_owned();
@@ -142,6 +157,7 @@ async fn settle_in(daemon: &Daemon, who: &Who<'_>) -> Belongings {
         permission,
         rule: text(&rules["rules"][0]["id"]),
         workspace: text(&created["workspaceId"]),
+        checkpoint: text(&checkpoint["id"]),
         blob,
         session,
     }
@@ -156,6 +172,8 @@ async fn state(daemon: &Daemon, own: &Belongings) -> Vec<Value> {
         &format!("{session}/turns"),
         &format!("{session}/permissions?status=all"),
         &format!("{session}/rules"),
+        &format!("{session}/checkpoints"),
+        &format!("{session}/record"),
     ] {
         state.push(daemon.get(path).await.expect_status(200));
     }
@@ -172,6 +190,8 @@ fn body(method: &str, route: &str, own: &Belongings) -> Option<Value> {
         ("POST", "/v1/sessions/{id}/prompt") => Some(json!({"text": "hello"})),
         ("POST", "/v1/sessions/{id}/messages") => Some(json!({"role": "system", "text": "hello"})),
         ("POST", "/v1/sessions/{id}/cancel") => Some(json!({"turnId": own.turn, "queued": true})),
+        ("POST", "/v1/sessions/{id}/checkpoints") => Some(json!({"name": "mine"})),
+        ("POST", "/v1/sessions/{id}/checkpoints/{name}/restore") => Some(json!({"newSession": true})),
         ("POST", route) if route.contains("permission") => Some(json!({"optionId": "no"})),
         ("POST", "/v1/backup") => Some(json!({"path": "/tmp/never-made.db"})),
         ("POST", _) => Some(json!({})),
@@ -198,6 +218,14 @@ fn list_queries(route: &str, own: &Belongings) -> Vec<String> {
             vec![all.to_owned(), format!("{all}&workspaceId={}", own.workspace), format!("{all}&tag={WORD}")]
         }
         "/v1/workspaces" => vec![String::new(), "?all=true".to_owned()],
+        "/v1/checkpoints" => vec![
+            "?all=true".to_owned(),
+            format!("?all=true&name={WORD}"),
+            format!("?all=true&sessionId={}", own.session),
+            format!("?all=true&workspaceId={}", own.workspace),
+        ],
+        "/v1/records" => vec!["?all=true".to_owned(), "?all=true&source=submitted".to_owned()],
+        "/v1/timeline" => vec![format!("?all=true&entity={}", own.session)],
         "/v1/permissions" => vec!["?all=true".to_owned(), "?status=all&all=true".to_owned()],
         _ => {
             let all = format!("?q={WORD}&all=true");
@@ -229,7 +257,11 @@ async fn try_route(stranger: &Who<'_>, method: &str, route: &str, own: &Belongin
             let info = ask(own, "?all=true").await.expect_status(200);
             assert_nothing_of_others(&info);
         }
-        ("GET", "/v1/sessions" | "/v1/workspaces" | "/v1/permissions" | "/v1/search") => {
+        (
+            "GET",
+            "/v1/sessions" | "/v1/workspaces" | "/v1/permissions" | "/v1/search" | "/v1/checkpoints" | "/v1/records"
+            | "/v1/timeline",
+        ) => {
             for query in list_queries(route, own) {
                 assert_eq!(ask(own, &query).await.expect_status(200)["total"], 0, "{what}{query}");
             }
@@ -249,6 +281,8 @@ async fn try_route(stranger: &Who<'_>, method: &str, route: &str, own: &Belongin
         }
         // Whoever may go there at all has a workspace of their own.
         ("POST", "/v1/workspaces") => {}
+        // And records of their own, whatever they call what these are of.
+        ("POST", "/v1/records") => {}
         ("POST", "/v1/gc" | "/v1/backup") | ("GET", "/metrics") => {
             assert_eq!(ask(own, "").await.expect_status(403)["error"], "root_only", "{what}");
         }
@@ -286,7 +320,9 @@ async fn no_route_lets_anybody_see_or_change_what_is_anothers() {
         }
         assert_eq!(state(&daemon, &own).await, before, "nothing has changed");
         // And it is all there for whoever has it.
-        for path in ["/v1/sessions", "/v1/workspaces", "/v1/permissions", &format!("/v1/search?q={WORD}")] {
+        let (found, timeline) = (format!("/v1/search?q={WORD}"), format!("/v1/timeline?entity={WORD}"));
+        let lists = ["/v1/sessions", "/v1/workspaces", "/v1/permissions", "/v1/checkpoints", "/v1/records"];
+        for path in lists.into_iter().chain([&*found, &timeline]) {
             assert_ne!(victim.get(path).await["total"], 0, "{path}");
         }
         assert_eq!(victim.request("GET", &format!("/v1/blobs/{}", own.blob), None).await.status, 200);

@@ -14,6 +14,7 @@ use tokio::process::{Child, Command};
 
 use super::command::SESSION_MARK;
 use super::{family, procfs};
+use crate::model::SessionId;
 use crate::model::session::ProcessName;
 
 /// How long the strays of a shim that was killed are pursued. SIGKILL takes a moment, unless the kernel holds them.
@@ -22,8 +23,8 @@ const PURSUIT_MAX: Duration = Duration::from_secs(20);
 /// What is below a shim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Below {
-    /// An agent, or what one has acpd run.
-    Agent,
+    /// The agent of this session, or what it has acpd run.
+    Agent(SessionId),
     /// A command of the daemon's own user or a session's owner, which the configuration names.
     Errand,
 }

@@ -148,6 +148,15 @@ impl Command {
         self
     }
 
+    /// Has bubblewrap, which hides what is around it, show this.
+    pub fn showing(mut self, path: &Path) -> Self {
+        let wrap = self.confinement.as_mut().and_then(|confinement| confinement.bubblewrap.as_mut());
+        if let Some(wrap) = wrap {
+            wrap.shown.push(path.to_owned());
+        }
+        self
+    }
+
     /// An agent that keeps its things in the user's home gets a place for them in the session's own.
     pub fn at_home(mut self, own: &SessionDirectories, adapter: Adapter, conversation: Option<String>) -> Self {
         let wrap = self.confinement.as_ref().and_then(|confinement| confinement.bubblewrap.as_ref());
@@ -197,6 +206,14 @@ pub fn find_program(command: &str, path: &str) -> Option<PathBuf> {
         .filter(|directory| directory.starts_with('/'))
         .map(|directory| Path::new(directory).join(command))
         .find(|program| is_executable(program))
+}
+
+/// Where the file of this program is, for others to start, if whoever looks may. What it was replaced by is what they get.
+pub fn own_path() -> Option<PathBuf> {
+    let path = std::fs::read_link(SELF_PROGRAM).ok()?;
+    let text = path.to_str()?;
+    let path = PathBuf::from(text.strip_suffix(" (deleted)").unwrap_or(text));
+    is_executable(&path).then_some(path)
 }
 
 /// For whoever looks, who may be another user than the daemon's ([`super::persona`]).

@@ -1,4 +1,4 @@
-//! Whether a process is an agent of this daemon, or was started by one.
+//! Whether a process is an agent of this daemon, or was started by one, and of which session.
 //!
 //! Whoever loses its parent below a shim becomes that shim's child, so whoever has a shim of ours among its ancestors belongs
 //! to an agent. Where a shim was killed the daemon inherits, and a child of its own that is no shim is a stray. Only this
@@ -11,6 +11,7 @@ use rustix::process::Pid;
 use super::children::Below;
 use super::host::Host;
 use super::procfs;
+use crate::model::SessionId;
 
 /// Ancestors that are looked at. A longer line is nobody's who has an honest question.
 const ANCESTORS_MAX: usize = 512;
@@ -20,7 +21,8 @@ const ATTEMPTS_MAX: usize = 3;
 /// What is known of a process that was there a moment ago.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Descent {
-    Agents,
+    /// An agent's of this session; or of one that cannot be told any more, because its shim is gone.
+    Agents(Option<SessionId>),
     Others,
     /// It is gone, or cannot be told.
     Unknown,
@@ -48,28 +50,32 @@ impl Host {
     }
 
     fn line_of(&self, pid: i32) -> Descent {
-        // The way by which nobody gets away, where there is one.
-        if self.cgroups.as_ref().is_some_and(|cgroups| cgroups.is_agents(pid)) {
-            return Descent::Agents;
-        }
+        let line = self.ancestors_of(pid);
+        // The way by which nobody gets away, where there is one. Whose agent it is only its ancestors tell: an agent that is
+        // not confined may enter the cgroup of another one of its user.
+        let is_agents = || self.cgroups.as_ref().is_some_and(|cgroups| cgroups.is_agents(pid));
+        if !matches!(line, Descent::Agents(_)) && is_agents() { Descent::Agents(None) } else { line }
+    }
+
+    fn ancestors_of(&self, pid: i32) -> Descent {
         let mut current = pid;
         for _ in 0..ANCESTORS_MAX {
             match self.children.below(current) {
-                Some(Below::Agent) => return Descent::Agents,
+                Some(Below::Agent(session)) => return Descent::Agents(Some(session)),
                 Some(Below::Errand) => return Descent::Others,
                 None => {}
             }
             let Some(stat) = procfs::stat(current) else { return of_hidden(current) };
             match stat.parent {
                 parent if parent == self.daemon.pid => {
-                    return if self.children.is_stray(current) { Descent::Agents } else { Descent::Others };
+                    return if self.children.is_stray(current) { Descent::Agents(None) } else { Descent::Others };
                 }
                 // The beginning, of everybody or of this namespace.
                 0 | 1 => return Descent::Others,
                 parent => current = parent,
             }
         }
-        Descent::Agents
+        Descent::Agents(None)
     }
 }
 

@@ -2,7 +2,7 @@
 //! values as they are today.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::command::fill;
 use crate::model::agent::FrozenProfile;
@@ -36,6 +36,8 @@ pub struct Surroundings<'a> {
     pub environment: &'a BTreeMap<String, String>,
     /// Placeholders, and what they stand for.
     pub places: [(&'static str, String); 3],
+    /// acpd's own server, where there is a socket for it.
+    pub tools: Option<Transport>,
 }
 
 /// Puts the servers of a session together. `find` gives the file that a command stands for.
@@ -50,6 +52,11 @@ pub fn gather(
     let (mut gone, mut withdrawn) = (Vec::new(), Vec::new());
     for server in mcp::of_session(&frozen.mcp_servers, chosen) {
         let (name, transport, values) = match server {
+            SessionServer::Profile(server) if server.is_tools(frozen.acpd_tools) => {
+                let ready_tools = |transport| ReadyServer { name: server.name.clone(), transport, values: Vec::new() };
+                ready.servers.extend(surroundings.tools.clone().map(ready_tools));
+                continue;
+            }
             SessionServer::Profile(server) => {
                 let Some(values) = todays_values(server, current) else {
                     gone.push(server.name.as_str());
@@ -95,6 +102,22 @@ pub fn gather(
         ));
     }
     Ok(ready)
+}
+
+/// Whether a session is to have acpd's own server. Like all of the profile's it can be left out when a session is made; and one
+/// that the profile has no more is not given.
+pub fn has_tools(frozen: &FrozenProfile, chosen: Option<&[ChosenServer]>, current: Option<&AgentProfile>) -> bool {
+    let servers = mcp::of_session(&frozen.mcp_servers, chosen);
+    let is_tools =
+        |server: &SessionServer<'_>| matches!(server, SessionServer::Profile(one) if one.is_tools(frozen.acpd_tools));
+    current.is_none_or(|profile| profile.acpd_tools) && servers.iter().any(is_tools)
+}
+
+/// What an agent is told of acpd's own server: this program, and its socket.
+pub fn tools(program: &Path, socket: &Path) -> Transport {
+    let socket = socket.to_string_lossy().into_owned();
+    let args = vec![mcp::TOOLS_ARGUMENT.to_owned(), "--socket".to_owned(), socket];
+    Transport::Stdio { command: program.to_string_lossy().into_owned(), args }
 }
 
 /// Whether a session of this profile may bring this server.
@@ -195,7 +218,8 @@ mod tests {
         let environment = [("KEY", "k-{tmp}-${KEY}"), ("home", "of the user")];
         let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let places = [("{workspace}", "/w".to_owned()), ("{home}", "/h".to_owned()), ("{tmp}", "/t".to_owned())];
-        let surroundings = Surroundings { environment: &environment, places };
+        let tools = Some(tools(Path::new("/bin/acpd"), Path::new("/s/tools.sock")));
+        let surroundings = Surroundings { environment: &environment, places, tools };
         let find = |command: &str| (command == "mcp").then(|| PathBuf::from("/usr/bin/mcp"));
         gather(frozen, chosen, current, &surroundings, find).map_err(|error| error.to_string())
     }
@@ -257,6 +281,28 @@ mod tests {
         let ready = gathered(&frozen, Some(&[ChosenServer::Own(own)]), None).unwrap();
         assert_eq!(names(&ready), ["mine"], "what is not found is given to the agent all the same");
         assert!(ready.warnings[0].contains("\"no-such\" of the MCP server mine"), "{:?}", ready.warnings);
+    }
+
+    #[test]
+    fn acpds_own_server_is_there_unless_it_is_left_out_or_the_profile_has_it_no_more() {
+        let with = AgentProfile { acpd_tools: true, ..profile() };
+        let frozen = with.freeze();
+        let ready = gathered(&frozen, None, Some(&with)).unwrap();
+        assert_eq!(names(&ready), ["a", "b", "c", "acpd"]);
+        let args = ["mcp", "--socket", "/s/tools.sock"].map(str::to_owned).into();
+        assert_eq!(ready.servers[3].transport, Transport::Stdio { command: "/bin/acpd".to_owned(), args });
+        let named = |name: &str| [ChosenServer::Named(name.to_owned())];
+        for (chosen, current, expected) in [
+            (None, Some(&with), true),
+            (Some(named("acpd")), Some(&with), true),
+            (Some(named("c")), Some(&with), false),
+            (None, Some(&profile()), false),
+            (None, None, true),
+        ] {
+            let chosen = chosen.as_ref().map(<[_; 1]>::as_slice);
+            assert_eq!(has_tools(&frozen, chosen, current), expected, "{chosen:?}");
+        }
+        assert!(!has_tools(&profile().freeze(), None, Some(&with)), "a session keeps what it was made with");
     }
 
     #[test]

@@ -45,12 +45,13 @@ mod redact;
 pub mod shim;
 mod terminal;
 mod terminal_command;
+pub mod tools;
 mod workspace;
 
 pub use account::AccountError;
 pub use beneath::{Beneath, FileError};
 pub use census::{Census, Figures};
-pub use command::{Command, CommandError, DEFAULT_PATH, WORKSPACE, fill, find_agent, find_program};
+pub use command::{Command, CommandError, DEFAULT_PATH, WORKSPACE, fill, find_agent, find_program, own_path};
 pub use descent::Descent;
 pub use environment::known as known_secrets;
 pub use errand::Errand;

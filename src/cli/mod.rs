@@ -28,6 +28,7 @@ mod lookup;
 mod several;
 mod interrupts;
 mod prompt_text;
+mod document;
 mod attachments;
 mod transcript;
 mod pager;
@@ -108,6 +109,7 @@ pub enum Command {
     Serve(Serve),
     /// Bring the database to this version's schema, without starting the daemon
     Migrate(Migrate),
+    Mcp(command::mcp::Mcp),
     /// The built-in agent that needs no model
     #[command(name = "demo-agent", hide = true)]
     DemoAgent,
@@ -153,6 +155,9 @@ pub enum ClientCommand {
     Model(command::choice::Model),
     Search(command::search::Search),
     Export(command::export::Export),
+    Checkpoint(command::checkpoint::CheckpointCommand),
+    Records(command::records::Records),
+    Timeline(command::timeline::TimelineCommand),
     Cancel(command::cancel::Cancel),
     Permissions(command::permissions::Permissions),
     Approve(command::answer::Approve),
@@ -209,6 +214,19 @@ pub async fn run(client: ClientCommand, globals: &Globals) -> ExitCode {
     ExitCode::from(exit.code())
 }
 
+/// Serves an agent its tools. The socket is the session's own, and no other can take its place.
+pub async fn serve_tools(command: command::mcp::Mcp, globals: &Globals) -> ExitCode {
+    let outcome = command.execute(globals.socket.clone()).await;
+    let exit = outcome.map_or_else(
+        |error| {
+            Output::new(globals.json).error(&error);
+            Exit::of(&error)
+        },
+        |()| Exit::Ok,
+    );
+    ExitCode::from(exit.code())
+}
+
 /// Runs a command that only prints.
 pub fn print(command: &ShellCommand, globals: &Globals) -> ExitCode {
     let output = Output::new(globals.json);
@@ -240,6 +258,9 @@ async fn execute(client: ClientCommand, context: &Context) -> Result<Exit, Clien
         ClientCommand::Model(arguments) => arguments.execute(context).await,
         ClientCommand::Search(arguments) => arguments.execute(context).await,
         ClientCommand::Export(arguments) => arguments.execute(context).await,
+        ClientCommand::Checkpoint(arguments) => arguments.execute(context).await,
+        ClientCommand::Records(arguments) => arguments.execute(context).await,
+        ClientCommand::Timeline(arguments) => arguments.execute(context).await,
         ClientCommand::Cancel(arguments) => arguments.execute(context).await,
         ClientCommand::Permissions(arguments) => arguments.execute(context).await,
         ClientCommand::Approve(arguments) => arguments.execute(context).await,

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::control::wire::ErrorBody;
 
 /// What a person calls a field. Where there is nothing, what is said of it stands for itself.
-const FIELDS: [(&str, &str); 13] = [
+const FIELDS: [(&str, &str); 15] = [
     ("q", "the query"),
     ("path", ""),
     ("title", "the title (--title)"),
@@ -18,12 +18,18 @@ const FIELDS: [(&str, &str); 13] = [
     ("model", "the model"),
     ("text", "the prompt"),
     ("content", "the prompt"),
+    ("name", "the name"),
+    ("state", "the state (--state)"),
     ("optionId", ""),
     ("timeoutSeconds", "the time (--timeout)"),
 ];
 
 /// What tells the same as a request; the longer ones first, for they begin with the shorter ones.
-const REQUESTS: [(&str, &str); 8] = [
+const REQUESTS: [(&str, &str); 9] = [
+    (
+        "POST /v1/sessions/{id}/checkpoints/{name}/restore with newSession",
+        "`acpd checkpoint restore SESSION NAME --new`",
+    ),
     ("GET /v1/sessions/{id}/turns", "`acpd turns SESSION`"),
     ("GET /v1/sessions/{id}/rules", "`acpd rules SESSION`"),
     ("GET /v1/sessions/{id}", "`acpd show SESSION`"),

@@ -20,6 +20,11 @@ pub fn read(section: &mut Section<'_>, profile: &mut AgentProfile) {
     }
     section.read("mcp_servers_allowed", &mut profile.mcp_servers_allowed);
     section.read("mcp_private_urls", &mut profile.mcp_private_urls);
+    section.read("acpd_tools", &mut profile.acpd_tools);
+    if profile.acpd_tools && profile.mcp_servers.contains_key(mcp::TOOLS) {
+        let problem = "is what acpd's own server is called where acpd_tools = true";
+        section.problem("mcp_servers.acpd", problem, "give it another name, or take acpd_tools out");
+    }
 }
 
 fn read_server(section: &mut Section<'_>, name: &str) -> Option<ProfileServer> {
@@ -79,6 +84,7 @@ mod tests {
             ("[x]\ncommand = \"a\"\nenv = { A = \"hidden ${\" }\n", "x.env.A"),
             ("[x]\nurl = \"https://me:hidden@a.example\"\n", "x.url"),
             ("[\"x y\"]\ncommand = \"a\"\n", "x y.NAME"),
+            ("[acpd]\ncommand = \"a\"\n[agents.demo]\nacpd_tools = true\n", "acpd"),
         ] {
             let text = text.replacen('[', "[agents.demo.mcp_servers.", 1);
             let problem = read(&text).unwrap_err();

@@ -11,6 +11,9 @@ use crate::model::session::Session;
 use crate::model::{Peer, SessionId, Sight};
 use crate::store::EventScope;
 
+/// What an agent may say to its tools at once. It has no prompts with pictures to send.
+const AGENT_BODY_BYTES_MAX: usize = 1 << 20;
+
 /// What somebody is to this daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
@@ -20,6 +23,9 @@ pub enum Standing {
     Root,
     /// Another user, whom a daemon of root serves.
     Member,
+    /// The agent of this session, at the socket of its tools. It stands for the session's owner, and changes nothing but its own
+    /// session.
+    Agent { session: SessionId, owner: Option<u32> },
 }
 
 /// Every handler has one: what it reads and changes goes through it, so that nobody reaches what is another's.
@@ -39,6 +45,7 @@ impl Caller {
         match self.standing {
             Standing::Own | Standing::Root => None,
             Standing::Member => Some(self.peer.uid),
+            Standing::Agent { owner, .. } => owner,
         }
     }
 
@@ -46,7 +53,7 @@ impl Caller {
     pub fn sight(&self) -> Sight {
         match self.standing {
             Standing::Own | Standing::Root => Sight::All,
-            Standing::Member => Sight::Own(self.owner()),
+            Standing::Member | Standing::Agent { .. } => Sight::Own(self.owner()),
         }
     }
 
@@ -54,8 +61,21 @@ impl Caller {
     pub fn listing(&self, all: bool) -> Sight {
         match self.standing {
             Standing::Root if !all => Sight::Own(self.owner()),
-            Standing::Own | Standing::Root | Standing::Member => self.sight(),
+            Standing::Own | Standing::Root | Standing::Member | Standing::Agent { .. } => self.sight(),
         }
+    }
+
+    /// Refuses an agent every session but its own, by the very id.
+    pub fn writes(&self, session: &str) -> Result<(), ApiError> {
+        match self.standing {
+            Standing::Agent { session: own, .. } if own.to_string() != session => Err(ApiError::OtherSession),
+            Standing::Own | Standing::Root | Standing::Member | Standing::Agent { .. } => Ok(()),
+        }
+    }
+
+    /// The largest body that is taken of them, where `max` is taken of people.
+    pub fn body_max(&self, max: usize) -> usize {
+        if self.agent_of().is_some() { max.min(AGENT_BODY_BYTES_MAX) } else { max }
     }
 
     /// Who did it, for the record.
@@ -73,7 +93,18 @@ impl Caller {
 
     /// Whether the daemon itself is another's: its inside is none of theirs.
     pub fn is_guest(&self) -> bool {
-        self.standing == Standing::Member
+        match self.standing {
+            Standing::Own | Standing::Root => false,
+            Standing::Member | Standing::Agent { .. } => true,
+        }
+    }
+
+    /// The session whose agent it is, if it is one.
+    pub fn agent_of(&self) -> Option<SessionId> {
+        match self.standing {
+            Standing::Agent { session, .. } => Some(session),
+            Standing::Own | Standing::Root | Standing::Member => None,
+        }
     }
 
     /// Refuses what is done to the daemon as a whole to those whose it is not.

@@ -79,12 +79,13 @@ pub(super) async fn read_body(request: Request, api: &Arc<Api>) -> Result<Option
     // Nothing that takes a body takes a query as well.
     no_query(request.uri())?;
     let (head, body) = request.into_parts();
-    let uid = head.extensions.get::<Caller>().ok_or(ApiError::NoCaller)?.peer.uid;
+    let caller = head.extensions.get::<Caller>().ok_or(ApiError::NoCaller)?;
+    let (uid, max) = (caller.peer.uid, caller.body_max(config.control.body_max.0));
     if let Some(found) = encoding(&head.headers) {
         return Err(ApiError::UnsupportedEncoding { found });
     }
     let announced = head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    let collected = memory::collect(body, announced, config.control.body_max.0, (&api.bodies, uid));
+    let collected = memory::collect(body, announced, max, (&api.bodies, uid));
     let collected = tokio::time::timeout(config.control.body_timeout, collected).await;
     let (body, share) = collected.unwrap_or(Err(ApiError::BodyTimeout)).inspect_err(|error| {
         if matches!(error, ApiError::BodyTimeout) {

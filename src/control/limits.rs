@@ -1,4 +1,4 @@
-//! How often one may ask: requests per user, prompts per session.
+//! How often one may ask: requests per user, prompts per session, and what a session's agent asks by its tools.
 
 use std::hash::Hash;
 use std::num::NonZeroU32;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 
+use super::caller::Caller;
 use super::error::ApiError;
 use crate::config;
 use crate::model::SessionId;
@@ -18,6 +19,8 @@ const KEYS_MIN: usize = 1024;
 #[derive(Debug)]
 pub struct RateLimits {
     requests: Limiter<u32>,
+    /// Of agents, each at the rate of a user, so that none uses up what its user has.
+    tools: Limiter<SessionId>,
     prompts: Limiter<SessionId>,
 }
 
@@ -26,15 +29,20 @@ impl RateLimits {
         let at_least_one = |number| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
         Self {
             requests: Limiter::new(Quota::per_second(at_least_one(settings.requests_per_second))),
+            tools: Limiter::new(Quota::per_second(at_least_one(settings.requests_per_second))),
             prompts: Limiter::new(Quota::per_minute(at_least_one(settings.prompts_per_minute))),
         }
     }
 
     /// Lets a request of this user pass, or says how long to wait. Root and the daemon's own user have no other rate: a loop
     /// of theirs that runs away is stopped like any other.
-    pub fn request(&self, uid: u32) -> Result<(), ApiError> {
+    pub fn request(&self, caller: &Caller) -> Result<(), ApiError> {
         let too_often = |wait| ApiError::TooOften { what: "requests", setting: "control.requests_per_second", wait };
-        self.requests.check(&uid).map_err(too_often)
+        let checked = match caller.agent_of() {
+            Some(session) => self.tools.check(&session),
+            None => self.requests.check(&caller.peer.uid),
+        };
+        checked.map_err(too_often)
     }
 
     pub fn prompt(&self, session: SessionId) -> Result<(), ApiError> {
@@ -70,6 +78,8 @@ impl<K: Hash + Eq + Clone> Limiter<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::caller::Standing;
+    use crate::model::Peer;
 
     #[test]
     fn whoever_waits_as_told_may_ask_again_and_others_are_not_concerned() {
@@ -78,6 +88,19 @@ mod tests {
         let wait = limiter.check(&1).unwrap_err();
         assert!((Duration::from_secs(29)..=Duration::from_secs(30)).contains(&wait), "{wait:?}");
         assert!(limiter.check(&2).is_ok());
+    }
+
+    #[test]
+    fn what_an_agent_asks_is_not_counted_as_its_users() {
+        let settings = config::Control { requests_per_second: 1, ..config::Config::default().control };
+        let limits = RateLimits::new(&settings);
+        let peer = std::sync::Arc::new(Peer { uid: 1000, pid: None, program: None });
+        let caller = |standing| Caller::new(std::sync::Arc::clone(&peer), standing);
+        let agent = || caller(Standing::Agent { session: SessionId::new(), owner: None });
+        let (first, second) = (agent(), agent());
+        assert!(limits.request(&first).is_ok() && limits.request(&first).is_err());
+        assert!(limits.request(&second).is_ok(), "nor as another session's");
+        assert!(limits.request(&caller(Standing::Own)).is_ok());
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod agents;
 mod backup;
 mod blobs;
 mod caller;
+mod checkpoints;
 mod choices;
 mod connections;
 mod content;
@@ -36,14 +37,18 @@ mod peer;
 mod permissions;
 mod processes;
 mod progress;
+mod records;
 mod refuse;
 mod room;
 mod router;
 mod search;
 mod server;
+mod serving;
 mod sessions;
 mod socket;
 mod streams;
+mod timeline;
+mod tools;
 mod turns;
 pub mod wire;
 mod workspaces;
@@ -57,6 +62,7 @@ use crate::registry::Registry;
 pub use room::fit_connections;
 pub use server::Server;
 pub use socket::{ControlSocket, Door};
+pub use tools::ToolsServer;
 
 /// What every handler has.
 #[derive(Debug)]

@@ -2,26 +2,24 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use nix::sys::socket::{getsockopt, sockopt};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::net::UnixStream;
 
-use super::caller::Standing;
+use super::caller::{Caller, Standing};
+use super::router::RefusedPeer;
+use crate::agent::tools::OpenedTools;
 use crate::agent::{Descent, Host};
 use crate::config::ControlGroup;
 use crate::model::Peer;
 use crate::security::{Security, SecurityEvent};
 use crate::system;
 
-/// What becomes of a connection.
-pub enum Admitted {
-    Served(Peer, Standing),
-    /// An agent's: every request of it is answered, with a refusal.
-    Agents(Peer, Standing),
-    /// It is closed without a word.
-    No,
-}
+/// Who is at the other end, and whether every request of theirs is answered with a refusal. Nothing: the connection is closed
+/// without a word.
+pub type Admitted = Option<(Caller, Option<RefusedPeer>)>;
 
 /// The daemon serves its own user and root; that of root also the members of its group; and none its agents.
 pub fn admit(
@@ -30,35 +28,62 @@ pub fn admit(
     security: &Security,
     host: &Host,
 ) -> io::Result<Admitted> {
-    let credentials = stream.peer_cred()?;
     let own = rustix::process::geteuid().as_raw();
-    // Whoever is in a namespace that this one does not see into has no number here, and is nobody whom acpd has started.
-    let pid = credentials.pid().filter(|pid| *pid > 0);
-    let peer = Peer { uid: credentials.uid(), pid, program: pid.and_then(program_of) };
-    let is_member = || group.is_some_and(|group| is_member(stream, credentials.gid(), group.gid));
+    let (peer, gid) = peer_of(stream)?;
+    let is_member = || group.is_some_and(|group| is_member(stream, gid, group.gid));
     let Some(standing) = standing(own, peer.uid, is_member) else {
         security.refused(SecurityEvent::ForeignUser, Some(&peer), None, "a connection of another user");
-        return Ok(Admitted::No);
+        return Ok(None);
     };
-    let descent = match pid.filter(|_| host.has_had_agents()) {
-        Some(pid) => {
-            let identity = Identity::of(stream);
-            host.descent(pid, || identity.is_there())
-        }
-        None => Descent::Others,
-    };
-    Ok(match descent {
-        Descent::Others => Admitted::Served(peer, standing),
-        Descent::Agents => {
+    let descent = if host.has_had_agents() { descent_of(stream, &peer, host) } else { Descent::Others };
+    let refused = match descent {
+        Descent::Others => None,
+        Descent::Agents(_) => {
             security.refused(SecurityEvent::AgentPeer, Some(&peer), None, "a connection of an agent");
-            Admitted::Agents(peer, standing)
+            Some(RefusedPeer::Agent)
         }
         // Whose question it was cannot be told any more: an agent's could leave its connection to others.
         Descent::Unknown => {
             security.refused(SecurityEvent::AgentPeer, Some(&peer), None, "a connection of somebody who is gone");
-            Admitted::Agents(peer, standing)
+            Some(RefusedPeer::Agent)
         }
-    })
+    };
+    Ok(Some((Caller::new(Arc::new(peer), standing), refused)))
+}
+
+/// The tools of a session are for its own agent, and for what that has started.
+pub fn admit_agent(stream: &UnixStream, tools: &OpenedTools, security: &Security, host: &Host) -> io::Result<Admitted> {
+    let (peer, _) = peer_of(stream)?;
+    if peer.uid != tools.user {
+        let why = "a connection of another user to a session's tools";
+        security.refused(SecurityEvent::ForeignUser, Some(&peer), None, why);
+        return Ok(None);
+    }
+    let why = match descent_of(stream, &peer, host) {
+        Descent::Agents(Some(session)) if session == tools.session => None,
+        Descent::Agents(_) => Some("a connection of another session's agent to a session's tools"),
+        Descent::Others => Some("a connection of somebody who is no agent to a session's tools"),
+        Descent::Unknown => Some("a connection of somebody who is gone to a session's tools"),
+    };
+    if let Some(why) = why {
+        security.refused(SecurityEvent::ForeignAgent, Some(&peer), None, format_args!("{why} ({})", tools.session));
+    }
+    let standing = Standing::Agent { session: tools.session, owner: tools.owner };
+    Ok(Some((Caller::new(Arc::new(peer), standing), why.map(|_| RefusedPeer::NotItsAgent))))
+}
+
+/// Who is at the other end, and their group.
+fn peer_of(stream: &UnixStream) -> io::Result<(Peer, u32)> {
+    let credentials = stream.peer_cred()?;
+    // Whoever is in a namespace that this one does not see into has no number here, and is nobody whom acpd has started.
+    let pid = credentials.pid().filter(|pid| *pid > 0);
+    Ok((Peer { uid: credentials.uid(), pid, program: pid.and_then(program_of) }, credentials.gid()))
+}
+
+fn descent_of(stream: &UnixStream, peer: &Peer, host: &Host) -> Descent {
+    let Some(pid) = peer.pid else { return Descent::Others };
+    let identity = Identity::of(stream);
+    host.descent(pid, || identity.is_there())
 }
 
 /// What a user is to the daemon of the user `own`; nothing, for whoever it does not serve.

@@ -9,8 +9,9 @@ pub const REFUSALS_MAX: usize = 32;
 const BASE: usize = 192;
 /// Each connection that reads the database has it open, with its log and its index.
 const PER_READER: usize = 3;
-/// Three pipes, the shim's socket, the process itself, its workspace and its cgroup; and a file or a terminal now and then.
-const PER_PROCESS: usize = 8;
+/// Three pipes, the shim's socket, the process itself, its workspace, its cgroup and the socket of its tools; and a file or a
+/// terminal now and then.
+const PER_PROCESS: usize = 9;
 /// Of what is left for clients and processes, clients have at least this part: nobody needs a thousand agents that cannot be
 /// asked for anything.
 const SHARE_OF_CLIENTS: usize = 4;

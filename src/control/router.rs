@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{RawPathParams, Request, State};
 use axum::http::{Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -16,14 +16,19 @@ use uuid::Uuid;
 use super::caller::Caller;
 use super::error::ApiError;
 use super::{
-    Api, agents, backup, blobs, events, export, gc, health, info, messages, metrics, openapi, permissions, processes,
-    search, sessions, turns, workspaces,
+    Api, agents, backup, blobs, checkpoints, events, export, gc, health, info, messages, metrics, openapi, permissions,
+    processes, records, search, sessions, timeline, turns, workspaces,
 };
 use crate::session::Refusal;
 
-/// Marks the requests of an agent, which are all refused.
+/// Marks the requests of a connection that are all refused.
 #[derive(Clone, Copy, Debug)]
-pub struct RefusedPeer;
+pub enum RefusedPeer {
+    /// An agent's, at the control socket.
+    Agent,
+    /// Anybody's but its agent's, at the socket of a session's tools.
+    NotItsAgent,
+}
 
 /// All handlers that are served, for a macro that does something with each. Path and method are with the handlers, in their
 /// description, so that nothing is served that is not described.
@@ -65,6 +70,16 @@ macro_rules! with_every_route {
             permissions::answer_in_session,
             permissions::rules,
             permissions::revoke,
+            checkpoints::create,
+            checkpoints::of_session,
+            checkpoints::show,
+            checkpoints::restore,
+            checkpoints::of_all,
+            records::of_session,
+            records::submit,
+            records::list,
+            records::show,
+            timeline::show,
             search::search,
             blobs::show,
             gc::collect,
@@ -90,8 +105,44 @@ macro_rules! paths_of {
 }
 
 pub fn router(api: Arc<Api>) -> Router {
-    let routes = with_every_route!(served).into_iter();
-    let router = routes.fold(Router::new(), |router, (path, methods)| router.route(&path, methods));
+    guarded(served_at(with_every_route!(served)), api)
+}
+
+/// What the agent of a session gets to: the same handlers, and few of them.
+pub fn tools(api: Arc<Api>) -> Router {
+    let narrowed = middleware::from_fn_with_state(Arc::clone(&api), own_session_only);
+    let routes = served![
+        sessions::show,
+        checkpoints::create,
+        checkpoints::show,
+        checkpoints::of_all,
+        records::submit,
+        records::list,
+        timeline::show,
+    ];
+    guarded(served_at(routes).route_layer(narrowed), api)
+}
+
+/// An agent reads what its owner sees, and changes its own session only. Which one a body names is its reader's to look at.
+async fn own_session_only(
+    caller: Caller,
+    path: RawPathParams,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    let named = path.iter().find(|(name, _)| *name == "id");
+    if let Some((_, session)) = named.filter(|_| !request.method().is_safe()) {
+        caller.writes(session)?;
+    }
+    Ok(next.run(request).await)
+}
+
+fn served_at<const N: usize>(routes: [(String, MethodRouter<Arc<Api>>); N]) -> Router<Arc<Api>> {
+    routes.into_iter().fold(Router::new(), |router, (path, methods)| router.route(&path, methods))
+}
+
+/// What every request goes through.
+fn guarded(router: Router<Arc<Api>>, api: Arc<Api>) -> Router {
     router
         .fallback(no_route)
         .method_not_allowed_fallback(method_not_allowed)
@@ -126,27 +177,29 @@ const fn filter(method: &HttpMethod) -> MethodFilter {
 
 /// Every request has a span that says who asks, and its user's share of the rate.
 async fn admit(State(api): State<Arc<Api>>, request: Request, next: Next) -> Result<Response, ApiError> {
-    let peer = request.extensions().get::<Caller>().map(|caller| &caller.peer);
-    let uid = peer.map(|peer| peer.uid);
+    let caller = request.extensions().get::<Caller>().cloned();
+    let peer = caller.as_ref().map(|caller| &caller.peer);
     // What is in it is put together only when somebody logs it.
     let span = tracing::info_span!(
         "request",
         id = %Uuid::now_v7(),
         method = %request.method(),
         path = request.uri().path(),
-        uid,
+        uid = peer.map(|peer| peer.uid),
         pid = peer.and_then(|peer| peer.pid),
         program = peer.and_then(|peer| peer.program.as_deref()),
     );
     async move {
-        if request.extensions().get::<RefusedPeer>().is_some() {
-            return Err(ApiError::AgentsNotServed);
+        match request.extensions().get::<RefusedPeer>() {
+            Some(RefusedPeer::Agent) => return Err(ApiError::AgentsNotServed),
+            Some(RefusedPeer::NotItsAgent) => return Err(ApiError::NotItsAgent),
+            None => {}
         }
         if api.registry.is_stopping() && !health::is_asked(request.uri()) {
             return Err(ApiError::Registry(Refusal::ShuttingDown.into()));
         }
-        if let Some(uid) = uid.filter(|_| !health::is_sign_of_life(request.uri())) {
-            api.limits.request(uid)?;
+        if let Some(caller) = caller.filter(|_| !health::is_sign_of_life(request.uri())) {
+            api.limits.request(&caller)?;
         }
         let response = without_secrets(&api, next.run(request).await).await;
         tracing::debug!(status = response.status().as_u16(), "answered");

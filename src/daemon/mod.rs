@@ -20,6 +20,7 @@ use futures_util::StreamExt;
 use rustix::fs::Mode;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook_tokio::Signals;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -29,9 +30,10 @@ use self::activation::Activated;
 use self::lock::StateLock;
 use self::reload::Reloader;
 use crate::agent::confine::Places;
+use crate::agent::tools::{OPENED_MAX, OpenedTools};
 use crate::agent::{Host, Secrets, open_files};
 use crate::config::{self, Config, Overrides, Paths};
-use crate::control::{self, Api, ControlSocket, Door, Server};
+use crate::control::{self, Api, ControlSocket, Door, Server, ToolsServer};
 use crate::hub::Hub;
 use crate::metrics::Metrics;
 use crate::notify::Notifier;
@@ -148,14 +150,16 @@ async fn run(config: Config, origin: Origin<'_>) -> anyhow::Result<()> {
     };
     lock.tell(&paths.socket).context("cannot write to the lock of the state directory")?;
     let control = config.control.clone();
-    let shared = shared(config, &paths, environment, secrets, agent_umask).await?;
+    let (tools, opened_tools) = mpsc::channel(OPENED_MAX);
+    let shared = shared(config, &paths, environment, secrets, agent_umask, tools).await?;
     // Before the recovery: whoever waited for a turn that a killed daemon lost hears of it.
     let notifier = Notifier::new(Arc::clone(&shared)).await;
     let stop_notifying = notifier.stopper();
     let (hub, registry) = (shared.hub.clone(), Registry::new(shared));
     let api = Api::new(Arc::clone(&registry), paths.state_dir.clone(), paths.socket.clone());
-    let server = Server::new(socket, api, control);
+    let server = Server::new(socket, Arc::clone(&api), control);
     let stop_accepting = server.stopper();
+    let tools_server = ToolsServer::new(opened_tools, api, stop_accepting.clone());
     let tasks = TaskTracker::new();
     let reloader = Reloader::new(Arc::clone(&registry), overrides.clone());
     // It is given until the end, also while the daemon stops.
@@ -165,6 +169,7 @@ async fn run(config: Config, origin: Origin<'_>) -> anyhow::Result<()> {
         // Not earlier: what a killed daemon left is looked for by the mark that commands of notifications have too.
         tasks.spawn(notifier.run());
         tasks.spawn(server.run());
+        tasks.spawn(tools_server.run());
         sign_of_life.spawn(watchdog::watch(Arc::clone(&registry)));
         tell_ready(&paths.socket);
         system::let_go_of_code();
@@ -204,6 +209,7 @@ async fn shared(
     environment: BTreeMap<String, String>,
     secrets: Arc<Secrets>,
     agent_umask: Mode,
+    tools: mpsc::Sender<OpenedTools>,
 ) -> anyhow::Result<Arc<Shared>> {
     let metrics = Arc::new(Metrics::default());
     let hub = Hub::open(&store_options(&config, paths), secrets, Arc::clone(&metrics)).await?;
@@ -228,6 +234,7 @@ async fn shared(
         security: Security::default(),
         metrics,
         places,
+        tools,
     }))
 }
 

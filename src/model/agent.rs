@@ -14,6 +14,7 @@ use super::secret::Secret;
 /// A profile as the configuration gives it. It may hold secrets in `env`, so it is neither stored nor shown: what is
 /// frozen into a session is its [`FrozenProfile`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a key of its own")]
 pub struct AgentProfile {
     pub slug: String,
     pub name: String,
@@ -48,6 +49,8 @@ pub struct AgentProfile {
     pub mcp_servers_allowed: bool,
     /// Whether those may be at addresses of this machine and its network.
     pub mcp_private_urls: bool,
+    /// Whether its sessions have acpd's own server among them, by which the agent writes to and reads from the record.
+    pub acpd_tools: bool,
     /// The widest scope that its sessions may have.
     pub fs_scope: FsScope,
     pub tags: Vec<String>,
@@ -94,6 +97,9 @@ pub struct FrozenProfile {
     pub terminal_env: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mcp_servers: Vec<FrozenServer>,
+    /// Whether the one of these that is called `acpd` is acpd's own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub acpd_tools: bool,
 }
 
 const fn client_files_default() -> bool {
@@ -124,6 +130,7 @@ impl AgentProfile {
             mcp_servers: BTreeMap::new(),
             mcp_servers_allowed: false,
             mcp_private_urls: false,
+            acpd_tools: false,
             fs_scope: FsScope::Full,
             tags: Vec::new(),
             install_hint: String::new(),
@@ -150,6 +157,7 @@ impl AgentProfile {
     }
 
     pub fn freeze(&self) -> FrozenProfile {
+        let tools = self.acpd_tools.then(FrozenServer::tools);
         FrozenProfile {
             slug: self.slug.clone(),
             name: self.name.clone(),
@@ -167,7 +175,8 @@ impl AgentProfile {
             client_files: self.client_files,
             terminal_commands: self.terminal_commands.clone(),
             terminal_env: self.terminal_env.clone(),
-            mcp_servers: self.mcp_servers.iter().map(|(name, server)| server.freeze(name)).collect(),
+            mcp_servers: self.mcp_servers.iter().map(|(name, server)| server.freeze(name)).chain(tools).collect(),
+            acpd_tools: self.acpd_tools,
         }
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::context::SessionContext;
-use super::id::{MessageId, PermissionId, RuleId, WorkspaceId};
+use super::id::{CheckpointId, MessageId, PermissionId, RuleId, WorkspaceId};
 use super::message::Role;
 use super::peer::By;
 use super::permission::Action;
@@ -198,6 +198,13 @@ pub enum EventBody {
         reason: String,
         decided_by: Option<String>,
     },
+    CheckpointCreated {
+        checkpoint_id: CheckpointId,
+        name: String,
+        bytes: usize,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        by: By,
+    },
     AgentUpdate {
         update: Box<RawValue>,
     },
@@ -271,6 +278,7 @@ impl EventBody {
             Self::TerminalCreated { .. } => "terminal.created",
             Self::TerminalExited { .. } => "terminal.exited",
             Self::TerminalRefused { .. } => "terminal.refused",
+            Self::CheckpointCreated { .. } => "checkpoint.created",
             Self::AgentUpdate { .. } => "agent.update",
             Self::Redacted(redacted) => redacted.kind,
         }
@@ -324,6 +332,7 @@ mod tests {
             | EventBody::TerminalCreated { .. }
             | EventBody::TerminalExited { .. }
             | EventBody::TerminalRefused { .. }
+            | EventBody::CheckpointCreated { .. }
             | EventBody::AgentUpdate { .. } => {}
             // It is one of those again.
             EventBody::Redacted(_) => {}
@@ -390,6 +399,12 @@ mod tests {
             EventBody::PermissionRevoked { rule_id: RuleId::new(), by: Some(somebody()) },
         ]);
         samples.extend(samples_of_services());
+        samples.push(EventBody::CheckpointCreated {
+            checkpoint_id: CheckpointId::new(),
+            name: "half".into(),
+            bytes: 2,
+            by: Some(somebody()),
+        });
         samples.push(EventBody::AgentUpdate { update: raw("{}") });
         samples
     }

@@ -1,7 +1,7 @@
 //! Which MCP servers a session may have: those of its profile, and others where the profile allows that.
 
 use crate::model::AgentProfile;
-use crate::model::mcp::{ChosenServer, OwnServer};
+use crate::model::mcp::{ChosenServer, OwnServer, TOOLS};
 
 #[derive(Debug, thiserror::Error)]
 pub enum McpRefusal {
@@ -11,15 +11,21 @@ pub enum McpRefusal {
     NotAllowed { agent: String, name: String },
     #[error("the MCP server {name:?} is at {host}, which is of this machine or its network")]
     PrivateUrl { agent: String, name: String, host: String },
+    #[error("{TOOLS:?} is what acpd's own MCP server is called, which the agent {agent:?} has")]
+    Reserved { agent: String, index: usize },
 }
 
 /// The profile's own servers are its admin's word, wherever they are.
 pub fn check(profile: &AgentProfile, chosen: &[ChosenServer]) -> Result<(), McpRefusal> {
     chosen.iter().enumerate().try_for_each(|(index, server)| match server {
         ChosenServer::Named(name) if profile.mcp_servers.contains_key(name) => Ok(()),
+        ChosenServer::Named(name) if profile.acpd_tools && name == TOOLS => Ok(()),
         ChosenServer::Named(name) => {
-            let known = profile.mcp_servers.keys().cloned().collect();
+            let known = profile.freeze().mcp_servers.into_iter().map(|server| server.name).collect();
             Err(McpRefusal::Unknown { agent: profile.slug.clone(), index, name: name.clone(), known })
+        }
+        ChosenServer::Own(own) if profile.acpd_tools && own.name == TOOLS => {
+            Err(McpRefusal::Reserved { agent: profile.slug.clone(), index })
         }
         ChosenServer::Own(own) => check_own(profile, own),
     })

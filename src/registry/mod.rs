@@ -11,6 +11,7 @@ mod context;
 mod glances;
 mod lookups;
 mod mcp;
+mod records;
 mod recovery;
 mod retention;
 mod trials;
@@ -41,6 +42,7 @@ use turnstile::Turnstile;
 
 pub use admission::{CreateSession, WorkspaceChoice, narrowed};
 pub use mcp::McpRefusal;
+pub use records::Restoring;
 pub use retention::{Sweep, Swept, SweptSession};
 
 /// Why a turn failed whose end did not get into the record.
@@ -80,6 +82,12 @@ pub enum RegistryError {
     OthersWorkspace { id: WorkspaceId, path: String },
     #[error("the workspace {id} still has {sessions} sessions")]
     WorkspaceInUse { id: WorkspaceId, sessions: i64 },
+    #[error("the session has a checkpoint {0:?} already")]
+    CheckpointExists(String),
+    #[error("the session has {max} checkpoints already, and that is the limit")]
+    CheckpointLimit { max: i64 },
+    #[error("what is recorded would have more than {max} {what}, and that is the limit")]
+    RecordFull { what: &'static str, max: i64 },
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("the session's actor failed")]

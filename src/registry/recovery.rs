@@ -59,13 +59,15 @@ impl Registry {
         Ok(())
     }
 
-    /// The directories of sessions that are gone, or in which nothing starts any more.
+    /// The directories of sessions that are gone, or in which nothing starts any more, and the sockets of dead processes.
     async fn clear_directories(&self) -> Result<(), RegistryError> {
         let directories = &self.shared().host.directories;
         for session in directories.sessions() {
             match self.hub().store().status(session).await? {
                 None | Some(SessionStatus::Archived) => drop(directories.remove(session)),
-                Some(SessionStatus::Active | SessionStatus::Suspended | SessionStatus::Error) => {}
+                Some(SessionStatus::Active | SessionStatus::Suspended | SessionStatus::Error) => {
+                    directories.remove_tools_socket(session);
+                }
             }
         }
         Ok(())

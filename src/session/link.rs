@@ -19,6 +19,7 @@ use super::Slot;
 use super::handshake::Handshake;
 use super::workspace::{Entered, Entry};
 use crate::acp::incoming::Abilities;
+use crate::agent::tools::ToolsSocket;
 use crate::agent::{Exit, Output, Process};
 use crate::model::SandboxLevel;
 use crate::model::event::ExitReason;
@@ -52,6 +53,8 @@ pub struct Connected {
     pub is_read_only: bool,
     /// Whether people were told why its tools may not write somewhere.
     pub has_explained: bool,
+    /// The socket of acpd's own tools, which goes with the process.
+    pub tools: Option<ToolsSocket>,
 }
 
 pub enum Phase {
@@ -78,7 +81,8 @@ pub enum LinkInput {
 impl Connected {
     /// A process that was started just now.
     pub fn new(process: Process, slot: Slot, phase: Phase, is_read_only: bool) -> Self {
-        Self { process, slot, pid: None, phase, sandbox: SandboxLevel::None, is_read_only, has_explained: false }
+        let sandbox = SandboxLevel::None;
+        Self { process, slot, pid: None, phase, sandbox, is_read_only, has_explained: false, tools: None }
     }
 }
 

@@ -47,6 +47,7 @@ use rustix::fs::Mode;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::agent::confine::Places;
+use crate::agent::tools::OpenedTools;
 use crate::agent::{Bounds, Grounds, Host, Persona, WorkspaceError};
 use crate::config::{self, Config};
 use crate::hub::Hub;
@@ -87,6 +88,8 @@ pub struct Shared {
     pub metrics: Arc<Metrics>,
     /// What no agent is to write to.
     pub places: Places,
+    /// Where the sockets of agents' tools go to be served.
+    pub tools: mpsc::Sender<OpenedTools>,
 }
 
 impl Shared {

@@ -15,6 +15,7 @@ use super::actor::{Purpose, SessionActor};
 use super::failure::{self, SignIn};
 use super::handshake::{Handshake, Step};
 use super::link::{Connected, Link, Phase};
+use super::servers::Spawned;
 use super::start::Start;
 use super::workspace::{Entered, StartingPlace};
 use crate::acp::{Requests, RpcError, incoming, outgoing, usage};
@@ -88,13 +89,14 @@ impl SessionActor {
         self.record(Op::Event { turn: None, body: EventBody::ProcessStarting { agent, workspace } });
         let beneath = Beneath::of(&opened);
         match self.spawn(program, opened) {
-            Ok((process, servers)) => {
+            Ok(Spawned { process, servers, tools }) => {
                 self.requests = Requests::default();
                 self.spending.begin_process();
                 self.services.begin(beneath);
                 self.transcript.set_bounds(&self.shared.config().limits);
                 let phase = Phase::Starting(Box::new(Handshake::new(servers)));
-                self.link = Link::Up(Connected::new(process, slot, phase, self.permissions.forbids_writes()));
+                let is_read_only = self.permissions.forbids_writes();
+                self.link = Link::Up(Connected { tools, ..Connected::new(process, slot, phase, is_read_only) });
                 self.begin_handshake();
             }
             Err(error) => {
@@ -242,7 +244,9 @@ impl SessionActor {
     pub(super) fn on_exited(&mut self, exit: Exit) {
         self.withdraw_all("the agent's process went away");
         let Link::Up(connected) = std::mem::replace(&mut self.link, Link::Stopped) else { return };
-        let Connected { pid, mut slot, phase, .. } = connected;
+        let Connected { pid, mut slot, phase, tools, .. } = connected;
+        // Before the next process has its own.
+        drop(tools);
         let (reason, during) = match &phase {
             Phase::Stopping { reason, .. } => (*reason, None),
             Phase::Starting(handshake) => (ExitReason::Crash, Some(handshake.step.name())),

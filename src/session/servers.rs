@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use super::actor::SessionActor;
 use super::handshake::Handshake;
 use crate::agent::mcp;
-use crate::agent::{CommandError, OpenWorkspace, Process, SpawnError};
-use crate::model::mcp::{ChosenServer, ReadyServer};
+use crate::agent::tools::ToolsSocket;
+use crate::agent::{Command, CommandError, OpenWorkspace, Process, SpawnError};
+use crate::model::mcp::{ChosenServer, ReadyServer, TOOLS, Transport};
 
 const NOTICE: &str = "mcp_servers";
 
@@ -16,6 +17,14 @@ pub struct Servers {
     chosen: Option<Vec<ChosenServer>>,
     /// What people were told last, so that they are not told again with every process.
     told: [Option<String>; 2],
+}
+
+/// What was started.
+pub struct Spawned {
+    pub process: Process,
+    pub servers: Vec<ReadyServer>,
+    /// Kept for as long as the process.
+    pub tools: Option<ToolsSocket>,
 }
 
 /// What there is to tell.
@@ -37,13 +46,31 @@ impl SessionActor {
         &mut self,
         program: Result<PathBuf, CommandError>,
         workspace: OpenWorkspace,
-    ) -> Result<(Process, Vec<ReadyServer>), SpawnError> {
-        let command = self.start().command(program?, &self.profile, workspace)?;
-        let ready = self.start().servers(&command, &self.profile, self.servers.chosen.as_deref())?;
-        self.tell_of_servers(Matter::Gathering, &ready.warnings.join("; "));
+    ) -> Result<Spawned, SpawnError> {
+        let mut command = self.start().command(program?, &self.profile, workspace)?;
+        let (socket, tools, mut warnings) = self.open_tools(&command);
+        if let Some(socket) = &socket {
+            command = command.showing(socket.path());
+        }
+        let ready = self.start().servers(&command, &self.profile, self.servers.chosen.as_deref(), tools)?;
+        warnings.extend(ready.warnings);
+        self.tell_of_servers(Matter::Gathering, &warnings.join("; "));
         let (bounds, secrets) = (self.shared.bounds(), self.shared.hub.secrets());
         let process = Process::spawn(&command, bounds, secrets, &self.shared.host)?;
-        Ok((process, ready.servers))
+        Ok(Spawned { process, servers: ready.servers, tools: socket })
+    }
+
+    /// acpd's own tools, where the session has them. An agent that cannot have them works without.
+    fn open_tools(&self, command: &Command) -> (Option<ToolsSocket>, Option<Transport>, Vec<String>) {
+        let config = self.shared.config();
+        let current = config.agents.get(&self.profile.slug);
+        if !mcp::has_tools(&self.profile, self.servers.chosen.as_deref(), current) {
+            return (None, None, Vec::new());
+        }
+        match self.start().tools(command) {
+            Ok((socket, transport)) => (Some(socket), Some(transport), Vec::new()),
+            Err(why) => (None, None, vec![format!("left out: {}; {why}", mcp::servers(&[TOOLS]))]),
+        }
     }
 
     /// What the agent says it cannot reach it is not given.
@@ -100,7 +127,6 @@ pub fn suspicion(servers: &[ReadyServer]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::mcp::Transport;
 
     fn server(name: &str, transport: Transport) -> ReadyServer {
         ReadyServer { name: name.to_owned(), transport, values: vec![] }

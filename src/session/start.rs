@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use super::Shared;
 use crate::agent::confine::Wish;
 use crate::agent::mcp::{self, ReadyServers, Surroundings};
+use crate::agent::tools::ToolsSocket;
 use crate::agent::{self, Command, CommandError, OpenWorkspace, Persona, SpawnError};
 use crate::config::SELF_COMMAND;
 use crate::model::agent::FrozenProfile;
-use crate::model::mcp::{ChosenServer, of_session};
+use crate::model::mcp::{ChosenServer, Transport, of_session};
 use crate::model::{Adapter, FsScope, SessionId};
 
 pub struct Start<'a> {
@@ -52,6 +53,7 @@ impl<'a> Start<'a> {
         command: &Command,
         profile: &FrozenProfile,
         chosen: Option<&[ChosenServer]>,
+        tools: Option<Transport>,
     ) -> Result<ReadyServers, SpawnError> {
         if of_session(&profile.mcp_servers, chosen).is_empty() {
             return Ok(ReadyServers::default());
@@ -60,7 +62,7 @@ impl<'a> Start<'a> {
         let own = directories.make(self.session, command.owner.as_ref()).map_err(SpawnError::Directories)?;
         let [home, tmp] = own.places();
         let places = [(agent::WORKSPACE, self.workspace.to_string_lossy().into_owned()), home, tmp];
-        let surroundings = Surroundings { environment: &command.environment, places };
+        let surroundings = Surroundings { environment: &command.environment, places, tools };
         let path = command.environment.get("PATH").map(String::as_str).unwrap_or_default();
         // As the owner, who may run more than others, or less.
         let find = |program: &str| {
@@ -71,6 +73,20 @@ impl<'a> Start<'a> {
         let config = self.shared.config();
         let current = config.agents.get(&profile.slug);
         Ok(mcp::gather(profile, chosen, current, &surroundings, find).map_err(CommandError::from)?)
+    }
+
+    /// Opens the socket of acpd's own tools for this command's agent, and tells what the agent is to start for them.
+    pub fn tools(&self, command: &Command) -> Result<(ToolsSocket, Transport), String> {
+        // As the owner, who has to be able to start it.
+        let program = self.persona.run(agent::own_path).ok().flatten();
+        let program = program.ok_or("the session's user cannot execute acpd's own program")?;
+        let directories = &self.shared.host.directories;
+        let opened = directories
+            .make(self.session, command.owner.as_ref())
+            .and_then(|own| ToolsSocket::open(&own, self.session, command.owner.as_ref(), &self.shared.tools));
+        let socket = opened.map_err(|error| format!("their socket cannot be made: {error}"))?;
+        let transport = mcp::tools(&program, socket.path());
+        Ok((socket, transport))
     }
 
     /// What of the daemon's environment there is to choose from. Another user's agents get nothing of root's own.

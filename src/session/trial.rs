@@ -1,7 +1,8 @@
 //! A trial of an agent: its process is started as a session's would be, shakes hands, and goes down the ladder again.
 //!
 //! Nothing of it is recorded, and nothing stays: no process, no directory. It has the session's own temporary directory for a
-//! workspace, because a real one is nobody's to try things in.
+//! workspace, because a real one is nobody's to try things in. It has no tools of acpd's, because there is no session to record
+//! anything of.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -153,7 +154,7 @@ async fn begin(
     let (bounds, secrets) = (shared.bounds(), shared.hub.secrets());
     let spawned = start
         .command(program, profile, place.workspace)
-        .and_then(|command| Ok((start.servers(&command, profile, None)?, command)))
+        .and_then(|command| Ok((start.servers(&command, profile, None, None)?, command)))
         .and_then(|(ready, command)| Ok((Process::spawn(&command, bounds, secrets, &shared.host)?, ready)));
     let (process, ready) = spawned.map_err(|error| not_started(&chain(&error)))?;
     trial.warnings = ready.warnings;

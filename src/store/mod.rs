@@ -9,9 +9,11 @@
 //!    one without the other.
 //! 3. Nobody is told of a commit (acknowledgement or head) before it has happened.
 
+mod actions;
 mod apply;
 mod backup;
 mod catalogue;
+mod checkpoints;
 mod choices;
 mod compaction;
 mod confinement;
@@ -30,6 +32,7 @@ mod peek;
 mod permissions;
 mod prompts;
 mod read;
+mod records;
 mod reserve;
 mod retention;
 mod row;
@@ -38,6 +41,7 @@ mod search_query;
 mod search_turns;
 mod sessions;
 mod tally;
+mod timeline;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -58,6 +62,7 @@ use crate::config;
 use crate::metrics::Metrics;
 
 pub use backup::{BackedUp, BackupError};
+pub use checkpoints::CheckpointFilter;
 pub use export::{Snapshot, TurnCursor};
 pub use fault::{Fault, SqlError};
 pub use health::{Check, DAMAGED_HINT, StoreHealth};
@@ -68,13 +73,17 @@ pub use peek::{Peek, peek};
 pub use permissions::{PermissionFilter, Resolved};
 pub use prompts::WaitingMessage;
 pub use read::{EventScope, OpenTurn, SessionFilter, StoredEvent};
+pub use records::{EntityFilter, EntityOrder, EntitySource, NewObservation, Observation};
 pub use reserve::preflight;
 pub use retention::Candidate;
 pub use search::{Hit, SearchError, SearchFilter};
 pub use search_query::{SearchQuery, SearchQueryError};
 pub use search_turns::SEARCHES_PER_USER_MAX;
 use search_turns::SearchTurns;
-pub use unit::{Catalogue, ChoicesChange, Committed, NewMessage, NewSession, Op, SessionChange, Unit, UsageChange};
+pub use timeline::{TimelineFilter, TimelineItem};
+pub use unit::{
+    Catalogue, ChoicesChange, Committed, NewCheckpoint, NewMessage, NewSession, Op, SessionChange, Unit, UsageChange,
+};
 pub use writer::{Appended, Audience, Connections, Head, Writer};
 
 /// Where the store is and how it is bounded.

@@ -46,6 +46,10 @@
 //! | `{"textFromWrite":{"path":…,"text":…}}` | `written`, or `error: …` |
 //! | `{"textFromShell":"COMMAND"}` | what `sh -c COMMAND` writes, and `exit N`; `{prompt}` is the last prompt |
 //! | `{"textFromSocket":{"path":…,"send":…}}` | the first line of a Unix socket's answer, `(closed)`, or `error: …` |
+//! | `{"textFromMcp":{"server":…,"tool":…,"arguments":…}}` | what an MCP server of the conversation answers, as JSON |
+//!
+//! `textFromMcp` starts the server when it is first asked, and keeps it. Without `tool` it lists the tools, and with `"pid":true` it
+//! tells the server's process. With nothing but `server` the last line of the last prompt is the call, as JSON.
 //!
 //! In the params of a request `{terminal0}`, `{terminal1}`, … stand for the ids of the terminals that the client has made so
 //! far, in the order of its answers.
@@ -89,6 +93,7 @@
 //! 0: end of the script, or EOF of stdin. 90: something unexpected came. 91: the script is wrong. 92: the system
 //! refused something that the script needs.
 
+mod mcp;
 mod processes;
 mod runner;
 mod step;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use crate::mcp::Servers;
 use crate::processes::{self, Children};
 use crate::step::Step;
 use crate::wire::{self, End, Input, Message, Output, exchange};
@@ -33,6 +34,7 @@ pub struct Agent {
     /// The ids of the terminals that the client made, in order.
     terminals: Vec<String>,
     children: Children,
+    servers: Servers,
     /// What `allocate` took.
     allocated: Vec<Vec<u8>>,
     ignore_eof: bool,
@@ -55,6 +57,7 @@ impl Agent {
             requests_sent: 0,
             terminals: Vec::new(),
             children: Children::default(),
+            servers: Servers::default(),
             allocated: Vec::new(),
             ignore_eof: false,
         })
@@ -101,6 +104,10 @@ impl Agent {
             "request" => self.ask(step).and_then(|id| self.await_answer(Some(id))),
             "ask" => self.ask(step).map(|_| ()),
             "awaitAnswer" => self.await_answer(None),
+            "textFromMcp" => {
+                let text = self.ask_server(step)?;
+                self.text(&text)
+            }
             verb if verb.starts_with("textFrom") => {
                 let text = self.text_from(step)?;
                 self.text(&text)
@@ -195,6 +202,9 @@ impl Agent {
         self.params = message.params;
         if let Some(session_id) = self.params["sessionId"].as_str() {
             session_id.clone_into(&mut self.session_id);
+        }
+        if let Some(servers) = self.params.get("mcpServers") {
+            self.servers.remember(servers);
         }
         if method == "session/prompt" {
             // A cancel belongs to the prompt that ran when it came.
@@ -368,6 +378,20 @@ impl Agent {
         self.answer = answer.error.unwrap_or(answer.result);
         self.terminals.extend(self.answer["terminalId"].as_str().map(str::to_owned));
         Ok(())
+    }
+
+    /// Asks an MCP server what the step says, or else what the last prompt does.
+    fn ask_server(&mut self, step: &Step<'_>) -> Result<String, End> {
+        let server = step.text_at("server")?;
+        let is_told = step.argument.as_object().is_some_and(|object| object.len() > 1);
+        if is_told {
+            return self.servers.ask(server, step.argument);
+        }
+        // Before it may be a transcript.
+        let call = serde_json::from_str(self.prompt_text.lines().last().unwrap_or_default()).map_err(|error| {
+            End::bad_script(format!("the prompt {:?} is no call of a tool: {error}", self.prompt_text))
+        })?;
+        self.servers.ask(server, &call)
     }
 
     fn text_from(&self, step: &Step<'_>) -> Result<String, End> {

@@ -25,6 +25,27 @@ async fn the_profiles_servers_are_the_models_and_a_session_may_do_without() {
 }
 
 #[tokio::test]
+async fn acpds_own_tools_carry_something_from_one_session_to_the_next() {
+    let lines = "acpd_tools = true\npermissions = \"allow\"\n";
+    let play = Setting::new().agent(lines).play(async |stage| {
+        let first = stage.session().await;
+        stage.say(&first, "Who keeps?").await;
+        let tools = stage.api.asked("Who keeps?").await;
+        let named = |name: &str| {
+            let found = tools.tools().into_iter().find(|tool| tool.ends_with(name));
+            found.unwrap_or_else(|| panic!("no {name} in {:?}", tools.tools()))
+        };
+        let arguments = json!({"name": "sky", "state": {"stars": 6174}});
+        stage.say(&first, &format!("TOOL {} {arguments}", named("create_checkpoint"))).await;
+        let second = stage.session().await;
+        let restore = named("restore_checkpoint");
+        stage.say(&second, &format!("TOOL {restore} {}", json!({"name": "sky"}))).await;
+        assert!(stage.last_words(&second).await.contains("6174"), "{}", stage.last_words(&second).await);
+    });
+    play.await;
+}
+
+#[tokio::test]
 async fn a_server_that_never_answers_is_named_before_and_when_time_is_up() {
     let server = "[agents.gemini.mcp_servers.stuck]\ncommand = \"sleep\"\nargs = [\"1000\"]\n";
     let impatience = "[processes]\nsession_notice = \"300ms\"\nsession_timeout = \"3s\"\n";

@@ -3,6 +3,7 @@
 //! | prompt | answer |
 //! |---|---|
 //! | `READ path`, `WRITE path text`, `SHELL command` | a call of the CLI's tool |
+//! | `TOOL name arguments` | a call of any tool, with JSON for its arguments |
 //! | `HOLD` | some words, and then nothing until the test says so |
 //! | `ERR status [DAILY\|WAIT duration]` | an error, as Google words it; the quota of the day, or a wait that is told |
 //! | `RECALL` | all that users have said in this conversation |
@@ -72,6 +73,10 @@ pub fn answer(body: &Value) -> Answer {
             call("write_file", &json!({"file_path": path, "content": content}))
         }
         "SHELL" => call("run_shell_command", &json!({"command": rest, "description": "what the test wants"})),
+        "TOOL" => {
+            let (name, arguments) = rest.split_once(' ').expect("a name and arguments");
+            call(name, &serde_json::from_str(arguments).expect("the arguments are JSON"))
+        }
         "HOLD" => Answer::Held { first: vec![thought(), words(FIRST_WORDS)], rest: vec![words(LAST_WORDS), end()] },
         "ERR" => error(rest),
         "RECALL" => Answer::Chunks(vec![words(&user_texts(body).join("\n")), end()]),
@@ -81,7 +86,7 @@ pub fn answer(body: &Value) -> Answer {
 
 /// The first word of the prompt that is a keyword, and what follows it.
 fn keyword(prompt: &str) -> (&str, &str) {
-    let found = ["READ", "WRITE", "SHELL", "HOLD", "ERR", "RECALL"].into_iter().find_map(|keyword| {
+    let found = ["READ", "WRITE", "SHELL", "TOOL", "HOLD", "ERR", "RECALL"].into_iter().find_map(|keyword| {
         let (_, rest) = prompt.split_once(keyword)?;
         Some((keyword, rest.trim()))
     });

@@ -80,6 +80,18 @@ pub fn say(line: &str) {
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
+/// Whether bubblewrap can do its work here: in some containers it may not.
+pub fn has_bubblewrap() -> bool {
+    let trial = std::process::Command::new("bwrap")
+        .args(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "true"])
+        .output();
+    let works = trial.is_ok_and(|output| output.status.success());
+    if !works {
+        say("SKIPPED: bubblewrap is not installed, or user namespaces are forbidden here");
+    }
+    works
+}
+
 /// The script of an agent that says what it is told.
 pub fn echo() -> Value {
     json!([{"handshake": {}}, {"repeat": [{"prompt": [{"textFromPrompt": true}]}]}])

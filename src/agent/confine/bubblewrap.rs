@@ -21,6 +21,8 @@ pub struct Bubblewrap {
     pub required: bool,
     pub workspace: PathBuf,
     pub hidden: Vec<PathBuf>,
+    /// What is there all the same.
+    pub shown: Vec<PathBuf>,
 }
 
 /// The program, when it is installed and can do here what it is for. It is tried each time, which takes some milliseconds
@@ -52,6 +54,7 @@ pub fn arguments(confinement: &Confinement, wrap: &Bubblewrap, shown: &[&Path], 
     let mut views = vec![(Path::new(SHARED_TMP), View::Hidden), (&wrap.workspace, View::ReadOnly)];
     views.extend(wrap.hidden.iter().map(|path| (path.as_path(), View::Hidden)));
     views.extend(confinement.writable.iter().map(|path| (path.as_path(), View::Writable)));
+    views.extend(wrap.shown.iter().map(|path| (path.as_path(), View::ReadOnly)));
     views.extend(shown.iter().map(|path| (*path, View::ReadOnly)));
     // What is in a directory comes after it: so the state directory is hidden, and the session's own directories in it are
     // there again; and a workspace is there, and the keys in it are hidden.
@@ -85,12 +88,14 @@ mod tests {
         let confinement =
             Confinement { writable: vec![path("home/state/run/1/tmp"), path("home")], ..Confinement::default() };
         let hidden = vec![path("home/state"), path("home/.ssh"), path("home/.none")];
-        let wrap = Bubblewrap { required: true, workspace: path("home"), hidden };
+        let shown = vec![path("home/state/run/1/tools.sock")];
+        let wrap = Bubblewrap { required: true, workspace: path("home"), hidden, shown };
         let arguments = arguments(&confinement, &wrap, &[], &path("home/deep"));
         let root = base.path().to_str().unwrap();
         let text: Vec<String> = arguments.iter().map(|word| word.to_str().unwrap().replace(root, "")).collect();
         let expected = "--tmpfs /tmp --ro-bind /home /home --bind /home /home --tmpfs /home/.ssh --tmpfs /home/state --bind \
-                        /home/state/run/1/tmp /home/state/run/1/tmp --chdir /home/deep --";
+                        /home/state/run/1/tmp /home/state/run/1/tmp --ro-bind /home/state/run/1/tools.sock \
+                        /home/state/run/1/tools.sock --chdir /home/deep --";
         assert_eq!(text[8..].join(" "), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! The directories that each session has for itself: `STATE/run/SESSION/{home,tmp}`.
+//! The directories that each session has for itself: `STATE/run/SESSION/{home,tmp}`, and beside them the socket of its tools.
 //!
 //! The session's directory is the daemon's, so that nobody else puts a link in the place of the two; those are the owner's.
 //! For an owner who is not the daemon's user the way there is passable, and shows nothing.
@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
 use crate::agent::shim::Owner;
+use crate::agent::tools;
 use crate::model::SessionId;
 use crate::private;
 
@@ -48,6 +49,11 @@ impl SessionDirectories {
     pub fn places(&self) -> [(&'static str, String); 2] {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         [("{home}", text(&self.home)), ("{tmp}", text(&self.tmp))]
+    }
+
+    /// Where the agent reaches acpd's own tools, when it has them.
+    pub fn tools_socket(&self) -> PathBuf {
+        self.home.with_file_name(tools::NAME)
     }
 }
 
@@ -83,6 +89,14 @@ impl Directories {
     pub fn remove(&self, session: SessionId) -> JoinHandle<()> {
         let path = self.state_dir.join(RUN).join(session.to_string());
         self.tasks.spawn_blocking(move || remove(&path))
+    }
+
+    /// Removes what a dead daemon left of the socket of a session's tools.
+    pub fn remove_tools_socket(&self, session: SessionId) {
+        let path = self.state_dir.join(RUN).join(session.to_string()).join(tools::NAME);
+        if let Err(error) = tools::remove(&path) {
+            tracing::warn!(socket = %path.display(), %error, "the socket of a session's tools cannot be removed");
+        }
     }
 
     /// The sessions that have directories.

@@ -169,7 +169,7 @@ impl Wish<'_> {
         };
         let mut hidden = self.places.all();
         hidden.extend(self.sandbox.hide.below(self.home).into_iter().filter_map(|path| path.canonicalize().ok()));
-        Some(Bubblewrap { required, workspace: self.workspace.to_owned(), hidden })
+        Some(Bubblewrap { required, workspace: self.workspace.to_owned(), hidden, shown: Vec::new() })
     }
 }
 

@@ -61,7 +61,7 @@ impl Shim {
         let mut descriptors = vec![agent_stdin.as_fd(), command.directory.as_fd()];
         descriptors.extend(files.iter().flatten().map(AsFd::as_fd));
         let outputs = [Stdio::piped(), Stdio::piped()];
-        let mut shim = Self::launch(command, umask, &descriptors, outputs, children, Below::Agent)?;
+        let mut shim = Self::launch(command, umask, &descriptors, outputs, children, Below::Agent(command.session))?;
         match (shim.child.stdout.take(), shim.child.stderr.take()) {
             (Some(stdout), Some(stderr)) => Ok(Started { shim, stdin, stdout, stderr }),
             _ => Err(std::io::Error::other("the shim was started without its pipes")),
@@ -79,7 +79,7 @@ impl Shim {
         let files = door.map(CgroupDoor::open).transpose()?;
         let mut descriptors = vec![nothing.as_fd(), command.directory.as_fd()];
         descriptors.extend(files.iter().flatten().map(AsFd::as_fd));
-        Self::start_with_one_output(command, umask, &descriptors, children, Below::Agent)
+        Self::start_with_one_output(command, umask, &descriptors, children, Below::Agent(command.session))
     }
 
     /// Starts an errand, which finds `input` on its standard input, and gives the one pipe that it writes to.

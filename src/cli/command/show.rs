@@ -156,6 +156,8 @@ fn runs(facts: &mut Facts, session: &Session, offers: &Offers) {
     let missing = if missing.is_empty() { missing } else { format!(" (without {missing})") };
     facts.tell("sandbox", &format!("{}{missing}", session.sandbox));
     facts.maybe("git", session.context.git_ref.clone());
+    let origin = session.restored_from.as_ref();
+    facts.maybe("goes on from", origin.map(|from| format!("{} of {}", from.name, short_id(from.session_id))));
     facts.maybe("context", session.context_restored.map(|restored| restored.as_str().to_owned()));
 }
 

@@ -77,6 +77,47 @@ const EXAMPLES: &[(&str, &str)] = &[
   acpd export - --format workflow --output docs.yaml --force",
     ),
     (
+        "checkpoint",
+        "  acpd checkpoint create - half --state '{\"next\": \"write the tests\"}'
+  acpd checkpoint list -
+  acpd checkpoint restore - half --new          a session that goes on from there",
+    ),
+    (
+        "checkpoint create",
+        "  acpd checkpoint create - half
+  acpd checkpoint create - half --state @state.json
+  git diff --stat | jq -Rs . | acpd checkpoint create - half --state -",
+    ),
+    ("checkpoint list", "  acpd checkpoint list -"),
+    ("checkpoint show", "  acpd checkpoint show - half                   its state, as JSON"),
+    (
+        "checkpoint restore",
+        "  acpd checkpoint restore - half                its state
+  acpd checkpoint restore - half --new --title \"second try\"",
+    ),
+    (
+        "records",
+        "  acpd records                                  what was done in which session
+  acpd records show - --json
+  acpd records submit session.json",
+    ),
+    (
+        "records list",
+        "  acpd records list --order-by duration -n 5    the longest
+  acpd records list --source submitted",
+    ),
+    ("records show", "  acpd records show -                           of the newest session here"),
+    (
+        "records submit",
+        "  acpd records submit .cursor/memory/sessions/s-100.json
+  jq .record export.json | acpd records submit -",
+    ),
+    (
+        "timeline",
+        "  acpd timeline ISSUE-7                         the sessions with such an outcome
+  acpd timeline - --from 7d",
+    ),
+    (
         "cancel",
         "  acpd cancel -                                 the running turn
   acpd cancel - --queued                        and all that wait",
@@ -169,6 +210,10 @@ const EXAMPLES: &[(&str, &str)] = &[
         "socket",
         "  acpd socket
   curl --unix-socket \"$(acpd socket)\" http://acpd/v1/sessions",
+    ),
+    (
+        "mcp",
+        "  acpd mcp --socket ~/.local/state/acpd/run/ID/tools.sock   as an agent starts it, with its session's socket",
     ),
     (
         "completions",

@@ -18,7 +18,7 @@ use clap::{Arg, CommandFactory};
 use super::Cli;
 
 /// The groups of the first page. A command that is in none of them comes last, under [`REST`].
-const GROUPS: [(&str, &[&str]); 5] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Sessions",
         &[
@@ -26,8 +26,9 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "cancel", "resume", "archive", "rm",
         ],
     ),
+    ("Records", &["checkpoint", "records", "timeline"]),
     ("Questions of agents", &["permissions", "approve", "reject", "rules"]),
-    ("Agents and workspaces", &["agents", "workspaces"]),
+    ("Agents and workspaces", &["agents", "workspaces", "mcp"]),
     (
         "The daemon",
         &["serve", "stop", "status", "top", "doctor", "gc", "backup", "migrate", "socket", "install-service"],

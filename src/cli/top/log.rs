@@ -87,6 +87,7 @@ impl Log {
                     data["command"].as_array().into_iter().flatten().filter_map(Value::as_str).map(one_line).collect();
                 self.add(Tone::Tool, &format!("$ {}", words.join(" ")));
             }
+            "checkpoint.created" => self.add(Tone::Aside, &format!("- checkpoint {}", text("name"))),
             "terminal.refused" => self.add(Tone::Bad, &format!("! {}", text("reason"))),
             // The log is not the one that was followed.
             "log.reset" => *self = Self::default(),

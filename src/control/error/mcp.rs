@@ -17,6 +17,10 @@ pub fn answer(refusal: McpRefusal) -> Answer {
             };
             Answer { hint, ..invalid_answer(&format!("mcpServers[{index}]"), message) }
         }
+        McpRefusal::Reserved { index, .. } => {
+            let hint = "give yours another name, or name it as a text to have acpd's";
+            Answer { hint: hint.to_owned(), ..invalid_answer(&format!("mcpServers[{index}].name"), message) }
+        }
         McpRefusal::NotAllowed { agent, .. } => {
             let hint = format!(
                 "name servers of the profile's, or have agents.{agent}.mcp_servers_allowed set to true in config.toml"

@@ -15,6 +15,18 @@ pub(super) fn no_workspace_answer(id: &str) -> Answer {
     Answer::new(StatusCode::NOT_FOUND, "workspace_not_found", message, WORKSPACES_HINT)
 }
 
+pub(super) fn not_its_agent_answer() -> Answer {
+    let message = "this socket is for the agent of one session, and the connection comes from somebody else";
+    let hint = "agents have their own among their MCP servers; everybody else asks at acpd's control socket";
+    Answer::new(StatusCode::FORBIDDEN, "not_its_agent", message, hint)
+}
+
+pub(super) fn other_session_answer() -> Answer {
+    let message = "an agent writes to its own session only, and this is another one";
+    let hint = "leave the session's id out: it is your own then";
+    Answer::new(StatusCode::FORBIDDEN, "other_session", message, hint)
+}
+
 /// Only root is told so: to all others it does not exist.
 pub(super) fn others_workspace_answer(message: String, path: &str) -> Answer {
     let hint = "give its path as workspace: the directory is then registered for you as well";

@@ -13,6 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use super::secret::Secret;
 
+/// What acpd's own server is called, which gives a session's agent tools for the record.
+pub const TOOLS: &str = "acpd";
+/// What makes this program that server.
+pub const TOOLS_ARGUMENT: &str = "mcp";
 /// The most that one session has.
 pub const SERVERS_MAX: usize = 32;
 const NAME_CHARS_MAX: usize = 64;
@@ -94,6 +98,19 @@ pub struct FrozenServer {
     /// What its variables or headers are called.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub value_names: Vec<String>,
+}
+
+impl FrozenServer {
+    /// acpd's own. Where its program and its socket are is known when a process starts.
+    pub fn tools() -> Self {
+        let transport = Transport::Stdio { command: TOOLS.to_owned(), args: vec![TOOLS_ARGUMENT.to_owned()] };
+        Self { name: TOOLS.to_owned(), transport, value_names: Vec::new() }
+    }
+
+    /// Whether it is acpd's own, in a profile that has that or not: else it is one that happens to be called so.
+    pub fn is_tools(&self, has_tools: bool) -> bool {
+        has_tools && self.name == TOOLS
+    }
 }
 
 /// One that a session brought along. Its values are stored as they are.

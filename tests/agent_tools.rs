@@ -1,0 +1,420 @@
+//! acpd's own tools: a real agent speaks MCP with the server that acpd gives it, and gets to its own session and nothing else.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::print_stderr, reason = "a test that cannot run says so")]
+
+mod harness;
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use harness::{Daemon, DaemonBuilder, ORDINARY, has_bubblewrap, pid_of, process_alive, process_gone, users, within};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+const TOOLS: &str = "tools";
+const SENDER: &str = "sender";
+const ENABLED: &str = "acpd_tools = true";
+const NAMES: [&str; 5] =
+    ["submit_agent_session", "query_agent_history", "query_entity_timeline", "create_checkpoint", "restore_checkpoint"];
+
+/// An agent that calls the tool which the prompt says.
+fn caller() -> Value {
+    json!([{"record": true}, {"handshake": {}}, {"repeat": [{"prompt": [{"textFromMcp": {"server": "acpd"}}]}]}])
+}
+
+/// An agent that sends what the prompt says, by a program of its own.
+fn sender() -> Value {
+    json!([{"handshake": {}}, {"repeat": [{"prompt": [{"textFromShell": "{prompt}"}]}]}])
+}
+
+fn with_agents(builder: DaemonBuilder) -> DaemonBuilder {
+    builder.agent_with(TOOLS, caller(), ENABLED).agent_with(SENDER, sender(), ENABLED)
+}
+
+/// What the agent says to a prompt.
+async fn said(daemon: &Daemon, session: &str, prompt: &str) -> String {
+    let turn = daemon.prompt_and_wait(session, prompt).await;
+    assert_eq!(turn["status"], "completed", "{turn}");
+    let messages = daemon.messages(session).await;
+    let said = messages.iter().rev().find(|message| message["role"] == "agent").expect("the agent answers");
+    said["content"]["text"].as_str().unwrap().to_owned()
+}
+
+/// What a tool answered the agent: `isError`, `text` and `structured`.
+async fn called(daemon: &Daemon, session: &str, tool: &str, arguments: Value) -> Value {
+    let told = said(daemon, session, &json!({"tool": tool, "arguments": arguments}).to_string()).await;
+    serde_json::from_str(&told).unwrap_or_else(|_| panic!("{tool}: {told}"))
+}
+
+#[track_caller]
+fn done(answer: &Value) -> Value {
+    assert_eq!(answer["isError"], false, "{answer}");
+    let text: Value = serde_json::from_str(answer["text"][0].as_str().unwrap()).unwrap();
+    assert_eq!(text, answer["structured"], "what is structured is there as text too");
+    text
+}
+
+#[track_caller]
+fn refused(answer: &Value, code: &str) {
+    assert_eq!((&answer["isError"], &answer["structured"]["error"]), (&json!(true), &json!(code)), "{answer}");
+    let (told, hint) = (answer["text"][0].as_str().unwrap(), answer["structured"]["hint"].as_str().unwrap());
+    assert!(told.contains(answer["structured"]["message"].as_str().unwrap()), "{answer}");
+    assert!(!hint.is_empty() && told.contains(hint), "{answer}");
+}
+
+fn socket_of(daemon: &Daemon, session: &str) -> PathBuf {
+    daemon.state_dir().join("run").join(session).join("tools.sock")
+}
+
+async fn is_gone(path: &Path) {
+    within("the end of a socket", async {
+        while path.exists() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+/// A command that asks at a socket, for an agent's shell, and says status and body.
+fn curl(socket: &Path, method: &str, path: &str, body: &Value) -> String {
+    let body = if body.is_null() { String::new() } else { format!("-H content-type:application/json -d '{body}'") };
+    format!("curl -s -w ' %{{http_code}}' --unix-socket {} -X {method} {body} http://acpd{path}", socket.display())
+}
+
+async fn events_of(daemon: &Daemon, kind: &str) -> i64 {
+    daemon.get("/v1/info").await.expect_status(200)["securityEvents"][kind].as_i64().unwrap()
+}
+
+/// One session saves something and the next one restores it, and a third when the daemon was started anew.
+async fn a_checkpoint_outlives(mut daemon: Daemon, level: &str) {
+    let first = daemon.create_lazy_session(TOOLS).await;
+    let state = json!({"done": ["a", "b"], "next": "c"});
+    let made = done(&called(&daemon, &first, "create_checkpoint", json!({"name": "half way", "state": state})).await);
+    assert_eq!((&made["name"], &made["sessionId"]), (&json!("half way"), &json!(first)));
+    assert_eq!(daemon.session(&first).await["sandbox"], level);
+    let shown = daemon.get(&format!("/v1/sessions/{first}/checkpoints/half%20way")).await.expect_status(200);
+    assert_eq!(shown["state"], state);
+
+    let second = daemon.create_lazy_session(TOOLS).await;
+    let restored = done(&called(&daemon, &second, "restore_checkpoint", json!({"name": "half way"})).await);
+    assert_eq!((&restored["state"], &restored["sessionId"]), (&state, &json!(first)));
+    daemon.terminate().await;
+    daemon.restart().await;
+    let third = daemon.create_lazy_session(TOOLS).await;
+    let restored = done(&called(&daemon, &third, "restore_checkpoint", json!({"name": "half way"})).await);
+    assert_eq!(restored["state"], state);
+    daemon.terminate().await;
+    assert!([first, second, third].iter().all(|session| !socket_of(&daemon, session).exists()));
+}
+
+#[tokio::test]
+async fn a_later_session_restores_what_an_agent_has_saved() {
+    a_checkpoint_outlives(with_agents(Daemon::builder()).start().await, "landlock").await;
+}
+
+#[tokio::test]
+async fn so_it_does_without_a_network() {
+    let builder = Daemon::builder().config("[sandbox]\nmode = \"required\"\nnetwork = \"deny\"");
+    a_checkpoint_outlives(with_agents(builder).start().await, "landlock").await;
+}
+
+#[tokio::test]
+async fn so_it_does_in_bubblewrap() {
+    if !has_bubblewrap() {
+        return;
+    }
+    // Not below /tmp, which is hidden with all that is in it.
+    let builder = DaemonBuilder::below(Path::new("/var/tmp"));
+    let builder = builder.config("[sandbox]\nmode = \"required\"\nbubblewrap = \"require\"");
+    a_checkpoint_outlives(with_agents(builder).start().await, "bubblewrap").await;
+}
+
+#[tokio::test]
+async fn every_tool_is_told_of_and_does_what_it_says() {
+    let daemon = with_agents(Daemon::builder()).start().await;
+    let session = daemon.create_lazy_session(TOOLS).await;
+    let tools: Vec<Value> = serde_json::from_str(&said(&daemon, &session, "{}").await).unwrap();
+    let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert_eq!(names, NAMES);
+    assert!(tools.iter().all(|tool| tool["inputSchema"]["type"] == "object"), "{tools:?}");
+
+    let action = json!({"type": "edit", "result": "success", "details": {"file": "a.rs"}});
+    let outcome = json!({"type": "file", "id": "a.rs"});
+    let submission = json!({"actions": [action], "outcomes": [outcome]});
+    let submitted = done(&called(&daemon, &session, "submit_agent_session", submission).await);
+    assert_eq!(submitted["observation_count"], 1);
+    let record = daemon.get(&format!("/v1/sessions/{session}/record")).await.expect_status(200);
+    assert!(record["actions"].as_array().unwrap().iter().any(|action| action["type"] == "edit"), "{record}");
+    assert!(record["outcomes"].as_array().unwrap().iter().any(|outcome| outcome["id"] == "a.rs"), "{record}");
+
+    done(&called(&daemon, &session, "create_checkpoint", json!({"name": "one", "state": 1})).await);
+    let own = done(&called(&daemon, &session, "restore_checkpoint", json!({"name": "one"})).await);
+    assert_eq!(own["state"], 1);
+    let named = json!({"name": "one", "session_id": session});
+    assert_eq!(done(&called(&daemon, &session, "restore_checkpoint", named).await)["state"], 1);
+
+    let history = done(&called(&daemon, &session, "query_agent_history", json!({"limit": 5, "order": "asc"})).await);
+    assert_eq!(history["records"][0]["snapshot"]["session_id"], json!(session), "{history}");
+    assert_eq!(history["records"][0].get("observations"), None, "they are long");
+    let timeline = done(&called(&daemon, &session, "query_entity_timeline", json!({"entity": "a.rs"})).await);
+    let kinds: Vec<&str> =
+        timeline["timeline"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect();
+    assert!(kinds.contains(&"session_start") && kinds.contains(&"outcome"), "{timeline}");
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_told_as_an_error_of_the_tool() {
+    let daemon = with_agents(Daemon::builder()).start().await;
+    let session = daemon.create_lazy_session(TOOLS).await;
+    for (tool, arguments, code) in [
+        ("submit_agent_session", json!({"actions": []}), "schema_validation_failed"),
+        ("create_checkpoint", json!({"name": "x", "nonsense": 1}), "invalid_request"),
+        ("create_checkpoint", json!({}), "invalid_request"),
+        ("query_agent_history", json!({"nonsense": 1}), "invalid_request"),
+        ("query_agent_history", json!({"limit": "many"}), "invalid_request"),
+        ("query_entity_timeline", json!({}), "invalid_request"),
+        ("restore_checkpoint", json!({"name": "none"}), "failed"),
+        ("restore_checkpoint", json!({"name": 7}), "failed"),
+        ("restore_checkpoint", json!({"name": "x", "nonsense": 1}), "failed"),
+        ("restore_checkpoint", json!({"name": "x", "session_id": "nobody"}), "session_not_found"),
+        ("no_such_tool", json!({}), "failed"),
+    ] {
+        refused(&called(&daemon, &session, tool, arguments.clone()).await, code);
+    }
+    done(&called(&daemon, &session, "create_checkpoint", json!({"name": "one"})).await);
+    refused(&called(&daemon, &session, "create_checkpoint", json!({"name": "one"})).await, "checkpoint_exists");
+}
+
+#[tokio::test]
+async fn an_agent_writes_to_its_own_session_and_gets_to_nothing_else() {
+    let daemon = with_agents(Daemon::builder()).start().await;
+    let (own, other) = (daemon.create_lazy_session(TOOLS).await, daemon.create_lazy_session(TOOLS).await);
+    let submission = json!({"session_id": other, "actions": [{"type": "edit", "result": "success"}]});
+    refused(&called(&daemon, &own, "submit_agent_session", submission).await, "other_session");
+    let record = daemon.get(&format!("/v1/sessions/{other}/record")).await.expect_status(200);
+    assert!(!record.to_string().contains("\"edit\""), "{record}");
+
+    // The same without acpd's own program between.
+    let shell = daemon.create_lazy_session(SENDER).await;
+    assert!(said(&daemon, &shell, "true").await.contains("exit 0"));
+    let socket = socket_of(&daemon, &shell);
+    let checkpoint = json!({"name": "x"});
+    for (method, path, body, status, code) in [
+        ("POST", format!("/v1/sessions/{other}/checkpoints"), &checkpoint, 403, "other_session"),
+        ("POST", "/v1/sessions/nobody/checkpoints".to_owned(), &checkpoint, 403, "other_session"),
+        ("POST", format!("/v1/sessions/{shell}/prompt"), &json!({"text": "x"}), 404, "route_not_found"),
+        ("POST", "/v1/sessions".to_owned(), &json!({}), 404, "route_not_found"),
+        ("PATCH", format!("/v1/sessions/{shell}"), &json!({"title": "x"}), 405, "method_not_allowed"),
+        ("DELETE", format!("/v1/sessions/{shell}"), &Value::Null, 405, "method_not_allowed"),
+        ("GET", "/v1/info".to_owned(), &Value::Null, 404, "route_not_found"),
+        ("GET", "/v1/events".to_owned(), &Value::Null, 404, "route_not_found"),
+        ("POST", format!("/v1/sessions/{shell}/checkpoints/x/restore"), &json!({}), 404, "route_not_found"),
+    ] {
+        let told = said(&daemon, &shell, &curl(&socket, method, &path, body)).await;
+        assert!(told.contains(code) && told.contains(&format!(" {status}exit 0")), "{method} {path}: {told}");
+    }
+    let path = format!("/v1/sessions/{shell}/checkpoints");
+    let told = said(&daemon, &shell, &curl(&socket, "POST", &path, &checkpoint)).await;
+    assert!(told.ends_with(" 201exit 0"), "{told}");
+    let large = curl(&socket, "POST", &path, &json!({})).replace("-d '{}'", "--data-binary @-");
+    let told = said(&daemon, &shell, &format!("head -c 2000000 /dev/zero | {large}")).await;
+    assert!(told.contains("body_too_large") && told.ends_with(" 413exit 0"), "{told}");
+    let told = said(&daemon, &shell, &curl(daemon.socket(), "GET", "/v1/sessions", &Value::Null)).await;
+    assert!(told.contains("agents_not_served") && told.contains(" 403"), "the control socket goes on refusing: {told}");
+}
+
+#[tokio::test]
+async fn nobody_else_gets_to_the_tools_of_a_session() {
+    let daemon = with_agents(Daemon::builder()).start().await;
+    let (own, other) = (daemon.create_lazy_session(SENDER).await, daemon.create_lazy_session(SENDER).await);
+    assert!(said(&daemon, &own, "true").await.contains("exit 0"));
+    let (socket, path) = (socket_of(&daemon, &own), format!("/v1/sessions/{own}"));
+    let metadata = socket.metadata().unwrap();
+    assert_eq!((metadata.mode() & 0o7777, metadata.uid()), (0o600, nix::unistd::geteuid().as_raw()));
+    let ask = curl(&socket, "GET", &path, &Value::Null);
+    assert!(said(&daemon, &own, &ask).await.ends_with(" 200exit 0"));
+    let nobody = events_of(&daemon, "foreign_agent").await;
+
+    let told = said(&daemon, &other, &ask).await;
+    assert!(told.contains("not_its_agent") && told.contains(" 403"), "{told}");
+    assert_eq!(events_of(&daemon, "foreign_agent").await, nobody + 1);
+    daemon.logged("a connection of another session's agent").await;
+    // Nor who was orphaned on purpose.
+    let detached = format!(
+        "(setsid env -i PATH=$PATH {ask} > said; mv said done) & while ! [ -e done ]; do sleep 0.01; done; cat done"
+    );
+    let told = said(&daemon, &other, &detached).await;
+    assert!(told.contains("not_its_agent"), "{told}");
+
+    let mut stream = UnixStream::connect(&socket).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: acpd\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut told = String::new();
+    within("an answer", stream.read_to_string(&mut told)).await.unwrap();
+    assert!(told.starts_with("HTTP/1.1 403") && told.contains("not_its_agent"), "people have another socket: {told}");
+    assert_eq!(events_of(&daemon, "foreign_agent").await, nobody + 3);
+    // A confined agent can put nothing in its place.
+    let told = said(&daemon, &own, &format!("rm {0}; ln -sf /dev/null {0}; echo x > {0}", socket.display())).await;
+    assert!(told.contains("ermi") && !told.contains("exit 0") && socket.exists(), "{told}");
+}
+
+#[tokio::test]
+async fn users_have_tools_of_their_own_and_see_nothing_of_each_other() {
+    if users().len() == 1 {
+        return harness::say("SKIPPED: only a daemon of root can run agents as other users");
+    }
+    let daemon = with_agents(Daemon::builder().owner(ORDINARY)).start().await;
+    let theirs = daemon.as_user(ORDINARY, &[]).create_lazy_session(TOOLS).await;
+    let roots = daemon.create_lazy_session(TOOLS).await;
+    for (session, other, name) in [(&theirs, &roots, "theirs"), (&roots, &theirs, "roots")] {
+        done(&called(&daemon, session, "create_checkpoint", json!({"name": name, "state": name})).await);
+        let own = done(&called(&daemon, session, "restore_checkpoint", json!({"name": name})).await);
+        assert_eq!(own["state"], name);
+        refused(&called(&daemon, other, "restore_checkpoint", json!({"name": name})).await, "failed");
+        let named = json!({"name": name, "session_id": session});
+        refused(&called(&daemon, other, "restore_checkpoint", named).await, "session_not_found");
+        let history = done(&called(&daemon, other, "query_agent_history", json!({})).await);
+        assert!(!history.to_string().contains(session.as_str()), "{history}");
+        let timeline = done(&called(&daemon, other, "query_entity_timeline", json!({"entity": session})).await);
+        assert_eq!(timeline["timeline"], json!([]));
+    }
+    let facts = |session: &str| {
+        let metadata = socket_of(&daemon, session).metadata().unwrap();
+        (metadata.permissions().mode() & 0o7777, metadata.uid())
+    };
+    assert_eq!((facts(&theirs), facts(&roots)), ((0o600, ORDINARY.uid), (0o600, 0)));
+    let another = daemon.as_user(ORDINARY, &[]).create_lazy_session(TOOLS).await;
+    assert_eq!(
+        done(&called(&daemon, &another, "restore_checkpoint", json!({"name": "theirs"})).await)["state"],
+        "theirs"
+    );
+}
+
+#[tokio::test]
+async fn a_session_has_the_tools_when_its_profile_does_and_it_does_not_leave_them_out() {
+    let own = format!("{ENABLED}\nmcp_servers_allowed = true");
+    let builder = Daemon::builder().agent_with("plain", caller(), "").agent_with(TOOLS, caller(), &own);
+    let daemon = builder.start().await;
+    let plain = daemon.create_lazy_session("plain").await;
+    assert!(said(&daemon, &plain, "{}").await.contains("no MCP server acpd was given"));
+    assert!(!socket_of(&daemon, &plain).exists());
+    assert_eq!(daemon.get("/v1/agents/plain").await.expect_status(200).get("mcpServers"), None);
+
+    let with = daemon.create_lazy_session(TOOLS).await;
+    let shown = daemon.session(&with).await["mcpServers"].clone();
+    let told = json!([{"name": "acpd", "type": "stdio", "source": "profile", "command": "acpd", "args": ["mcp"]}]);
+    assert_eq!(shown, told);
+    assert_eq!(daemon.get("/v1/agents/tools").await.expect_status(200)["mcpServers"], told);
+    let create = |servers: Value| {
+        let body = json!({"workspace": daemon.workspace(), "agent": TOOLS, "start": "lazy", "mcpServers": servers});
+        daemon.post("/v1/sessions", body)
+    };
+    let none = create(json!([])).await.expect_status(201)["id"].as_str().unwrap().to_owned();
+    assert!(said(&daemon, &none, "{}").await.contains("no MCP server acpd was given"));
+    assert!(!socket_of(&daemon, &none).exists());
+    let named = create(json!(["acpd"])).await.expect_status(201)["id"].as_str().unwrap().to_owned();
+    assert!(said(&daemon, &named, "{}").await.contains("create_checkpoint"));
+    let taken = create(json!([{"name": "acpd", "command": "sh"}])).await.refused(400, "invalid_request");
+    assert_eq!(taken["details"]["field"], "mcpServers[0].name");
+    let check = daemon.post("/v1/agents/tools/check", json!({"session": true})).await.expect_status(200);
+    assert_eq!(
+        (&check["ok"], check.get("warnings")),
+        (&json!(true), None),
+        "a trial has no session to write to: {check}"
+    );
+
+    // What the profile has no more its sessions have no more.
+    let config = std::fs::read_to_string(daemon.config_file()).unwrap().replace(ENABLED, "acpd_tools = false");
+    std::fs::write(daemon.config_file(), config).unwrap();
+    let pid = pid_of(&daemon.session(&named).await);
+    daemon.signal(Signal::SIGHUP);
+    daemon.logged("reloaded").await;
+    kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
+    daemon.events(&named, None).await.until("process.exited").await;
+    assert!(said(&daemon, &named, "{}").await.contains("no MCP server acpd was given"));
+}
+
+#[tokio::test]
+async fn the_socket_and_the_server_go_with_the_process_however_that_ends() {
+    let mut daemon = with_agents(Daemon::builder()).start().await;
+    let start = async |daemon: &Daemon| {
+        let session = daemon.create_lazy_session(TOOLS).await;
+        let server: u32 = said(daemon, &session, r#"{"pid": true}"#).await.parse().unwrap();
+        assert!(process_alive(server) && socket_of(daemon, &session).exists());
+        (session, server)
+    };
+
+    let (killed, server) = start(&daemon).await;
+    let pid = pid_of(&daemon.session(&killed).await);
+    kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
+    process_gone(server).await;
+    is_gone(&socket_of(&daemon, &killed)).await;
+    assert!(said(&daemon, &killed, "{}").await.contains("create_checkpoint"), "and the next process has its own");
+
+    let (archived, server) = start(&daemon).await;
+    daemon.post(&format!("/v1/sessions/{archived}/archive"), json!({})).await.expect_status(200);
+    process_gone(server).await;
+    is_gone(&socket_of(&daemon, &archived)).await;
+
+    let (purged, server) = start(&daemon).await;
+    daemon.delete(&format!("/v1/sessions/{purged}?purge=true")).await.expect_status(200);
+    process_gone(server).await;
+    is_gone(&socket_of(&daemon, &purged)).await;
+
+    let (left, server) = start(&daemon).await;
+    daemon.kill().await;
+    process_gone(server).await;
+    assert!(socket_of(&daemon, &left).exists(), "nobody was there to remove it");
+    daemon.restart().await;
+    assert!(!socket_of(&daemon, &left).exists());
+    assert!(said(&daemon, &left, "{}").await.contains("create_checkpoint"));
+}
+
+#[tokio::test]
+async fn an_idle_process_takes_its_tools_with_it() {
+    let daemon = with_agents(Daemon::builder().config("[sessions]\nidle_timeout = \"200ms\"")).start().await;
+    let session = daemon.create_lazy_session(TOOLS).await;
+    let server: u32 = said(&daemon, &session, r#"{"pid": true}"#).await.parse().unwrap();
+    process_gone(server).await;
+    is_gone(&socket_of(&daemon, &session)).await;
+    assert!(said(&daemon, &session, "{}").await.contains("create_checkpoint"));
+}
+
+#[tokio::test]
+async fn the_server_tells_that_its_socket_is_gone_and_ends() {
+    let daemon = with_agents(Daemon::builder()).start().await;
+    let session = daemon.create_lazy_session(TOOLS).await;
+    let server: u32 = said(&daemon, &session, r#"{"pid": true}"#).await.parse().unwrap();
+    std::fs::remove_file(socket_of(&daemon, &session)).unwrap();
+    let answer = called(&daemon, &session, "restore_checkpoint", json!({"name": "x"})).await;
+    refused(&answer, "failed");
+    assert!(answer["text"][0].as_str().unwrap().contains("the session's tools are gone"), "{answer}");
+    process_gone(server).await;
+}
+
+#[tokio::test]
+async fn a_person_who_starts_the_server_is_told_what_it_is_for() {
+    let daemon = with_agents(Daemon::builder()).start().await;
+    let acpd = |arguments: &[&str]| {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_acpd"));
+        command.args(arguments).env_clear().stdin(std::process::Stdio::null());
+        async move { harness::Output::new(&command.output().await.unwrap()) }
+    };
+    let control = daemon.socket().to_str().unwrap();
+    for arguments in [&["mcp"][..], &["mcp", "--socket", control], &["mcp", "--socket", "/nowhere/tools.sock"]] {
+        let told = acpd(arguments).await;
+        assert_eq!((told.code, told.stdout.as_str()), (1, ""), "{}", told.stderr);
+        assert!(told.stderr.contains("acpd_tools = true") && told.stderr.contains("hint:"), "{}", told.stderr);
+    }
+    let session = daemon.create_lazy_session(TOOLS).await;
+    let socket = socket_of(&daemon, &session);
+    let gone = acpd(&["mcp", "--socket", socket.to_str().unwrap()]).await;
+    assert!(gone.code != 0 && gone.stdout.is_empty(), "{}", gone.stderr);
+    said(&daemon, &session, "{}").await;
+    let ended = acpd(&["mcp", "--socket", socket.to_str().unwrap()]).await;
+    assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (0, "", ""), "it ends with its input");
+}
