@@ -165,7 +165,6 @@ pub struct RecordAction {
     kind: String,
     /// `success`, `failure` or `warning` of a session of acpd's own.
     result: String,
-    #[schema(value_type = Option<Object>)]
     details: Option<Value>,
     timestamp: Option<Timestamp>,
 }
@@ -174,7 +173,6 @@ pub struct RecordAction {
 pub struct RecordCheckpoint {
     name: String,
     timestamp: Timestamp,
-    #[schema(value_type = Option<Object>)]
     state: Option<Value>,
 }
 
@@ -184,6 +182,5 @@ pub struct RecordOutcome {
     kind: String,
     /// What it is about.
     id: Option<String>,
-    #[schema(value_type = Option<Object>)]
     details: Option<Value>,
 }
