@@ -180,7 +180,7 @@ pub struct RecordCheckpoint {
 pub struct RecordOutcome {
     #[serde(rename = "type")]
     kind: String,
-    /// What it is about.
-    id: Option<String>,
+    /// What it is about: a text, or a number.
+    id: Option<Value>,
     details: Option<Value>,
 }
