@@ -101,6 +101,8 @@ async fn the_record_of_a_session_is_derived_from_its_turns_and_tools() {
     let taken = daemon.post("/v1/records", record.clone()).await.expect_status(201);
     assert_eq!(taken, json!({"entity_id": session, "observation_count": 1, "warnings": []}));
     assert_eq!(daemon.get(&path).await.expect_status(200), record, "and knows for its own");
+    let timeline = daemon.get(&format!("/v1/timeline?entity={session}")).await.expect_status(200);
+    assert_eq!(pluck(&timeline, "timeline", "/type"), ["session_start", "checkpoint"], "{timeline}");
     daemon.post(&format!("/v1/sessions/{session}/archive"), json!({})).await.expect_status(200);
     let ended = daemon.get(&path).await.expect_status(200);
     assert_eq!(ended["ended_at"], daemon.session(&session).await["statusChangedAt"]);

@@ -4,20 +4,11 @@
 
 mod harness;
 
-use harness::{Daemon, Heard};
+use harness::{Daemon, prompts};
 use serde_json::{Value, json};
 
 fn script() -> Value {
     json!([{"record": true}, {"handshake": {}}, {"repeat": [{"prompt": [{"text": "ok"}]}]}])
-}
-
-/// The texts of each prompt that the agent heard.
-fn prompts(heard: &[Heard]) -> Vec<Vec<String>> {
-    let texts = |heard: &Heard| {
-        let blocks = heard.params["prompt"].as_array().unwrap().iter();
-        blocks.map(|block| block["text"].as_str().unwrap().to_owned()).collect()
-    };
-    heard.iter().filter(|heard| heard.method == "session/prompt").map(texts).collect()
 }
 
 async fn add(daemon: &Daemon, session: &str, text: &str) -> harness::Reply {

@@ -12,7 +12,7 @@ use utoipa::IntoParams;
 use super::Api;
 use super::caller::Caller;
 use super::error::{ApiError, RecordRefusal};
-use super::extract::{Id, Json, LIMIT_DEFAULT, NoQuery, Query, Text, page};
+use super::extract::{Id, Json, NoQuery, Query, Text, page};
 use super::openapi::SessionRecord;
 use super::wire::records::{RecordEntity, RecordList, SubmittedRecord};
 use crate::acp::is_shallow;
@@ -142,10 +142,10 @@ pub async fn list(
     caller: Caller,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<RecordList>, ApiError> {
-    let (limit, offset) = page(query.limit.or(Some(LIMIT_DEFAULT)), query.offset)?;
-    if limit > LIMIT_MAX {
+    if query.limit.is_some_and(|limit| !(1..=LIMIT_MAX).contains(&limit)) {
         return Err(ApiError::invalid("limit", format!("must be from 1 to {LIMIT_MAX}")));
     }
+    let (limit, offset) = page(query.limit, query.offset)?;
     let filter = EntityFilter {
         sight: caller.listing(query.all),
         source: one_of("source", query.source, &SOURCES)?,

@@ -19,7 +19,7 @@ pub struct Checkpoint {
     pub session_id: SessionId,
     pub name: String,
     /// Any JSON, as it was given; null when nothing was.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = serde_json::Value)]
     pub state: Box<RawValue>,
     /// The turn that was running then.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -66,7 +66,8 @@ impl Store {
 }
 
 /// The sessions are looked up by what they are called and by what their outcomes are about; what follows is theirs alone.
-/// `is_whole` is one that was asked for by its own name, all of whose outcomes are of interest.
+/// `is_whole` is one that was asked for by its own name, all of whose outcomes are of interest. A checkpoint of acpd's own that
+/// was submitted besides is told once.
 fn push_timeline(query: &mut QueryBuilder<Sqlite>, columns: &str, filter: &TimelineFilter) {
     let entity = || filter.entity.clone();
     query.push(
@@ -98,9 +99,12 @@ fn push_timeline(query: &mut QueryBuilder<Sqlite>, columns: &str, filter: &Timel
          UNION ALL SELECT moments.kind, iif(moments.kind = 'checkpoint', 1, 2), moments.ordinal, \
          coalesce(moments.at, told.ended_at, moments.observed_at), told.id, told.name, moments.data \
          FROM told CROSS JOIN record_moments AS moments ON moments.entity_id = told.id \
-         WHERE moments.kind = 'checkpoint' OR told.is_whole OR moments.reference = "
+         WHERE NOT EXISTS (SELECT 1 FROM checkpoints WHERE checkpoints.session_id = told.session_id \
+         AND moments.kind = 'checkpoint' AND checkpoints.name = moments.data ->> 'name' \
+         AND checkpoints.created_at = moments.at) \
+         AND (moments.kind = 'checkpoint' OR told.is_whole OR moments.reference = "
     ));
-    query.push_bind(entity()).push(") WHERE at IS NOT NULL");
+    query.push_bind(entity()).push(")) WHERE at IS NOT NULL");
     if let Some(from) = filter.from {
         query.push(" AND at >= ").push_bind(from.as_millis());
     }

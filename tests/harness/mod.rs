@@ -58,7 +58,7 @@ pub use process::{
     Bystander, ORDINARY, parent_of, process_alive, process_gone, process_started, process_stopped, users,
 };
 pub use raw::{HEALTH, RawAnswer, answers, ask, next_answer};
-pub use record::Heard;
+pub use record::{Heard, prompts};
 pub use sse::{Frame, SseParser};
 pub use terminal::{CTRL_C, CTRL_D, CTRL_Z, ESCAPE, Ended, Terminal};
 pub use tmux::Tmux;

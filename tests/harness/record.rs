@@ -29,6 +29,15 @@ impl Heard {
     }
 }
 
+/// The texts of each prompt that an agent heard.
+pub fn prompts(heard: &[Heard]) -> Vec<Vec<String>> {
+    let texts = |heard: &Heard| {
+        let blocks = heard.params["prompt"].as_array().expect("a prompt has blocks").iter();
+        blocks.map(|block| block["text"].as_str().expect("a block of text").to_owned()).collect()
+    };
+    heard.iter().filter(|heard| heard.method == "session/prompt").map(texts).collect()
+}
+
 /// Reads the record next to a script. Before the first `record` step there is none.
 pub(super) fn read(directory: &Path) -> Vec<Heard> {
     let text = std::fs::read_to_string(directory.join("heard.jsonl")).unwrap_or_default();

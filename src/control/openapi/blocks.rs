@@ -165,7 +165,6 @@ pub struct RecordAction {
     kind: String,
     /// `success`, `failure` or `warning` of a session of acpd's own.
     result: String,
-    #[schema(value_type = Option<Object>)]
     details: Option<Value>,
     timestamp: Option<Timestamp>,
 }
@@ -174,7 +173,6 @@ pub struct RecordAction {
 pub struct RecordCheckpoint {
     name: String,
     timestamp: Timestamp,
-    #[schema(value_type = Option<Object>)]
     state: Option<Value>,
 }
 
@@ -182,8 +180,7 @@ pub struct RecordCheckpoint {
 pub struct RecordOutcome {
     #[serde(rename = "type")]
     kind: String,
-    /// What it is about.
-    id: Option<String>,
-    #[schema(value_type = Option<Object>)]
+    /// What it is about: a text, or a number.
+    id: Option<Value>,
     details: Option<Value>,
 }

@@ -18,7 +18,7 @@ pub struct CreateCheckpoint {
     pub name: String,
     /// Any JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<serde_json::Value>)]
     pub state: Option<Box<RawValue>>,
 }
 
@@ -105,7 +105,7 @@ impl<'de> Visitor<'de> for FlagOrOptions {
 pub struct Restored {
     pub checkpoint: Checkpoint,
     /// The checkpoint's.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = serde_json::Value)]
     pub state: Box<RawValue>,
     /// The session that goes on from there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
