@@ -27,7 +27,6 @@ pub use current::{Changes, Current, Origin};
 pub use group::ControlGroup;
 pub use paths::{Overrides, Paths};
 pub use sandbox::{BubblewrapMode, HomePaths, NetworkMode, Sandbox, SandboxMode};
-pub use sections::{SLUG_HINT, is_slug};
 pub use value::{ByteSize, duration};
 
 /// `{acpd}` as an agent's command stands for this program itself.

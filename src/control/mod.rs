@@ -34,6 +34,7 @@ mod openapi;
 mod peer;
 mod permissions;
 mod processes;
+mod profiles;
 mod progress;
 mod refuse;
 mod room;

@@ -52,6 +52,9 @@ pub struct Quirks {
     pub mode_told_after: Option<&'static str>,
     /// Ways to sign in that need a person, whom nobody asks for: `agents.SLUG.auth_method` may not be one of them.
     pub methods_of_people: &'static [&'static str],
+    /// Whether it takes a system prompt beside the protocol, as `_meta.systemPrompt` of whatever begins a conversation or
+    /// takes one up again. The others get it with their first prompt.
+    pub takes_system_prompt: bool,
     /// What the agent writes to standard output when it wants a person to sign in. It reads the code from standard input,
     /// so that nothing must be said to it any more.
     pub login_prompt: Option<&'static str>,
@@ -78,6 +81,7 @@ const PLAIN: Quirks = Quirks {
     reads_new_files: false,
     mode_told_after: None,
     methods_of_people: &[],
+    takes_system_prompt: false,
     login_prompt: None,
 };
 
@@ -100,8 +104,11 @@ const GEMINI: Quirks = Quirks {
     reads_new_files: true,
     mode_told_after: Some("[MODE_UPDATE] "),
     methods_of_people: &["oauth-personal"],
+    takes_system_prompt: false,
     login_prompt: Some("Please visit the following URL to authorize the application"),
 };
+
+const CLAUDE: Quirks = Quirks { takes_system_prompt: true, ..PLAIN };
 
 const CODEX: Quirks = Quirks {
     // Nobody sits before the browser that it would open.
@@ -126,7 +133,8 @@ const QWEN: Quirks = Quirks {
 impl Adapter {
     pub const fn quirks(self) -> &'static Quirks {
         match self {
-            Self::Generic | Self::Claude => &PLAIN,
+            Self::Generic => &PLAIN,
+            Self::Claude => &CLAUDE,
             Self::Gemini => &GEMINI,
             Self::Codex => &CODEX,
             Self::Opencode => &OPENCODE,

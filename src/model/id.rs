@@ -92,6 +92,10 @@ id!(
     /// What a person has answered for good.
     RuleId
 );
+id!(
+    /// An agent profile.
+    AgentId
+);
 
 impl MessageId {
     /// When it was made.

@@ -11,6 +11,7 @@ mod context;
 mod glances;
 mod lookups;
 mod mcp;
+mod profiles;
 mod recovery;
 mod retention;
 mod trials;
@@ -41,6 +42,7 @@ use turnstile::Turnstile;
 
 pub use admission::{CreateSession, WorkspaceChoice, narrowed};
 pub use mcp::McpRefusal;
+pub use profiles::{Found, ProfileRefusal};
 pub use retention::{Sweep, Swept, SweptSession};
 
 /// Why a turn failed whose end did not get into the record.
@@ -70,6 +72,8 @@ pub enum RegistryError {
     WiderScope { agent: String, granted: &'static str, asked: &'static str },
     #[error(transparent)]
     Mcp(#[from] McpRefusal),
+    #[error(transparent)]
+    Profile(#[from] ProfileRefusal),
     #[error("the scope \"full\" is not allowed here (sandbox.allow_full)")]
     FullScope,
     #[error(transparent)]
@@ -94,6 +98,8 @@ pub struct Registry {
     gate: Turnstile,
     /// Held while a prompt finds a slot and hands it to its session.
     admission: Turnstile,
+    /// Held while a profile is made or changed, so that no change is made to one that is out of date.
+    profiles: Turnstile,
     halt: Lane<Halt>,
     tasks: TaskTracker,
     /// The right to try an agent.
@@ -107,6 +113,7 @@ impl Registry {
             actors: Mutex::default(),
             gate: Turnstile::default(),
             admission: Turnstile::default(),
+            profiles: Turnstile::default(),
             halt: Lane::new(Halt::No),
             tasks: TaskTracker::new(),
             trials: Arc::default(),

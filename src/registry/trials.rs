@@ -50,13 +50,14 @@ impl Registry {
         &self,
         slug: &str,
         owner: Option<u32>,
+        sight: Sight,
         with_session: bool,
         timeout: Option<Duration>,
     ) -> Result<(AgentProfile, Trial), RegistryError> {
         if self.is_stopping() {
             return Err(Refusal::ShuttingDown.into());
         }
-        let profile = self.profile(Some(slug))?;
+        let profile = self.profile(slug, sight).await?;
         let limit = RegistryError::TrialLimit { max: TRIALS_MAX };
         let turn = self.trials.begin(owner).ok_or(limit)?;
         let slot = self.free_slot(owner)?;

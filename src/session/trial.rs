@@ -250,7 +250,9 @@ impl Talk {
 
     async fn begin_session(&mut self, config: &Config, trial: &mut Trial) -> Result<(), TurnError> {
         let began = Instant::now();
-        let line = outgoing::new_session(self.next_id, &self.workspace, &self.servers);
+        let surroundings =
+            outgoing::Surroundings { workspace: &self.workspace, servers: &self.servers, system_prompt: None };
+        let line = outgoing::new_session(self.next_id, surroundings);
         let step = (NEW, "processes.session_timeout");
         let answer = self.ask(line, step, config.processes.session_timeout, config).await?;
         trial.session_took = Some(began.elapsed());
