@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{McpChoice, McpServer, PermissionPolicy};
 use crate::model::context::Change;
-use crate::model::mcp::ChosenServer;
+use crate::model::mcp::FrozenServer;
 use crate::model::object;
 use crate::model::profile::{MadeProfile, Program, Source, Status, Temperature};
 use crate::model::{AgentId, AgentProfile, FsScope, Known, Timestamp};
@@ -257,10 +257,12 @@ impl CreateAgent {
 impl Agent {
     pub fn new(profile: &AgentProfile, path: Option<String>, default: bool) -> Self {
         let frozen = profile.freeze();
-        // A list of all, since none that is not named would be shown.
-        let named = profile.mcp_servers.keys().cloned().map(ChosenServer::Named);
-        let servers: Vec<ChosenServer> =
-            named.chain(profile.own_servers.iter().cloned().map(ChosenServer::Own)).collect();
+        let own = profile.own_servers.iter().map(|own| FrozenServer {
+            name: own.name.clone(),
+            transport: own.transport.clone(),
+            value_names: own.values.keys().cloned().collect(),
+        });
+        let own: Vec<FrozenServer> = own.collect();
         let not_applied = frozen.numbers(&Known::default()).into_iter().map(|(field, _)| field.to_owned());
         Self {
             id: profile.id,
@@ -282,7 +284,7 @@ impl Agent {
             env_file: profile.env_file.clone(),
             permissions: profile.permissions.clone(),
             fs_scope: profile.fs_scope,
-            mcp_servers: McpServer::of_session(&frozen.mcp_servers, Some(&servers)),
+            mcp_servers: frozen.mcp_servers.iter().chain(&own).map(McpServer::of_profile).collect(),
             tags: profile.tags.clone(),
             status: Status::Active.as_str().to_owned(),
             shadowed: false,
