@@ -117,16 +117,10 @@ async fn an_agent_is_made_listed_changed_archived_and_brought_back() {
     assert_eq!((&check["ok"], &check["slug"]), (&json!(true), &json!("brief")), "{check}");
 }
 
-#[tokio::test]
-async fn each_field_that_makes_no_sense_is_refused_by_its_name() {
-    let daemon = Daemon::builder()
-        .agent_with("echo", echo(), "env = { ECHO_KEY = \"hunter2-hunter2\" }\npermissions = \"ask\"\n")
-        .config("[sessions]\nagent = \"echo\"\n")
-        .start()
-        .await;
-    make(&daemon, json!({"slug": "there"})).await;
+/// Definitions that make no sense, and the field that is told.
+fn wrong() -> Vec<(Value, &'static str)> {
     let many: Vec<String> = (0..33).map(|number| number.to_string()).collect();
-    let wrong = [
+    vec![
         (json!({"slug": "Upper"}), "slug"),
         (json!({"slug": "x".repeat(65)}), "slug"),
         (json!({"slug": "a/b"}), "slug"),
@@ -165,8 +159,18 @@ async fn each_field_that_makes_no_sense_is_refused_by_its_name() {
         (json!({"command": "x", "env": {"KEY": "secret-value"}}), "env"),
         (json!({"status": "gone"}), "status"),
         (json!({"nonsense": 1}), "nonsense"),
-    ];
-    for (body, field) in wrong {
+    ]
+}
+
+#[tokio::test]
+async fn each_field_that_makes_no_sense_is_refused_by_its_name() {
+    let daemon = Daemon::builder()
+        .agent_with("echo", echo(), "env = { ECHO_KEY = \"hunter2-hunter2\" }\npermissions = \"ask\"\n")
+        .config("[sessions]\nagent = \"echo\"\n")
+        .start()
+        .await;
+    make(&daemon, json!({"slug": "there"})).await;
+    for (body, field) in wrong() {
         let mut create = body.clone();
         if field != "slug" {
             create["slug"] = "fresh".into();

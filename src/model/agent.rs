@@ -278,6 +278,7 @@ impl FrozenProfile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::permission::Verdict;
 
     #[test]
     fn a_frozen_profile_holds_no_value_of_the_environment() {
@@ -292,6 +293,44 @@ mod tests {
         assert!(["API_KEY", "/etc/acpd/keys", "OTHER_KEY"].iter().all(|name| text.contains(name)), "{text}");
         assert!(!text.contains("hunter2"), "{text}");
         assert!(!format!("{profile:?}").contains("hunter2"), "nor does a look at the profile show it");
+    }
+
+    #[test]
+    fn a_profile_that_was_frozen_before_there_were_entities_is_still_read() {
+        let old = r#"{"slug":"x","name":"X","command":"x","args":[],"envNames":[],"envPass":[]}"#;
+        let profile: FrozenProfile = serde_json::from_str(old).unwrap();
+        assert_eq!((profile.source, profile.id, &profile.system_prompt), (Source::Config, None, &None));
+        let agents = [("x".to_owned(), AgentProfile::new("x"))].into();
+        assert!(profile.configured(&agents).is_some());
+        let session = Policy::of(PermissionMode::Edit);
+        assert_eq!(profile.authority(session.clone(), Vec::new()).profile, session);
+    }
+
+    #[test]
+    fn what_a_base_forbids_stays_forbidden() {
+        let (deny, ask) = (Policy::of(PermissionMode::Deny), Policy::of(PermissionMode::Ask));
+        let profile = AgentProfile { base_permissions: Some(deny), ..AgentProfile::new("x") }.freeze();
+        let authority = profile.authority(ask, Vec::new());
+        assert!(authority.forbids_writes());
+        assert!(matches!(authority.judge_question(), Verdict::Deny { by } if by == "base mode deny"));
+    }
+
+    #[test]
+    fn numbers_are_applied_where_the_agent_has_an_option_for_them() {
+        let temperature = Temperature::new(0.5);
+        let profile = AgentProfile { temperature, max_tokens: Some(100), ..AgentProfile::new("x") }.freeze();
+        let option = |id: &str, values: &[&str]| {
+            let values = values.iter().map(|value| (*value).to_owned()).collect();
+            Known { config_options: Some([(id.to_owned(), Some(values))].into()), ..Known::default() }
+        };
+        let applied = |known: &Known| {
+            let numbers = profile.numbers(known).into_iter();
+            numbers.filter_map(|(_, choice)| choice).map(|choice| choice.to_string()).collect::<Vec<_>>()
+        };
+        assert!(applied(&Known::default()).is_empty());
+        assert!(applied(&option("temperature", &["1"])).is_empty(), "not this one");
+        assert_eq!(applied(&option("Temperature", &["1", "0.5"])), ["\"0.5\" for the option \"Temperature\""]);
+        assert_eq!(applied(&option("max_tokens", &["100"])), ["\"100\" for the option \"max_tokens\""]);
     }
 
     #[test]

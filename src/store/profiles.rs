@@ -159,3 +159,99 @@ impl Apply<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{open, options, session};
+    use super::super::{Catalogue, Direction, Unit, migrate};
+    use super::*;
+    use crate::config::Config;
+    use crate::model::PermissionMode;
+    use crate::model::profile::{Definition, Program};
+
+    fn profile(slug: &str, owner_uid: Option<u32>) -> MadeProfile {
+        let definition = Definition {
+            name: slug.to_owned(),
+            description: String::new(),
+            system_prompt: Some("Be brief.".to_owned()),
+            model: None,
+            mode: None,
+            temperature: None,
+            max_tokens: None,
+            mcp_servers: None,
+            permissions: None,
+            tags: Vec::new(),
+            program: Program::Base("demo".to_owned()),
+        };
+        let now = Timestamp::now();
+        let (status, slug) = (Status::Active, slug.to_owned());
+        MadeProfile {
+            id: AgentId::new(),
+            slug,
+            owner_uid,
+            definition,
+            status,
+            created_at: now,
+            updated_at: now,
+            archived_at: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn profiles_of_the_api_are_left_alone_by_the_configuration() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, writer) = open(directory.path()).await;
+        let append = async |change| writer.append(Unit::catalogue(change)).await.unwrap();
+        let demo = Config::default().agents["demo"].clone();
+        append(Catalogue::SetAgents(vec![demo.clone()])).await;
+        let first = store.registered_agents().await.unwrap()["demo"];
+        let (mine, theirs) = (profile("mine", None), profile("theirs", Some(1000)));
+        append(Catalogue::AddProfile(Box::new(mine.clone()))).await;
+        append(Catalogue::AddProfile(Box::new(theirs))).await;
+        append(Catalogue::AddProfile(Box::new(profile("mine", Some(1000))))).await;
+        let (seen, total) = store.profiles(Sight::Own(None), false, 10, 0).await.unwrap();
+        assert_eq!((seen.len(), total, seen[0].id), (1, 1, mine.id), "the first has the name");
+        assert_eq!(store.profiles(Sight::All, false, 1, 1).await.unwrap().0[0].slug, "theirs");
+
+        // The configuration takes the name, and gives it back.
+        let namesake = AgentProfile::new("mine");
+        append(Catalogue::SetAgents(vec![demo.clone(), namesake])).await;
+        let registered = store.registered_agents().await.unwrap();
+        assert_ne!(registered["mine"].id, mine.id);
+        append(Catalogue::SetAgents(vec![demo])).await;
+        let registered = store.registered_agents().await.unwrap();
+        assert_eq!(registered.keys().collect::<Vec<_>>(), ["demo"]);
+        assert_eq!(
+            (registered["demo"].id, registered["demo"].updated_at),
+            (first.id, first.updated_at),
+            "it is the same"
+        );
+        let kept = store.profile_by_slug("mine").await.unwrap().unwrap();
+        assert_eq!((kept.id, kept.status, kept.definition), (mine.id, Status::Active, mine.definition));
+        store.close().await;
+        writer.close().await;
+    }
+
+    #[tokio::test]
+    async fn going_back_to_a_version_without_bases_widens_no_session() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, writer) = open(directory.path()).await;
+        let id = session(&writer).await;
+        writer.append(Unit::catalogue(Catalogue::AddProfile(Box::new(profile("mine", None))))).await.unwrap();
+        store.close().await;
+        writer.close().await;
+        let connection = rusqlite::Connection::open(options(directory.path()).database).unwrap();
+        let sql = "UPDATE sessions SET profile = json_set(profile, '$.basePermissions', json('{\"mode\":\"deny\"}'))";
+        connection.execute(sql, []).unwrap();
+        drop(connection);
+        migrate(&options(directory.path()), Direction::DownTo(15)).await.unwrap();
+        let (store, writer) = open(directory.path()).await;
+        let kept = store.session(id).await.unwrap().unwrap().profile;
+        assert_eq!(kept.permissions.map(|policy| policy.mode), Some(PermissionMode::Deny));
+        assert_eq!(kept.base_permissions, None);
+        let registered = store.registered_agents().await.unwrap();
+        assert!(registered.contains_key("demo"), "it has an id, and one that is a UUID: {registered:?}");
+        store.close().await;
+        writer.close().await;
+    }
+}
