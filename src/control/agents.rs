@@ -14,10 +14,10 @@ use super::Api;
 use super::caller::Caller;
 use super::error::ApiError;
 use super::extract::{Json, LIMIT_MAX, NoQuery, OptionalJson, Query, Text, page};
-use super::profiles::{blank, changed};
+use super::profiles::changed;
 use super::wire::{Agent, AgentCheck, AgentList, CheckAgent, CreateAgent, PatchAgent};
 use crate::model::AgentProfile;
-use crate::model::profile::{MadeProfile, SLUG_HINT, Status, is_slug};
+use crate::model::profile::{Definition, MadeProfile, Program, SLUG_HINT, Status, is_slug};
 use crate::registry::{Found, RegistryError};
 use crate::store::StoreError;
 
@@ -120,7 +120,7 @@ pub async fn create(
         return Err(ApiError::misunderstood("slug", "is not a name for an agent", SLUG_HINT));
     }
     let base = api.registry.shared().config().sessions.agent.clone();
-    let definition = changed(&api, &caller, blank(&slug, base), change)?;
+    let definition = changed(&api, &caller, Definition::new(&slug, Program::Base(base)), change)?;
     let made = api.registry.make_profile(slug, definition, caller.owner(), &caller.peer).await?;
     Ok((StatusCode::CREATED, Json(one_made(&api, &caller, made).await?)))
 }

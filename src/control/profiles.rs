@@ -15,23 +15,6 @@ const VALUES_HINT: &str = "values are kept nowhere here: name a variable of the 
      systemd credential (credentials), which go with a command; or set it in config.toml for the base";
 const SECRET_HINT: &str = "take it out: what is written here is stored, and shown to whoever may see the agent";
 
-/// One that says nothing yet and stands on this base.
-pub fn blank(slug: &str, base: String) -> Definition {
-    Definition {
-        name: slug.to_owned(),
-        description: String::new(),
-        system_prompt: None,
-        model: None,
-        mode: None,
-        temperature: None,
-        max_tokens: None,
-        mcp_servers: None,
-        permissions: None,
-        tags: Vec::new(),
-        program: Program::Base(base),
-    }
-}
-
 /// The definition with a change made, when that makes sense and the caller may make it. Whether it fits its base is the
 /// registry's to say.
 pub fn changed(api: &Api, caller: &Caller, before: Definition, mut change: PatchAgent) -> Result<Definition, ApiError> {

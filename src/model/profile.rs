@@ -254,6 +254,23 @@ impl MadeProfile {
 }
 
 impl Definition {
+    /// One that says nothing but what it runs.
+    pub fn new(name: &str, program: Program) -> Self {
+        Self {
+            name: name.to_owned(),
+            description: String::new(),
+            system_prompt: None,
+            model: None,
+            mode: None,
+            temperature: None,
+            max_tokens: None,
+            mcp_servers: None,
+            permissions: None,
+            tags: Vec::new(),
+            program,
+        }
+    }
+
     /// What can be said of it without a look at the configuration; but for the tags, the policy and the servers.
     pub fn check(&self) -> Result<(), DefinitionProblem> {
         check_line("name", &self.name, 1, NAME_CHARS_MAX)?;
@@ -361,19 +378,7 @@ mod tests {
     use crate::model::mcp::{ProfileServer, Transport};
 
     fn definition(program: Program) -> Definition {
-        Definition {
-            name: "Mine".to_owned(),
-            description: String::new(),
-            system_prompt: None,
-            model: None,
-            mode: None,
-            temperature: None,
-            max_tokens: None,
-            mcp_servers: None,
-            permissions: None,
-            tags: Vec::new(),
-            program,
-        }
+        Definition::new("Mine", program)
     }
 
     fn made(definition: Definition) -> MadeProfile {

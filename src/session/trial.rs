@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::lane::LaneWatch;
 use crate::model::agent::FrozenProfile;
 use crate::model::error::chain;
-use crate::model::mcp::ReadyServer;
+use crate::model::mcp::{ChosenServer, ReadyServer};
 use crate::model::{Adapter, AgentProfile, ErrorCode, FsScope, Sandbox, SessionId, TurnError};
 
 /// What is taken of what an agent announces.
@@ -39,6 +39,8 @@ const NEW: &str = "session/new";
 #[derive(Debug)]
 pub struct TrialWish {
     pub profile: AgentProfile,
+    /// As a session's are; nothing: all of the profile's.
+    pub mcp_servers: Option<Vec<ChosenServer>>,
     /// Whose process it is to be. Nothing: the daemon's own user's.
     pub owner: Option<u32>,
     /// Whether a conversation is begun too, which tells whether somebody is signed in.
@@ -153,7 +155,7 @@ async fn begin(
     let (bounds, secrets) = (shared.bounds(), shared.hub.secrets());
     let spawned = start
         .command(program, profile, place.workspace)
-        .and_then(|command| Ok((start.servers(&command, profile, None)?, command)))
+        .and_then(|command| Ok((start.servers(&command, profile, wish.mcp_servers.as_deref())?, command)))
         .and_then(|(ready, command)| Ok((Process::spawn(&command, bounds, secrets, &shared.host)?, ready)));
     let (process, ready) = spawned.map_err(|error| not_started(&chain(&error)))?;
     trial.warnings = ready.warnings;

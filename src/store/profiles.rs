@@ -170,19 +170,7 @@ mod tests {
     use crate::model::profile::{Definition, Program};
 
     fn profile(slug: &str, owner_uid: Option<u32>) -> MadeProfile {
-        let definition = Definition {
-            name: slug.to_owned(),
-            description: String::new(),
-            system_prompt: Some("Be brief.".to_owned()),
-            model: None,
-            mode: None,
-            temperature: None,
-            max_tokens: None,
-            mcp_servers: None,
-            permissions: None,
-            tags: Vec::new(),
-            program: Program::Base("demo".to_owned()),
-        };
+        let definition = Definition::new(slug, Program::Base("demo".to_owned()));
         let now = Timestamp::now();
         let (status, slug) = (Status::Active, slug.to_owned());
         MadeProfile {

@@ -130,7 +130,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ),
     (
         "agents create",
-        "  acpd agents create reviewer --base claude --system-prompt @review.md --permissions read-only
+        "  acpd agents create reviewer --base claude --system-prompt @review.md --mode plan
   acpd agents create quick --model haiku --tag cheap",
     ),
     (

@@ -161,7 +161,11 @@ fn groups(operation: &str) -> Option<Vec<&'static [Failure]>> {
         "getWorkspace" => &[&[(404, "workspace_not_found")]],
         "removeWorkspace" => &[OF_WORK, &[(404, "workspace_not_found"), (409, "workspace_in_use")]],
         "getAgent" => &[&[(404, "agent_not_found")]],
-        "checkAgent" => &[OF_BODIES, &[(404, "agent_not_found"), (409, "agent_base_missing"), (429, "process_limit")]],
+        "checkAgent" => &[
+            OF_BODIES,
+            &[(403, "mcp_server_not_allowed"), (403, "mcp_url_not_allowed"), (404, "agent_not_found")],
+            &[(409, "agent_base_missing"), (429, "process_limit")],
+        ],
         "createAgent" => &[OF_BODIES, OF_WORK, OF_PROFILES, &[(409, "agent_exists"), (409, "agent_limit")]],
         "changeAgent" => &[OF_BODIES, OF_WORK, OF_PROFILES, OF_NAMED_PROFILES],
         "archiveAgent" => &[OF_WORK, OF_NAMED_PROFILES],
