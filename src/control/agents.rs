@@ -62,14 +62,8 @@ pub async fn list(
     let left = limit.saturating_sub(i64::try_from(configured.len()).unwrap_or(limit));
     let passed = offset.saturating_sub(configured_total).max(0);
     let (made, made_total) = store.profiles(caller.listing(query.all), query.include_archived, left, passed).await?;
-    let mut agents = shown(&api, &caller, configured).await;
-    agents = agents
-        .into_iter()
-        .map(|agent| {
-            let known = registered.get(&agent.slug);
-            agent.registered(known)
-        })
-        .collect();
+    let mut agents: Vec<Agent> = shown(&api, &caller, configured).await;
+    agents.iter_mut().for_each(|agent| agent.register(registered.get(&agent.slug)));
     agents.extend(shown_made(&api, &caller, &made).await);
     Ok(Json(AgentList { agents, total: configured_total + made_total, limit, offset }))
 }
@@ -93,8 +87,9 @@ pub async fn show(
 ) -> Result<Json<Agent>, ApiError> {
     let agents = match api.registry.agent(&slug, caller.sight()).await.map_err(not_found)? {
         Found::Configured(profile, known) => {
-            let agents = shown(&api, &caller, vec![&profile]).await;
-            agents.into_iter().map(|agent| agent.registered(Some(&known))).collect()
+            let mut agents = shown(&api, &caller, vec![&profile]).await;
+            agents.iter_mut().for_each(|agent| agent.register(Some(&known)));
+            agents
         }
         Found::Made(made) => shown_made(&api, &caller, &[*made]).await,
     };
@@ -203,20 +198,21 @@ async fn shown(api: &Api, caller: &Caller, profiles: Vec<&AgentProfile>) -> Vec<
 /// Those of the API. One whose base is gone is shown without what it would have of that.
 async fn shown_made(api: &Api, caller: &Caller, made: &[MadeProfile]) -> Vec<Agent> {
     let config = api.registry.shared().config();
-    let resolved: Vec<Result<AgentProfile, AgentProfile>> =
-        made.iter().map(|made| api.registry.resolved(made).map_err(|_| made.alone())).collect();
-    let profiles = resolved.iter().map(|profile| profile.as_ref().unwrap_or_else(|profile| profile)).collect();
-    let agents = shown(api, caller, profiles).await.into_iter().zip(made).zip(&resolved);
-    let agent = |((agent, made), resolved): ((Agent, &MadeProfile), &Result<_, _>)| {
+    let resolved: Vec<Option<AgentProfile>> = made.iter().map(|made| api.registry.resolved(made).ok()).collect();
+    let whole: Vec<AgentProfile> =
+        resolved.iter().zip(made).map(|(profile, made)| profile.clone().unwrap_or_else(|| made.alone())).collect();
+    let agents = shown(api, caller, whole.iter().collect()).await.into_iter().zip(made).zip(resolved);
+    let agent = |((agent, made), resolved): ((Agent, &MadeProfile), Option<AgentProfile>)| {
         let shadowed = config.agents.contains_key(&made.slug);
-        Agent { default: false, ..agent.made(made, shadowed, resolved.is_err()) }
+        Agent { default: false, ..agent.made(made, shadowed, resolved.is_none()) }
     };
     agents.map(agent).collect()
 }
 
 async fn one_made(api: &Api, caller: &Caller, made: MadeProfile) -> Result<Agent, ApiError> {
+    let slug = made.slug.clone();
     let agents = shown_made(api, caller, &[made]).await;
-    agents.into_iter().next().ok_or_else(|| ApiError::NoSuchAgent(String::new()))
+    agents.into_iter().next().ok_or(ApiError::NoSuchAgent(slug))
 }
 
 /// The longest that somebody may want a check to take.

@@ -143,7 +143,7 @@ pub struct SessionActor {
     pub(super) owner_uid: Option<u32>,
     /// As whom files are looked at: the owner, as the user database had them when the last process was started.
     pub(super) persona: Persona,
-    pub(super) profile: FrozenProfile,
+    pub(super) profile: Box<FrozenProfile>,
     pub(super) servers: Servers,
     pub(super) permissions: Authority,
     pub(super) inbox: Inbox,
@@ -220,7 +220,7 @@ pub fn actor(
         owner_uid: session.owner_uid,
         persona: Persona::to_be_asked_for(session.owner_uid),
         permissions: session.profile.authority(session.permissions, standing),
-        profile: session.profile,
+        profile: Box::new(session.profile),
         servers: Servers::new(session.mcp_servers),
         inbox: Inbox::default(),
         workspace: PathBuf::from(session.workspace),

@@ -198,7 +198,7 @@ impl SessionActor {
         let known = self.context.restorable().map(str::to_owned);
         let servers = self.link.handshake().map(|handshake| handshake.servers.as_slice()).unwrap_or_default();
         let id = self.requests.begin(Purpose::Handshake, Some(timeout));
-        let takes_it = self.profile.adapter.quirks().takes_system_prompt;
+        let takes_it = self.profile.adapter.takes_system_prompt();
         let system_prompt = self.profile.system_prompt.as_deref().filter(|_| takes_it);
         let surroundings = outgoing::Surroundings { workspace: &workspace, servers, system_prompt };
         let (step, line) = match (known, refused) {

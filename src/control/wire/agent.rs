@@ -15,6 +15,7 @@ use crate::store::Registered;
 
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own on the wire")]
 pub struct Agent {
     /// A daemon of before agents were entities does not say, and neither does it say what else has no place in older answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -300,10 +301,11 @@ impl Agent {
         }
     }
 
-    /// With what the record knows of one of the configuration.
-    pub fn registered(self, known: Option<&Registered>) -> Self {
-        let Some(Registered { id, created_at, updated_at }) = known.copied() else { return self };
-        Self { id: Some(id), created_at: Some(created_at), updated_at: Some(updated_at), ..self }
+    /// Adds what the record knows of one of the configuration.
+    pub fn register(&mut self, known: Option<&Registered>) {
+        if let Some(Registered { id, created_at, updated_at }) = known.copied() {
+            (self.id, self.created_at, self.updated_at) = (Some(id), Some(created_at), Some(updated_at));
+        }
     }
 
     /// With what the record knows of one of the API.

@@ -1,7 +1,5 @@
 //! `acpd agents create`: makes an agent with the daemon, on the base of one that is configured.
 
-use std::path::Path;
-
 use clap::Args;
 use serde_json::value::RawValue;
 
@@ -38,8 +36,8 @@ pub struct ProfileOptions {
     #[arg(long, value_name = "TEXT")]
     pub description: Option<String>,
     /// What the agent is told before anything else, or @ and the file that has it
-    #[arg(long, value_name = "TEXT|@FILE", value_parser = text_or_file)]
-    pub system_prompt: Option<String>,
+    #[arg(long, value_name = "TEXT|@FILE")]
+    system_prompt: Option<String>,
     /// The model of sessions that choose none, by the agent's own name
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
@@ -69,8 +67,8 @@ pub struct ProfileOptions {
 impl Create {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
         let (mcp_servers, permissions, tags) = (self.options.mcp(), self.options.policy(), self.options.tags());
-        let ProfileOptions { base, name, description, system_prompt, model, mode, temperature, max_tokens, .. } =
-            self.options;
+        let system_prompt = self.options.system_prompt()?;
+        let ProfileOptions { base, name, description, model, mode, temperature, max_tokens, .. } = self.options;
         let request = CreateAgent {
             slug: self.slug,
             base,
@@ -93,6 +91,15 @@ impl Create {
 }
 
 impl ProfileOptions {
+    /// Read now, when a file has it.
+    pub fn system_prompt(&self) -> Result<Option<String>, ClientError> {
+        let Some(file) = self.system_prompt.as_deref().and_then(|text| text.strip_prefix('@')) else {
+            return Ok(self.system_prompt.clone());
+        };
+        let failed = |source| ClientError::io(format!("read the system prompt from {file}"), source);
+        std::fs::read_to_string(file).map(Some).map_err(failed)
+    }
+
     pub fn mcp(&self) -> Option<Vec<McpChoice>> {
         (self.no_mcp || !self.mcp.is_empty()).then(|| self.mcp.iter().cloned().map(McpChoice::Named).collect())
     }
@@ -124,16 +131,6 @@ pub fn told(context: &Context, answer: &RawValue, what: &str) -> Result<Exit, Cl
         output.note(&format!("{fields}: kept, and applied only by an agent that has an option for it"));
     }
     Ok(Exit::Ok)
-}
-
-fn text_or_file(text: &str) -> Result<String, String> {
-    match text.strip_prefix('@') {
-        Some(file) => {
-            let read = std::fs::read_to_string(Path::new(file));
-            read.map_err(|error| format!("cannot read {file}: {error}"))
-        }
-        None => Ok(text.to_owned()),
-    }
 }
 
 fn temperature(text: &str) -> Result<Temperature, String> {

@@ -45,13 +45,14 @@ enum Field {
 impl Edit {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
         let (mcp_servers, permissions, tags) = (self.options.mcp(), self.options.policy(), self.options.tags());
+        let system_prompt = self.options.system_prompt()?;
         let options = self.options;
         let unset = self.unset;
         let change = PatchAgent {
             base: options.base,
             name: options.name,
             description: changed(options.description, &unset, Field::Description),
-            system_prompt: changed(options.system_prompt, &unset, Field::SystemPrompt),
+            system_prompt: changed(system_prompt, &unset, Field::SystemPrompt),
             model: changed(options.model, &unset, Field::Model),
             mode: changed(options.mode, &unset, Field::Mode),
             temperature: changed(options.temperature, &unset, Field::Temperature),
