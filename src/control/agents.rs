@@ -63,7 +63,9 @@ pub async fn list(
     let passed = offset.saturating_sub(configured_total).max(0);
     let (made, made_total) = store.profiles(caller.listing(query.all), query.include_archived, left, passed).await?;
     let mut agents: Vec<Agent> = shown(&api, &caller, configured).await;
-    agents.iter_mut().for_each(|agent| agent.register(registered.get(&agent.slug)));
+    for agent in &mut agents {
+        agent.register(registered.get(&agent.slug));
+    }
     agents.extend(shown_made(&api, &caller, &made).await);
     Ok(Json(AgentList { agents, total: configured_total + made_total, limit, offset }))
 }
@@ -88,7 +90,9 @@ pub async fn show(
     let agents = match api.registry.agent(&slug, caller.sight()).await.map_err(not_found)? {
         Found::Configured(profile, known) => {
             let mut agents = shown(&api, &caller, vec![&profile]).await;
-            agents.iter_mut().for_each(|agent| agent.register(Some(&known)));
+            for agent in &mut agents {
+                agent.register(Some(&known));
+            }
             agents
         }
         Found::Made(made) => shown_made(&api, &caller, &[*made]).await,
