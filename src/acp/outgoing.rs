@@ -57,22 +57,43 @@ pub fn authenticate(id: u64, method: &str) -> Bytes {
     request(id, "authenticate", &serde_json::json!({ "methodId": method }))
 }
 
-pub fn new_session(id: u64, workspace: &str, servers: &[ReadyServer]) -> Bytes {
-    request(id, "session/new", &serde_json::json!({ "cwd": workspace, "mcpServers": mcp_servers(servers) }))
+/// What a conversation has around it, whether it is begun or taken up again.
+#[derive(Clone, Copy, Debug)]
+pub struct Surroundings<'a> {
+    pub workspace: &'a str,
+    pub servers: &'a [ReadyServer],
+    /// For agents that take one beside the protocol: what is added to their own.
+    pub system_prompt: Option<&'a str>,
+}
+
+impl Surroundings<'_> {
+    fn params(self) -> Value {
+        let mut params = serde_json::json!({ "cwd": self.workspace, "mcpServers": mcp_servers(self.servers) });
+        if let Some(text) = self.system_prompt {
+            params["_meta"] = serde_json::json!({ "systemPrompt": { "append": text } });
+        }
+        params
+    }
+}
+
+pub fn new_session(id: u64, surroundings: Surroundings<'_>) -> Bytes {
+    request(id, "session/new", &surroundings.params())
 }
 
 /// Takes a conversation up again without repeating it.
-pub fn resume_session(id: u64, agent_session: &str, workspace: &str, servers: &[ReadyServer]) -> Bytes {
-    request(id, "session/resume", &restore(agent_session, workspace, servers))
+pub fn resume_session(id: u64, agent_session: &str, surroundings: Surroundings<'_>) -> Bytes {
+    request(id, "session/resume", &restore(agent_session, surroundings))
 }
 
 /// Takes a conversation up again; the agent repeats it.
-pub fn load_session(id: u64, agent_session: &str, workspace: &str, servers: &[ReadyServer]) -> Bytes {
-    request(id, "session/load", &restore(agent_session, workspace, servers))
+pub fn load_session(id: u64, agent_session: &str, surroundings: Surroundings<'_>) -> Bytes {
+    request(id, "session/load", &restore(agent_session, surroundings))
 }
 
-fn restore(agent_session: &str, workspace: &str, servers: &[ReadyServer]) -> Value {
-    serde_json::json!({ "sessionId": agent_session, "cwd": workspace, "mcpServers": mcp_servers(servers) })
+fn restore(agent_session: &str, surroundings: Surroundings<'_>) -> Value {
+    let mut params = surroundings.params();
+    params["sessionId"] = agent_session.into();
+    params
 }
 
 /// With their values: this is the one place where they are written.
@@ -197,13 +218,15 @@ mod tests {
     #[test]
     fn what_we_write_is_one_line_each() {
         let id = RawValue::from_string("\"q-1\"".to_owned()).unwrap();
+        let plain = |workspace| Surroundings { workspace, servers: &[], system_prompt: None };
         let lines = [
             initialize(0, true, false),
             authenticate(9, "api-key"),
-            new_session(1, "/home/me/a \"b\"\nc", &[]),
+            new_session(1, plain("/home/me/a \"b\"\nc")),
+            new_session(10, Surroundings { system_prompt: Some("Be brief."), ..plain("/home/me") }),
             prompt(2, "s", &[serde_json::json!({"type": "text", "text": "two\nlines"})]),
-            resume_session(3, "s", "/home/me", &[]),
-            load_session(4, "s", "/home/me", &[]),
+            resume_session(3, "s", plain("/home/me")),
+            load_session(4, "s", plain("/home/me")),
             choose(5, "s", &Choice::Mode("plan".to_owned())),
             choose(6, "s", &Choice::Model("m".to_owned())),
             choose(7, "s", &Choice::Option("effort".to_owned(), serde_json::json!("low"))),

@@ -29,7 +29,6 @@ pub use group::ControlGroup;
 pub use notifications::{Notification, Notifications, Occasion, PLACEHOLDERS};
 pub use paths::{Overrides, Paths};
 pub use sandbox::{BubblewrapMode, HomePaths, NetworkMode, Sandbox, SandboxMode};
-pub use sections::{SLUG_HINT, is_slug};
 pub use value::{ByteSize, duration};
 
 /// `{acpd}` as an agent's command stands for this program itself.

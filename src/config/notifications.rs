@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use toml::Value;
 
+use super::Problem;
 use super::read::Section;
 use super::value::FromValue;
-use super::{Problem, SLUG_HINT, is_slug};
 use crate::model::TurnStatus;
+use crate::model::profile::{SLUG_HINT, is_slug};
 
 /// What can stand in an argument, in braces. `notify/facts.rs` has what takes its place.
 pub const PLACEHOLDERS: [&str; 11] = [

@@ -4,6 +4,7 @@ use super::read::Section;
 use super::value::OneOrMore;
 use super::{Config, Limits, Log, Problem, Store, TURN_CAP, group, mcp, notifications, policy, sandbox};
 use crate::model::mcp::reference::is_variable;
+use crate::model::profile::{self, DefinitionProblem, SLUG_HINT, is_credential, is_slug};
 use crate::model::{AgentProfile, Policy};
 
 /// The sections; a name in the environment that begins with one of them is a setting.
@@ -20,11 +21,6 @@ pub const NAMES: [&str; 11] = [
     "notifications",
     "agents",
 ];
-
-const SLUG_LENGTH_MAX: usize = 64;
-pub const SLUG_HINT: &str = "use lower-case letters, digits, '-' and '_', beginning with a letter";
-/// As long as the name of a file.
-const CREDENTIAL_LENGTH_MAX: usize = 255;
 
 pub fn read(root: &mut Section<'_>, config: &mut Config) {
     root.section("control", |section| {
@@ -155,6 +151,11 @@ fn read_agents(root: &mut Section<'_>, config: &mut Config) {
 fn read_agent(section: &mut Section<'_>, profile: &mut AgentProfile) {
     section.read("name", &mut profile.name);
     section.read("description", &mut profile.description);
+    section.read("system_prompt", &mut profile.system_prompt);
+    section.read("model", &mut profile.model);
+    section.read("mode", &mut profile.mode);
+    section.read("temperature", &mut profile.temperature);
+    section.read("max_tokens", &mut profile.max_tokens);
     section.read("command", &mut profile.command);
     section.read("args", &mut profile.args);
     section.read("env", &mut profile.env);
@@ -200,6 +201,7 @@ pub fn check(config: &Config, problems: &mut Vec<Problem>) {
             problem(key, "is not a name for an agent".to_owned(), SLUG_HINT);
         }
         check_environment(profile, &mut problem);
+        check_words(profile, &mut problem);
     }
     if !config.agents.contains_key(&config.sessions.agent) {
         let message = format!("names the agent {:?}, which is not configured", config.sessions.agent);
@@ -262,16 +264,15 @@ fn check_environment(profile: &AgentProfile, problem: &mut impl FnMut(String, St
     }
 }
 
-/// A file's name, and no path.
-fn is_credential(name: &str) -> bool {
-    (1..=CREDENTIAL_LENGTH_MAX).contains(&name.len())
-        && !matches!(name, "." | "..")
-        && name.chars().all(|c| c.is_ascii_graphic() && c != '/')
-}
-
-/// Whether an agent may be called so.
-pub fn is_slug(text: &str) -> bool {
-    text.len() <= SLUG_LENGTH_MAX
-        && text.starts_with(|first: char| first.is_ascii_lowercase())
-        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_')
+/// What the agent is told, and what it is asked for.
+fn check_words(profile: &AgentProfile, problem: &mut impl FnMut(String, String, &str)) {
+    let checks = [
+        profile.system_prompt.as_deref().map(|text| profile::check_system_prompt("system_prompt", text)),
+        profile.model.as_deref().map(|model| profile::check_choice("model", model)),
+        profile.mode.as_deref().map(|mode| profile::check_choice("mode", mode)),
+    ];
+    for wrong in checks.into_iter().flatten().filter_map(Result::err) {
+        let DefinitionProblem { field, problem: message, hint } = wrong;
+        problem(format!("agents.{}.{field}", profile.slug), message, hint);
+    }
 }

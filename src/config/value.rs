@@ -8,6 +8,7 @@ use std::time::Duration;
 use toml::Value;
 
 use super::{CgroupMode, LogLevel};
+use crate::model::profile::Temperature;
 use crate::model::{Adapter, Amount, OnExceed, PermissionMode, Secret};
 
 /// A number of bytes.
@@ -206,6 +207,19 @@ impl FromValue for Option<Amount> {
             .as_float()
             .or_else(|| value.as_integer().and_then(|number| u32::try_from(number).ok()).map(f64::from));
         Amount::written(number?).map(|amount| Some(amount).filter(|amount| !amount.is_zero()))
+    }
+}
+
+impl FromValue for Option<Temperature> {
+    const EXPECTED: &'static str = "write a number from 0 to 2, or \"\" for none";
+
+    fn from_value(value: Value) -> Option<Self> {
+        match value {
+            Value::String(text) if text.is_empty() => Some(None),
+            Value::Float(number) => Temperature::new(number).map(Some),
+            Value::Integer(number) => Temperature::new(f64::from(i32::try_from(number).ok()?)).map(Some),
+            _ => None,
+        }
     }
 }
 

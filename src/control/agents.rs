@@ -1,44 +1,73 @@
-//! Agents: the configured profiles, and trials of them.
+//! Agents: the profiles of the configuration, those that are made here, and trials of them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
+use utoipa::IntoParams;
 
 use super::Api;
 use super::caller::Caller;
 use super::error::ApiError;
-use super::extract::{Json, LIMIT_MAX, NoQuery, OptionalJson, PageQuery, Query, Text, page};
-use super::wire::{Agent, AgentCheck, AgentList, CheckAgent};
+use super::extract::{Json, LIMIT_MAX, NoQuery, OptionalJson, Query, Text, page};
+use super::profiles::changed;
+use super::wire::{Agent, AgentCheck, AgentList, CheckAgent, CreateAgent, PatchAgent};
 use crate::model::AgentProfile;
-use crate::registry::RegistryError;
+use crate::model::profile::{Definition, MadeProfile, Program, SLUG_HINT, Status, is_slug};
+use crate::registry::{Found, RegistryError};
 use crate::store::StoreError;
 
-/// Lists the configured agents.
+#[derive(Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ListQuery {
+    /// The archived ones too.
+    #[serde(default)]
+    include_archived: bool,
+    /// Everybody's, to those who may see them.
+    #[serde(default)]
+    all: bool,
+    /// How many at the most.
+    #[param(minimum = 1, maximum = 1000, default = 1000)]
+    limit: Option<i64>,
+    /// How many are passed over.
+    #[param(minimum = 0, default = 0)]
+    offset: Option<i64>,
+}
+
+/// Lists the agents: first those of the configuration, then those that were made here, each by slug.
 #[utoipa::path(
     get,
     path = "/v1/agents",
     operation_id = "listAgents",
     tag = "agents",
-    params(
-        ("limit" = Option<i64>, Query, description = "How many at the most.", minimum = 1, maximum = 1000),
-        ("offset" = Option<i64>, Query, description = "How many are passed over.", minimum = 0),
-    ),
+    params(ListQuery),
     responses((status = 200, description = "A page of them.", body = AgentList)),
 )]
 pub async fn list(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    Query(query): Query<PageQuery>,
+    Query(query): Query<ListQuery>,
 ) -> Result<Json<AgentList>, ApiError> {
     let (limit, offset) = page(query.limit.or(Some(LIMIT_MAX)), query.offset)?;
-    let profiles = &api.registry.shared().config().agents;
+    let (config, store) = (api.registry.shared().config(), api.registry.hub().store());
+    let registered = store.registered_agents().await?;
     let (first, count) = (usize::try_from(offset).unwrap_or(0), usize::try_from(limit).unwrap_or(0));
-    let agents = shown(&api, &caller, profiles.values().skip(first).take(count).collect()).await;
-    let total = i64::try_from(profiles.len()).unwrap_or(i64::MAX);
-    Ok(Json(AgentList { agents, total, limit, offset }))
+    let configured: Vec<&AgentProfile> = config.agents.values().skip(first).take(count).collect();
+    let configured_total = i64::try_from(config.agents.len()).unwrap_or(i64::MAX);
+    let left = limit.saturating_sub(i64::try_from(configured.len()).unwrap_or(limit));
+    let passed = offset.saturating_sub(configured_total).max(0);
+    let (made, made_total) = store.profiles(caller.listing(query.all), query.include_archived, left, passed).await?;
+    let mut agents: Vec<Agent> = shown(&api, &caller, configured).await;
+    for agent in &mut agents {
+        agent.register(registered.get(&agent.slug));
+    }
+    agents.extend(shown_made(&api, &caller, &made).await);
+    Ok(Json(AgentList { agents, total: configured_total + made_total, limit, offset }))
 }
 
 /// Shows an agent, without values of its environment.
@@ -48,7 +77,7 @@ pub async fn list(
     operation_id = "getAgent",
     tag = "agents",
     params(
-        ("slug" = String, Path, description = "The name of its section in the configuration."),
+        ("slug" = String, Path, description = "Its slug, or its id."),
     ),
     responses((status = 200, description = "The agent.", body = Agent)),
 )]
@@ -58,9 +87,104 @@ pub async fn show(
     _: NoQuery,
     Text(slug): Text,
 ) -> Result<Json<Agent>, ApiError> {
-    let profiles = &api.registry.shared().config().agents;
-    let agents = shown(&api, &caller, profiles.get(&slug).into_iter().collect()).await;
+    let agents = match api.registry.agent(&slug, caller.sight()).await.map_err(not_found)? {
+        Found::Configured(profile, known) => {
+            let mut agents = shown(&api, &caller, vec![&profile]).await;
+            for agent in &mut agents {
+                agent.register(Some(&known));
+            }
+            agents
+        }
+        Found::Made(made) => shown_made(&api, &caller, &[*made]).await,
+    };
     agents.into_iter().next().map(Json).ok_or(ApiError::NoSuchAgent(slug))
+}
+
+/// Makes an agent: one of the configuration with less, or a command.
+#[utoipa::path(
+    post,
+    path = "/v1/agents",
+    operation_id = "createAgent",
+    tag = "agents",
+    request_body = CreateAgent,
+    responses((status = 201, description = "It is made.", body = Agent)),
+)]
+pub async fn create(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Json(request): Json<CreateAgent>,
+) -> Result<(StatusCode, Json<Agent>), ApiError> {
+    let (slug, change) = request.into_change();
+    if !is_slug(&slug) {
+        return Err(ApiError::misunderstood("slug", "is not a name for an agent", SLUG_HINT));
+    }
+    let base = api.registry.shared().config().sessions.agent.clone();
+    let definition = changed(&api, &caller, Definition::new(&slug, Program::Base(base)), change)?;
+    let made = api.registry.make_profile(slug, definition, caller.owner(), &caller.peer).await?;
+    Ok((StatusCode::CREATED, Json(one_made(&api, &caller, made).await?)))
+}
+
+/// Changes an agent that was made here. Sessions that are there keep what they have of it.
+#[utoipa::path(
+    patch,
+    path = "/v1/agents/{slug}",
+    operation_id = "changeAgent",
+    tag = "agents",
+    params(
+        ("slug" = String, Path, description = "Its slug, or its id."),
+    ),
+    request_body = PatchAgent,
+    responses((status = 200, description = "The agent as it is now.", body = Agent)),
+)]
+pub async fn change(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Text(slug): Text,
+    Json(request): Json<PatchAgent>,
+) -> Result<Json<Agent>, ApiError> {
+    let edit = |made: &MadeProfile| {
+        let status = request.status.unwrap_or(made.status);
+        Ok((changed(&api, &caller, made.definition.clone(), request)?, status))
+    };
+    let made = api.registry.change_profile(&slug, caller.sight(), &caller.peer, edit).await;
+    Ok(Json(one_made(&api, &caller, made.map_err(named)?).await?))
+}
+
+/// Archives an agent that was made here: it takes no new sessions, and those that it has go on.
+#[utoipa::path(
+    delete,
+    path = "/v1/agents/{slug}",
+    operation_id = "archiveAgent",
+    tag = "agents",
+    params(
+        ("slug" = String, Path, description = "Its slug, or its id."),
+    ),
+    responses((status = 200, description = "It is archived, now or already.", body = Agent)),
+)]
+pub async fn archive(
+    State(api): State<Arc<Api>>,
+    _: NoQuery,
+    caller: Caller,
+    Text(slug): Text,
+) -> Result<Json<Agent>, ApiError> {
+    let edit = |made: &MadeProfile| Ok((made.definition.clone(), Status::Archived));
+    let made = api.registry.change_profile(&slug, caller.sight(), &caller.peer, edit).await;
+    Ok(Json(one_made(&api, &caller, made.map_err(named)?).await?))
+}
+
+/// A name in a path that nobody has.
+fn not_found(error: RegistryError) -> ApiError {
+    match error {
+        RegistryError::UnknownAgent(slug) => ApiError::NoSuchAgent(slug),
+        error => error.into(),
+    }
+}
+
+fn named(error: ApiError) -> ApiError {
+    match error {
+        ApiError::Registry(error) => not_found(error),
+        error => error,
+    }
 }
 
 /// Profiles as they are for whoever asks. For somebody whom the user database does not tell of now, nothing is installed.
@@ -75,6 +199,26 @@ async fn shown(api: &Api, caller: &Caller, profiles: Vec<&AgentProfile>) -> Vec<
     profiles.into_iter().zip(found).map(agent).collect()
 }
 
+/// Those of the API. One whose base is gone is shown without what it would have of that.
+async fn shown_made(api: &Api, caller: &Caller, made: &[MadeProfile]) -> Vec<Agent> {
+    let config = api.registry.shared().config();
+    let resolved: Vec<Option<AgentProfile>> = made.iter().map(|made| api.registry.resolved(made).ok()).collect();
+    let whole: Vec<AgentProfile> =
+        resolved.iter().zip(made).map(|(profile, made)| profile.clone().unwrap_or_else(|| made.alone())).collect();
+    let agents = shown(api, caller, whole.iter().collect()).await.into_iter().zip(made).zip(resolved);
+    let agent = |((agent, made), resolved): ((Agent, &MadeProfile), Option<AgentProfile>)| {
+        let shadowed = config.agents.contains_key(&made.slug);
+        Agent { default: false, ..agent.made(made, shadowed, resolved.is_none()) }
+    };
+    agents.map(agent).collect()
+}
+
+async fn one_made(api: &Api, caller: &Caller, made: MadeProfile) -> Result<Agent, ApiError> {
+    let slug = made.slug.clone();
+    let agents = shown_made(api, caller, &[made]).await;
+    agents.into_iter().next().ok_or(ApiError::NoSuchAgent(slug))
+}
+
 /// The longest that somebody may want a check to take.
 const CHECK_SECONDS_MAX: u64 = 600;
 
@@ -87,7 +231,7 @@ const CHECK_SECONDS_MAX: u64 = 600;
     operation_id = "checkAgent",
     tag = "agents",
     params(
-        ("slug" = String, Path, description = "The name of its section in the configuration."),
+        ("slug" = String, Path, description = "Its slug, or its id."),
     ),
     request_body = Option<CheckAgent>,
     responses((status = 200, description = "What was seen.", body = AgentCheck)),
@@ -104,11 +248,9 @@ pub async fn check(
         None => None,
     };
     let began = Instant::now();
-    let tried = api.registry.try_agent(&slug, caller.owner(), request.session, timeout).await;
-    let (profile, trial) = tried.map_err(|error| match error {
-        RegistryError::UnknownAgent(slug) => ApiError::NoSuchAgent(slug),
-        error => error.into(),
-    })?;
+    let (owner, sight) = (caller.owner(), caller.sight());
+    let tried = api.registry.try_agent(&slug, owner, sight, request.session, timeout).await;
+    let (profile, trial) = tried.map_err(not_found)?;
     let check = AgentCheck::new(&profile, trial, began.elapsed());
     let damaged = |error: serde_json::Error| StoreError::Damaged { what: error.to_string() };
     let told = to_raw_value(&check).map_err(damaged)?;

@@ -4,6 +4,7 @@ mod ailment;
 mod bounds;
 mod mcp;
 pub mod plain;
+mod profiles;
 mod records;
 mod standing;
 mod store;
@@ -329,6 +330,7 @@ fn registry_answer(error: RegistryError) -> Answer {
             Answer::new(S::FORBIDDEN, "scope_not_allowed", message, hint).details(json!({ "granted": granted }))
         }
         RegistryError::Mcp(refusal) => mcp::answer(refusal),
+        RegistryError::Profile(refusal) => profiles::answer(refusal),
         RegistryError::FullScope => {
             let hint =
                 "ask for the scope project, whose directories are in workspace.extra; or set sandbox.allow_full = true";

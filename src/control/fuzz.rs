@@ -12,7 +12,10 @@ use serde_json::Value;
 use super::error::ApiError;
 use super::extract::{PageQuery, from_json, from_query, page};
 use super::wire::permissions::AnswerPermission;
-use super::wire::{AddMessage, BackUp, Cancel, CollectGarbage, CreateSession, PatchSession, Prompt, RegisterWorkspace};
+use super::wire::{
+    AddMessage, BackUp, Cancel, CollectGarbage, CreateAgent, CreateSession, PatchAgent, PatchSession, Prompt,
+    RegisterWorkspace,
+};
 use super::{content, events, health, permissions, search, sessions, turns};
 use crate::acp::fuzz::json;
 use crate::config::Config;
@@ -189,6 +192,8 @@ proptest! {
     fn fuzz_body_of_every_request(body in body()) {
         read_twice::<CreateSession>(&body);
         read_twice::<PatchSession>(&body);
+        read_twice::<CreateAgent>(&body);
+        read_twice::<PatchAgent>(&body);
         read_twice::<Prompt>(&body);
         read_twice::<Cancel>(&body);
         read_twice::<RegisterWorkspace>(&body);

@@ -36,6 +36,7 @@ mod openapi;
 mod peer;
 mod permissions;
 mod processes;
+mod profiles;
 mod progress;
 mod records;
 mod refuse;

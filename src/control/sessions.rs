@@ -23,7 +23,7 @@ use crate::model::mcp::{ChosenServer, ServerProblem};
 use crate::model::permission::policy::PolicyProblem;
 use crate::model::{self, ContextChange, Peer, Policy, SessionId, SessionStatus, Timestamp, WorkspaceId};
 use crate::registry::{self, WorkspaceChoice};
-use crate::session::Edit;
+use crate::session::{Edit, known};
 use crate::store::{Claim, EventScope, SessionChange, SessionFilter};
 
 /// Messages in the view of one session.
@@ -221,10 +221,13 @@ pub async fn show(
     // The cursor is read first: whatever comes after it is followed, and what is in both is recognized by its id.
     let cursor = store.head(EventScope::Session(id)).await?;
     let profile = session.profile.clone();
-    let choices = choices::Offered::new(store.announced(id).await?, session.mode.as_deref(), session.model.as_deref());
+    let announced = store.announced(id).await?;
+    let numbers = profile.numbers(&known(&announced));
+    let not_applied = numbers.into_iter().filter(|(_, choice)| choice.is_none()).map(|(field, _)| field).collect();
+    let choices = choices::Offered::new(announced, session.mode.as_deref(), session.model.as_deref());
     // They come last: nobody holds them while they wait for the store.
     let messages = store.last_messages(id, VIEW_MESSAGES).await?;
-    Ok(Json(SessionView { session: shown(&api, session), profile, choices, messages, cursor }))
+    Ok(Json(SessionView { session: shown(&api, session), profile, not_applied, choices, messages, cursor }))
 }
 
 /// Changes a session, all that is asked for or nothing.
@@ -399,13 +402,16 @@ pub fn checked_policy(api: &Api, policy: Option<Policy>) -> Result<Option<Policy
     Ok(Some(policy))
 }
 
-fn holds_secret(api: &Api, value: &impl Serialize) -> bool {
+pub(super) fn holds_secret(api: &Api, value: &impl Serialize) -> bool {
     let redactor = api.registry.hub().secrets().redactor();
     let text = serde_json::value::to_raw_value(value).ok();
     redactor.zip(text).is_some_and(|(redactor, text)| redactor.json(&text).is_some())
 }
 
-fn checked_servers(api: &Api, choices: Option<Vec<McpChoice>>) -> Result<Option<Vec<ChosenServer>>, ApiError> {
+pub(super) fn checked_servers(
+    api: &Api,
+    choices: Option<Vec<McpChoice>>,
+) -> Result<Option<Vec<ChosenServer>>, ApiError> {
     let Some(choices) = choices else { return Ok(None) };
     let chosen = chosen_servers(choices)
         .map_err(|ServerProblem { field, problem, hint }| ApiError::misunderstood(field, problem, hint))?;

@@ -21,11 +21,12 @@ use crate::model::context::Change;
 use crate::model::message::Message;
 use crate::model::object;
 use crate::model::{
-    AgentProfile, ContextChange, ContextRestored, FsScope, LastError, MessageId, ProcessState, PromptAbilities,
-    SessionContext, SessionId, SessionLimits, SessionStatus, Timestamp, TurnId, Usage, WorkspaceId,
+    ContextChange, ContextRestored, LastError, MessageId, ProcessState, PromptAbilities, SessionContext, SessionId,
+    SessionLimits, SessionStatus, Timestamp, TurnId, Usage, WorkspaceId,
 };
 use crate::store::{Remembered, StoreError};
 
+mod agent;
 mod agent_check;
 mod garbage;
 mod sandbox;
@@ -40,6 +41,7 @@ mod mcp;
 mod processes;
 mod store;
 
+pub use agent::{Agent, AgentList, CreateAgent, PatchAgent};
 pub use agent_check::{AgentCheck, CheckAgent, CheckProblem};
 pub use garbage::{CollectGarbage, ExpiredSession, GarbageReport, UpkeepReport};
 pub use health::{Health, HealthProblem, Severity};
@@ -240,6 +242,9 @@ pub struct SessionView {
     #[serde(flatten)]
     pub session: Session,
     pub profile: FrozenProfile,
+    /// What of the profile does not reach the agent, because it offers no way to set it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_applied: Vec<&'static str>,
     #[serde(flatten)]
     pub choices: Offered,
     /// The newest ones, in order.
@@ -279,40 +284,6 @@ pub struct Workspace {
 }
 
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Agent {
-    pub slug: String,
-    pub name: String,
-    pub description: String,
-    pub command: String,
-    pub args: Vec<String>,
-    /// Names only.
-    pub env: Vec<String>,
-    pub permissions: PermissionPolicy,
-    /// The widest scope that its sessions may have, where the configuration allows it.
-    #[serde(default)]
-    pub fs_scope: FsScope,
-    /// The MCP servers that its sessions have, without their values.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub mcp_servers: Vec<McpServer>,
-    pub tags: Vec<String>,
-    pub status: String,
-    /// Whether the command is found on this machine.
-    pub installed: bool,
-    /// Where it is found. A daemon of before there was this does not say, and neither does it say what follows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
-    /// How to install it.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub install_hint: String,
-    /// How to sign in.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub login_hint: String,
-    /// Whether a session that names no agent gets this one.
-    pub default: bool,
-}
-
-#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct SessionList {
     pub sessions: Vec<Session>,
     pub total: i64,
@@ -339,14 +310,6 @@ pub struct TurnList {
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct WorkspaceList {
     pub workspaces: Vec<Workspace>,
-    pub total: i64,
-    pub limit: i64,
-    pub offset: i64,
-}
-
-#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct AgentList {
-    pub agents: Vec<Agent>,
     pub total: i64,
     pub limit: i64,
     pub offset: i64,
@@ -512,29 +475,6 @@ impl From<&config::Origin> for ConfigOrigin {
             loaded_at: origin.loaded_at,
             needs_restart: origin.needs_restart.iter().map(|key| (*key).to_owned()).collect(),
             error: origin.error.clone(),
-        }
-    }
-}
-
-impl Agent {
-    pub fn new(profile: &AgentProfile, path: Option<String>, default: bool) -> Self {
-        Self {
-            slug: profile.slug.clone(),
-            name: profile.name.clone(),
-            description: profile.description.clone(),
-            command: profile.command.clone(),
-            args: profile.args.clone(),
-            env: profile.env.keys().chain(profile.credentials.keys()).chain(&profile.env_pass).cloned().collect(),
-            permissions: profile.permissions.clone(),
-            fs_scope: profile.fs_scope,
-            mcp_servers: profile.freeze().mcp_servers.iter().map(McpServer::of_profile).collect(),
-            tags: profile.tags.clone(),
-            status: "active".to_owned(),
-            installed: path.is_some(),
-            path,
-            install_hint: profile.install_hint.clone(),
-            login_hint: profile.login_hint.clone(),
-            default,
         }
     }
 }

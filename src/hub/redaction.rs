@@ -102,6 +102,7 @@ fn redact_op(redactor: &Redactor, op: &mut Op) {
         | Op::KeepForPrompt(_)
         | Op::ForgetWaiting(_)
         | Op::OweLinks(_)
+        | Op::OweInstructions(_)
         | Op::Remember(_)
         | Op::SetWorkspaceIdentity(_)
         | Op::SetSandbox(_)

@@ -31,6 +31,15 @@ pub enum ReplayEnd {
     CommandsUpdate,
 }
 
+/// How an agent is given its profile's system prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SystemPromptWay {
+    /// As the first block of the first prompt, since the protocol has no place for it.
+    FirstBlock,
+    /// Beside the protocol, as `_meta.systemPrompt` of whatever begins a conversation or takes one up again.
+    Meta,
+}
+
 /// All that an adapter can say. Whoever adds to it adds a line to `docs/adapters.md`.
 #[derive(Debug)]
 pub struct Quirks {
@@ -52,6 +61,7 @@ pub struct Quirks {
     pub mode_told_after: Option<&'static str>,
     /// Ways to sign in that need a person, whom nobody asks for: `agents.SLUG.auth_method` may not be one of them.
     pub methods_of_people: &'static [&'static str],
+    pub system_prompt: SystemPromptWay,
     /// What the agent writes to standard output when it wants a person to sign in. It reads the code from standard input,
     /// so that nothing must be said to it any more.
     pub login_prompt: Option<&'static str>,
@@ -78,6 +88,7 @@ const PLAIN: Quirks = Quirks {
     reads_new_files: false,
     mode_told_after: None,
     methods_of_people: &[],
+    system_prompt: SystemPromptWay::FirstBlock,
     login_prompt: None,
 };
 
@@ -100,8 +111,11 @@ const GEMINI: Quirks = Quirks {
     reads_new_files: true,
     mode_told_after: Some("[MODE_UPDATE] "),
     methods_of_people: &["oauth-personal"],
+    system_prompt: SystemPromptWay::FirstBlock,
     login_prompt: Some("Please visit the following URL to authorize the application"),
 };
+
+const CLAUDE: Quirks = Quirks { system_prompt: SystemPromptWay::Meta, ..PLAIN };
 
 const CODEX: Quirks = Quirks {
     // Nobody sits before the browser that it would open.
@@ -126,7 +140,8 @@ const QWEN: Quirks = Quirks {
 impl Adapter {
     pub const fn quirks(self) -> &'static Quirks {
         match self {
-            Self::Generic | Self::Claude => &PLAIN,
+            Self::Generic => &PLAIN,
+            Self::Claude => &CLAUDE,
             Self::Gemini => &GEMINI,
             Self::Codex => &CODEX,
             Self::Opencode => &OPENCODE,
@@ -143,6 +158,11 @@ impl Adapter {
     /// The mode that a piece of text tells, when it is no text.
     pub fn mode_told(self, text: &str) -> Option<&str> {
         text.strip_prefix(self.quirks().mode_told_after?)
+    }
+
+    /// Whether it is given a system prompt beside the protocol.
+    pub fn takes_system_prompt(self) -> bool {
+        self.quirks().system_prompt == SystemPromptWay::Meta
     }
 
     /// The arguments that an older release takes, when one has ended because of the usual ones.

@@ -5,9 +5,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::adapter::Adapter;
-use super::mcp::{FrozenServer, ProfileServer};
+use super::choices::{Choice, Known};
+use super::id::AgentId;
+use super::mcp::{FrozenServer, OwnServer, ProfileServer};
 use super::permission::PermissionMode;
-use super::permission::policy::Policy;
+use super::permission::policy::{Authority, Policy};
+use super::permission::standing::StandingRule;
+use super::profile::{Source, Temperature};
 use super::sandbox::FsScope;
 use super::secret::Secret;
 
@@ -17,8 +21,20 @@ use super::secret::Secret;
 #[expect(clippy::struct_excessive_bools, reason = "each is a key of its own")]
 pub struct AgentProfile {
     pub slug: String,
+    /// Those of the configuration have theirs in the record alone.
+    pub id: Option<AgentId>,
+    pub source: Source,
+    /// The profile of the configuration that one of the API takes its command and environment from.
+    pub base: Option<String>,
     pub name: String,
     pub description: String,
+    /// What the agent is told before anything else.
+    pub system_prompt: Option<String>,
+    /// What a session has that chooses none.
+    pub model: Option<String>,
+    pub mode: Option<String>,
+    pub temperature: Option<Temperature>,
+    pub max_tokens: Option<u32>,
     pub command: String,
     pub args: Vec<String>,
     /// Names and values that the process gets.
@@ -35,6 +51,8 @@ pub struct AgentProfile {
     /// The way to sign in that the agent is told to take after `initialize`. None: it is told nothing.
     pub auth_method: Option<String>,
     pub permissions: Policy,
+    /// What the base grants, which holds beside that.
+    pub base_permissions: Option<Policy>,
     /// Modes of the agent's that may be chosen although they grant more than the policy does.
     pub modes_allowed: Vec<String>,
     /// Whether the agent may read and write the workspace's files through acpd.
@@ -45,6 +63,8 @@ pub struct AgentProfile {
     pub terminal_env: Vec<String>,
     /// MCP servers that its sessions have, by name.
     pub mcp_servers: BTreeMap<String, ProfileServer>,
+    /// Those that one of the API brings along.
+    pub own_servers: Vec<OwnServer>,
     /// Whether a session may bring others along.
     pub mcp_servers_allowed: bool,
     /// Whether those may be at addresses of this machine and its network.
@@ -65,7 +85,35 @@ pub struct AgentProfile {
 #[serde(rename_all = "camelCase")]
 pub struct FrozenProfile {
     pub slug: String,
+    /// Profiles that were frozen before they had one have none, nor what follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub id: Option<AgentId>,
+    #[serde(default)]
+    pub source: Source,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub base: Option<String>,
     pub name: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub system_prompt: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub model: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub mode: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub temperature: Option<Temperature>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub max_tokens: Option<u32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
     pub command: String,
     pub args: Vec<String>,
     pub env_names: Vec<String>,
@@ -86,6 +134,10 @@ pub struct FrozenProfile {
     /// Profiles that were frozen before there were rules have none: their sessions have the mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Policy>,
+    /// What its base granted, where it has one that says something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub base_permissions: Option<Policy>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modes_allowed: Vec<String>,
     /// Profiles that were frozen before agents could use acpd's files and terminals have these.
@@ -111,8 +163,16 @@ impl AgentProfile {
     pub fn new(slug: &str) -> Self {
         Self {
             slug: slug.to_owned(),
+            id: None,
+            source: Source::Config,
+            base: None,
             name: slug.to_owned(),
             description: String::new(),
+            system_prompt: None,
+            model: None,
+            mode: None,
+            temperature: None,
+            max_tokens: None,
             command: String::new(),
             args: Vec::new(),
             env: BTreeMap::new(),
@@ -123,11 +183,13 @@ impl AgentProfile {
             adapter: Adapter::Generic,
             auth_method: None,
             permissions: Policy::of(PermissionMode::Ask),
+            base_permissions: None,
             modes_allowed: Vec::new(),
             client_files: true,
             terminal_commands: Vec::new(),
             terminal_env: Vec::new(),
             mcp_servers: BTreeMap::new(),
+            own_servers: Vec::new(),
             mcp_servers_allowed: false,
             mcp_private_urls: false,
             acpd_tools: false,
@@ -138,10 +200,15 @@ impl AgentProfile {
         }
     }
 
+    /// The section of the configuration that says what it is granted.
+    pub fn section(&self) -> &str {
+        self.base.as_deref().unwrap_or(&self.slug)
+    }
+
     /// What a person does whose machine does not have the command.
     pub fn how_to_install(&self) -> String {
         if self.install_hint.is_empty() {
-            format!("install it, or give its absolute path as agents.{}.command", self.slug)
+            format!("install it, or give its absolute path as agents.{}.command", self.section())
         } else {
             self.install_hint.clone()
         }
@@ -150,7 +217,7 @@ impl AgentProfile {
     /// What a person does whom the agent does not know.
     pub fn how_to_sign_in(&self) -> String {
         if self.login_hint.is_empty() {
-            format!("sign in with the agent's own program, or give it a key (agents.{}.env_file)", self.slug)
+            format!("sign in with the agent's own program, or give it a key (agents.{}.env_file)", self.section())
         } else {
             self.login_hint.clone()
         }
@@ -160,7 +227,17 @@ impl AgentProfile {
         let tools = self.acpd_tools.then(FrozenServer::tools);
         FrozenProfile {
             slug: self.slug.clone(),
+            id: self.id,
+            source: self.source,
+            base: self.base.clone(),
             name: self.name.clone(),
+            description: self.description.clone(),
+            system_prompt: self.system_prompt.clone(),
+            model: self.model.clone(),
+            mode: self.mode.clone(),
+            temperature: self.temperature,
+            max_tokens: self.max_tokens,
+            tags: self.tags.clone(),
             command: self.command.clone(),
             args: self.args.clone(),
             env_names: self.env.keys().cloned().collect(),
@@ -171,6 +248,7 @@ impl AgentProfile {
             adapter: self.adapter,
             auth_method: self.auth_method.clone(),
             permissions: Some(self.permissions.clone()),
+            base_permissions: self.base_permissions.clone(),
             modes_allowed: self.modes_allowed.clone(),
             client_files: self.client_files,
             terminal_commands: self.terminal_commands.clone(),
@@ -181,9 +259,35 @@ impl AgentProfile {
     }
 }
 
+impl FrozenProfile {
+    /// The profile of today's configuration that has the values for this one, if there is one.
+    pub fn configured<'a>(&self, agents: &'a BTreeMap<String, AgentProfile>) -> Option<&'a AgentProfile> {
+        match (&self.base, self.source) {
+            (Some(base), _) => agents.get(base),
+            (None, Source::Config) => agents.get(&self.slug),
+            (None, Source::Api) => None,
+        }
+    }
+
+    /// All that decides what a session's agent may do, which has this policy and these rules of its own.
+    pub fn authority(&self, session: Policy, standing: Vec<StandingRule>) -> Authority {
+        let profile = self.permissions.clone().unwrap_or_else(|| session.clone());
+        Authority { base: self.base_permissions.clone(), profile, session, standing }
+    }
+
+    /// What it says of numbers that the agent has an option for, by the field's name. ACP has no other way to set them.
+    pub fn numbers(&self, known: &Known) -> Vec<(&'static str, Option<Choice>)> {
+        let temperature = self.temperature.map(|number| ("temperature", number.to_string()));
+        let max_tokens = self.max_tokens.map(|number| ("maxTokens", number.to_string()));
+        let numbers = temperature.into_iter().chain(max_tokens);
+        numbers.map(|(field, number)| (field, known.option_for(field, &number))).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::permission::Verdict;
 
     #[test]
     fn a_frozen_profile_holds_no_value_of_the_environment() {
@@ -198,6 +302,44 @@ mod tests {
         assert!(["API_KEY", "/etc/acpd/keys", "OTHER_KEY"].iter().all(|name| text.contains(name)), "{text}");
         assert!(!text.contains("hunter2"), "{text}");
         assert!(!format!("{profile:?}").contains("hunter2"), "nor does a look at the profile show it");
+    }
+
+    #[test]
+    fn a_profile_that_was_frozen_before_there_were_entities_is_still_read() {
+        let old = r#"{"slug":"x","name":"X","command":"x","args":[],"envNames":[],"envPass":[]}"#;
+        let profile: FrozenProfile = serde_json::from_str(old).unwrap();
+        assert_eq!((profile.source, profile.id, &profile.system_prompt), (Source::Config, None, &None));
+        let agents = [("x".to_owned(), AgentProfile::new("x"))].into();
+        assert!(profile.configured(&agents).is_some());
+        let session = Policy::of(PermissionMode::Edit);
+        assert_eq!(profile.authority(session.clone(), Vec::new()).profile, session);
+    }
+
+    #[test]
+    fn what_a_base_forbids_stays_forbidden() {
+        let (deny, ask) = (Policy::of(PermissionMode::Deny), Policy::of(PermissionMode::Ask));
+        let profile = AgentProfile { base_permissions: Some(deny), ..AgentProfile::new("x") }.freeze();
+        let authority = profile.authority(ask, Vec::new());
+        assert!(authority.forbids_writes());
+        assert!(matches!(authority.judge_question(), Verdict::Deny { by } if by == "base mode deny"));
+    }
+
+    #[test]
+    fn numbers_are_applied_where_the_agent_has_an_option_for_them() {
+        let temperature = Temperature::new(0.5);
+        let profile = AgentProfile { temperature, max_tokens: Some(100), ..AgentProfile::new("x") }.freeze();
+        let option = |id: &str, values: &[&str]| {
+            let values = values.iter().map(|value| (*value).to_owned()).collect();
+            Known { config_options: Some([(id.to_owned(), Some(values))].into()), ..Known::default() }
+        };
+        let applied = |known: &Known| {
+            let numbers = profile.numbers(known).into_iter();
+            numbers.filter_map(|(_, choice)| choice).map(|choice| choice.to_string()).collect::<Vec<_>>()
+        };
+        assert!(applied(&Known::default()).is_empty());
+        assert!(applied(&option("temperature", &["1"])).is_empty(), "not this one");
+        assert_eq!(applied(&option("Temperature", &["1", "0.5"])), ["\"0.5\" for the option \"Temperature\""]);
+        assert_eq!(applied(&option("max_tokens", &["100"])), ["\"100\" for the option \"max_tokens\""]);
     }
 
     #[test]

@@ -107,6 +107,14 @@ impl Known {
         }
     }
 
+    /// The choice of this value for the option that is called so in whatever spelling, when the agent has announced both.
+    pub fn option_for(&self, name: &str, value: &str) -> Option<Choice> {
+        let spelled = |text: &str| text.replace(['-', '_', ' '], "").to_ascii_lowercase();
+        let (id, values) = self.config_options.iter().flatten().find(|(id, _)| spelled(id) == spelled(name))?;
+        let is_offered = values.iter().flatten().any(|offered| offered == value);
+        is_offered.then(|| Choice::Option(id.clone(), value.into()))
+    }
+
     /// Whether it may be chosen, as far as is known.
     pub fn allows(&self, choice: &Choice) -> bool {
         let is_among = |names: &Option<Vec<String>>, name: &str| {

@@ -100,7 +100,7 @@ impl<T> Change<T> {
         matches!(self, Self::Keep)
     }
 
-    fn applied_to(self, before: Option<T>) -> Option<T> {
+    pub fn applied_to(self, before: Option<T>) -> Option<T> {
         match self {
             Self::Keep => before,
             Self::Remove => None,

@@ -104,6 +104,10 @@ id!(
     /// What somebody said of a session once.
     ObservationId
 );
+id!(
+    /// An agent profile.
+    AgentId
+);
 
 impl MessageId {
     /// When it was made.

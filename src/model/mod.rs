@@ -20,6 +20,7 @@ pub mod message;
 pub mod object;
 pub mod peer;
 pub mod permission;
+pub mod profile;
 pub mod record;
 pub mod retention;
 pub mod sandbox;
@@ -37,7 +38,9 @@ pub use checkpoint::Checkpoint;
 pub use choices::{Announced, Choice, Chosen, Known};
 pub use context::{ContextChange, ContextProblem, SessionContext};
 pub use event::EventBody;
-pub use id::{CheckpointId, EntityId, MessageId, ObservationId, PermissionId, RuleId, SessionId, TurnId, WorkspaceId};
+pub use id::{
+    AgentId, CheckpointId, EntityId, MessageId, ObservationId, PermissionId, RuleId, SessionId, TurnId, WorkspaceId,
+};
 pub use message::{Content, Role};
 pub use peer::{By, Peer, Sight};
 pub use permission::PermissionMode;

@@ -48,6 +48,8 @@ pub struct Session {
     pub context: SessionContext,
     /// Whether the agent has yet to be shown what the context names.
     pub links_owed: bool,
+    /// Whether the agent has yet to be given its profile's system prompt.
+    pub instructions_owed: bool,
     /// The user that the agent runs as, when that is not the daemon's own.
     pub owner_uid: Option<u32>,
     /// What holds its process, or held the last one.

@@ -59,14 +59,16 @@ impl Registry {
             WorkspaceChoice::Registered(id) => self.known_workspace(*id, create.sight, create.owner, peer).await?.path,
         };
         let context = self.context_of_new(real, create.owner, create.context, peer).await?;
-        let profile = self.profile(create.agent.as_deref())?;
+        let profile = self.profile_of_new(create.agent.as_deref(), create.sight).await?;
         let permissions = match create.permissions {
             Some(asked) => narrower(&profile.slug, &profile.permissions, asked)?,
             None => profile.permissions.clone(),
         };
         let frozen = profile.freeze();
-        check_modes(&frozen, &permissions, &create.choices)?;
-        mcp::check(&profile, create.mcp_servers.as_deref().unwrap_or_default())?;
+        let chosen = Chosen { mode: profile.mode.clone(), model: profile.model.clone(), ..Chosen::default() };
+        let chosen = chosen.changed_by(&create.choices);
+        check_modes(&frozen, &permissions, &chosen)?;
+        let mcp_servers = mcp::chosen(&profile, create.mcp_servers)?;
         context::check_scope(&self.shared().config().sandbox, &profile, context.fs_scope)?;
         self.check_installed(&profile, create.owner).await?;
         let workspace = match create.workspace {
@@ -80,12 +82,12 @@ impl Registry {
             workspace_id: workspace.id,
             workspace: workspace.path,
             profile: frozen,
-            mcp_servers: create.mcp_servers,
+            mcp_servers,
             permissions,
             title: create.title,
             tags: create.tags,
             limits: create.limits,
-            chosen: create.choices,
+            chosen,
             context,
             owner_uid: create.owner,
             by: create.peer.clone(),
@@ -115,13 +117,6 @@ impl Registry {
     /// Nothing new is begun that could not be recorded to its end. What ends something, or deletes it, is always tried.
     pub(super) fn check_space(&self) -> Result<(), RegistryError> {
         Ok(self.hub().store().space().check()?)
-    }
-
-    /// The profile with this name, or the default one.
-    pub(super) fn profile(&self, slug: Option<&str>) -> Result<AgentProfile, RegistryError> {
-        let config = self.shared().config();
-        let slug = slug.unwrap_or(&config.sessions.agent);
-        config.agents.get(slug).cloned().ok_or_else(|| RegistryError::UnknownAgent(slug.to_owned()))
     }
 
     /// Where these commands are found here, of those that may be run by whoever's agents they would be.
@@ -281,7 +276,7 @@ pub fn narrowed(session: &Session, asked: Policy) -> Result<Policy, RegistryErro
 }
 
 /// Rules need no look: of both policies the stricter word holds.
-fn narrower(agent: &str, granted: &Policy, asked: Policy) -> Result<Policy, RegistryError> {
+pub(super) fn narrower(agent: &str, granted: &Policy, asked: Policy) -> Result<Policy, RegistryError> {
     if asked.mode.narrows(granted.mode) {
         return Ok(asked);
     }

@@ -15,15 +15,49 @@ pub enum McpRefusal {
     Reserved { agent: String, index: usize },
 }
 
+/// What a session has that asks for these; nothing: all of its profile's. What a profile of the API brings along is a session's
+/// own as well, and is subject to what its base allows today.
+pub fn chosen(
+    profile: &AgentProfile,
+    asked: Option<Vec<ChosenServer>>,
+) -> Result<Option<Vec<ChosenServer>>, McpRefusal> {
+    let Some(asked) = asked else {
+        let own: Vec<ChosenServer> = profile.own_servers.iter().cloned().map(ChosenServer::Own).collect();
+        if profile.base.is_some() {
+            check(profile, &own)?;
+        }
+        let named = profile.mcp_servers.keys().cloned().map(ChosenServer::Named);
+        return Ok((!own.is_empty()).then(|| named.chain(own).collect()));
+    };
+    check(profile, &asked)?;
+    let taken = asked.into_iter().map(|server| match server {
+        ChosenServer::Named(name) => {
+            brought(profile, &name).cloned().map_or(ChosenServer::Named(name), ChosenServer::Own)
+        }
+        own @ ChosenServer::Own(_) => own,
+    });
+    Ok(Some(taken.collect()))
+}
+
+fn brought<'a>(profile: &'a AgentProfile, name: &str) -> Option<&'a OwnServer> {
+    profile.own_servers.iter().find(|own| own.name == name)
+}
+
 /// The profile's own servers are its admin's word, wherever they are.
 pub fn check(profile: &AgentProfile, chosen: &[ChosenServer]) -> Result<(), McpRefusal> {
     chosen.iter().enumerate().try_for_each(|(index, server)| match server {
         ChosenServer::Named(name) if profile.mcp_servers.contains_key(name) => Ok(()),
         ChosenServer::Named(name) if profile.acpd_tools && name == TOOLS => Ok(()),
-        ChosenServer::Named(name) => {
-            let known = profile.freeze().mcp_servers.into_iter().map(|server| server.name).collect();
-            Err(McpRefusal::Unknown { agent: profile.slug.clone(), index, name: name.clone(), known })
-        }
+        ChosenServer::Named(name) => match brought(profile, name) {
+            // One with a command of its own was written by whoever could write the configuration.
+            Some(own) if profile.base.is_some() => check_own(profile, own),
+            Some(_) => Ok(()),
+            None => {
+                let own = profile.own_servers.iter().map(|own| own.name.clone());
+                let known = profile.freeze().mcp_servers.into_iter().map(|server| server.name).chain(own).collect();
+                Err(McpRefusal::Unknown { agent: profile.section().to_owned(), index, name: name.clone(), known })
+            }
+        },
         ChosenServer::Own(own) if profile.acpd_tools && own.name == TOOLS => {
             Err(McpRefusal::Reserved { agent: profile.slug.clone(), index })
         }
@@ -32,7 +66,7 @@ pub fn check(profile: &AgentProfile, chosen: &[ChosenServer]) -> Result<(), McpR
 }
 
 fn check_own(profile: &AgentProfile, own: &OwnServer) -> Result<(), McpRefusal> {
-    let (agent, name) = (profile.slug.clone(), own.name.clone());
+    let (agent, name) = (profile.section().to_owned(), own.name.clone());
     if !profile.mcp_servers_allowed {
         return Err(McpRefusal::NotAllowed { agent, name });
     }

@@ -11,6 +11,7 @@ mod context;
 mod glances;
 mod lookups;
 mod mcp;
+mod profiles;
 mod records;
 mod recovery;
 mod retention;
@@ -42,6 +43,7 @@ use turnstile::Turnstile;
 
 pub use admission::{CreateSession, WorkspaceChoice, narrowed};
 pub use mcp::McpRefusal;
+pub use profiles::{Found, ProfileRefusal};
 pub use records::Restoring;
 pub use retention::{Sweep, Swept, SweptSession};
 
@@ -72,6 +74,8 @@ pub enum RegistryError {
     WiderScope { agent: String, granted: &'static str, asked: &'static str },
     #[error(transparent)]
     Mcp(#[from] McpRefusal),
+    #[error(transparent)]
+    Profile(#[from] ProfileRefusal),
     #[error("the scope \"full\" is not allowed here (sandbox.allow_full)")]
     FullScope,
     #[error(transparent)]
@@ -102,6 +106,8 @@ pub struct Registry {
     gate: Turnstile,
     /// Held while a prompt finds a slot and hands it to its session.
     admission: Turnstile,
+    /// Held while a profile is made or changed, so that no change is made to one that is out of date.
+    profiles: Turnstile,
     halt: Lane<Halt>,
     tasks: TaskTracker,
     /// The right to try an agent.
@@ -115,6 +121,7 @@ impl Registry {
             actors: Mutex::default(),
             gate: Turnstile::default(),
             admission: Turnstile::default(),
+            profiles: Turnstile::default(),
             halt: Lane::new(Halt::No),
             tasks: TaskTracker::new(),
             trials: Arc::default(),

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{Registry, RegistryError};
+use super::{Registry, RegistryError, mcp};
 use crate::model::{AgentProfile, Sight};
 use crate::session::{Refusal, Slot, Trial, TrialWish, try_agent};
 
@@ -50,17 +50,19 @@ impl Registry {
         &self,
         slug: &str,
         owner: Option<u32>,
+        sight: Sight,
         with_session: bool,
         timeout: Option<Duration>,
     ) -> Result<(AgentProfile, Trial), RegistryError> {
         if self.is_stopping() {
             return Err(Refusal::ShuttingDown.into());
         }
-        let profile = self.profile(Some(slug))?;
+        let profile = self.profile(slug, sight).await?;
+        let mcp_servers = mcp::chosen(&profile, None)?;
         let limit = RegistryError::TrialLimit { max: TRIALS_MAX };
         let turn = self.trials.begin(owner).ok_or(limit)?;
         let slot = self.free_slot(owner)?;
-        let wish = TrialWish { profile: profile.clone(), owner, with_session, timeout };
+        let wish = TrialWish { profile: profile.clone(), mcp_servers, owner, with_session, timeout };
         let (shared, halt) = (Arc::clone(&self.shared), self.halt.watch());
         let tried = self.see_through(async move {
             let trial = try_agent(shared, wish, slot, halt).await;

@@ -143,7 +143,7 @@ pub struct SessionActor {
     pub(super) owner_uid: Option<u32>,
     /// As whom files are looked at: the owner, as the user database had them when the last process was started.
     pub(super) persona: Persona,
-    pub(super) profile: FrozenProfile,
+    pub(super) profile: Box<FrozenProfile>,
     pub(super) servers: Servers,
     pub(super) permissions: Authority,
     pub(super) inbox: Inbox,
@@ -210,21 +210,17 @@ pub fn actor(
         .filter(|turn| turn.status == TurnStatus::Queued)
         .map(|turn| QueuedTurn { id: turn.id, prompt: turn.prompt, context: turn.context })
         .collect();
+    let (owner, context) = (session.owner_uid, Context::new(&session, queue.len()));
     let meter = Meter { usage: session.usage.unwrap_or_default(), basis: session.usage_basis.unwrap_or_default() };
     let choices = Choices::new(session.mode, session.model, session.chosen, announced);
     let mut transcript = Transcript::new(&shared.config().limits, Arc::clone(shared.hub.secrets()));
     transcript.set_model(choices.model());
-    let owner = session.owner_uid;
     let actor = SessionActor {
         id: session.id,
         owner_uid: session.owner_uid,
         persona: Persona::to_be_asked_for(session.owner_uid),
-        permissions: Authority {
-            profile: session.profile.permissions.clone().unwrap_or_else(|| session.permissions.clone()),
-            session: session.permissions,
-            standing,
-        },
-        profile: session.profile,
+        permissions: session.profile.authority(session.permissions, standing),
+        profile: Box::new(session.profile),
         servers: Servers::new(session.mcp_servers),
         inbox: Inbox::default(),
         workspace: PathBuf::from(session.workspace),
@@ -246,7 +242,7 @@ pub fn actor(
         requests: Requests::default(),
         crashes: Crashes::default(),
         active_at: Instant::now(),
-        context: Context::new(session.agent_session_id, session.turns.unsigned_abs() > queue.len() as u64),
+        context,
         links: Links::new(session.context, session.links_owed),
         running: None,
         queue,

@@ -173,6 +173,11 @@ impl Asking {
     }
 }
 
+/// Which there are, from what the record kept of an announcement.
+pub fn known(announced: &Announced) -> Known {
+    remembered(announced).0
+}
+
 /// Which there are and the options' values, from what the record kept of an announcement.
 fn remembered(announced: &Announced) -> (Known, BTreeMap<String, Value>) {
     let Announced { modes, models, commands: _, config_options } = announced;
@@ -272,7 +277,11 @@ impl SessionActor {
     /// A new process is asked for what was chosen before. It comes first: nothing is asked of a process that is not ready.
     pub(super) fn apply_choices(&mut self) {
         // What was chosen under a wider policy is not asked for any more.
-        let chosen = self.choices.chosen.each().into_iter().filter(|choice| !self.is_too_wide(choice)).collect();
+        let numbers = self.profile.numbers(&self.choices.known).into_iter().filter_map(|(_, choice)| choice);
+        // What somebody chose for the session goes before what its profile says.
+        let is_left = |choice: &Choice| !matches!(choice, Choice::Option(id, _) if self.choices.chosen.config_options.contains_key(id));
+        let chosen = self.choices.chosen.each().into_iter().chain(numbers.filter(is_left));
+        let chosen = chosen.filter(|choice| !self.is_too_wide(choice)).collect();
         self.choices.returns = 0;
         self.choices.add(chosen, Origin::Start);
         self.ask_on();

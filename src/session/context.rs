@@ -3,8 +3,10 @@
 use std::pin::Pin;
 
 use super::history;
+use super::instructions::Instructions;
 use crate::hub::Hub;
 use crate::model::SessionId;
+use crate::model::session::Session;
 use crate::store::StoreError;
 
 /// The conversation so far, on its way from the record. Nothing, when there is nothing to tell.
@@ -20,6 +22,8 @@ pub struct Context {
     /// Whether the agent may be asked to restore it; one that did not survive that is not asked again.
     pub may_restore: bool,
     pub owed: Owed,
+    /// The profile's system prompt, which comes before the transcript.
+    pub instructions: Instructions,
 }
 
 /// The transcript for an agent that started from nothing. It is owed until a turn ends with a stop reason.
@@ -43,8 +47,16 @@ pub enum Due {
 }
 
 impl Context {
-    pub fn new(agent_session: Option<String>, has_history: bool) -> Self {
-        Self { agent_session, abandoned: None, has_history, may_restore: true, owed: Owed::Nothing }
+    /// That of a session of which so many turns wait.
+    pub fn new(session: &Session, turns_waiting: usize) -> Self {
+        Self {
+            agent_session: session.agent_session_id.clone(),
+            abandoned: None,
+            has_history: session.turns.unsigned_abs() > turns_waiting as u64,
+            may_restore: true,
+            owed: Owed::Nothing,
+            instructions: Instructions::new(&session.profile, session.instructions_owed),
+        }
     }
 
     /// The name by which the agent may be asked to restore the conversation. One that never was need not be restored.

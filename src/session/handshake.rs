@@ -198,14 +198,17 @@ impl SessionActor {
         let known = self.context.restorable().map(str::to_owned);
         let servers = self.link.handshake().map(|handshake| handshake.servers.as_slice()).unwrap_or_default();
         let id = self.requests.begin(Purpose::Handshake, Some(timeout));
+        let takes_it = self.profile.adapter.takes_system_prompt();
+        let system_prompt = self.profile.system_prompt.as_deref().filter(|_| takes_it);
+        let surroundings = outgoing::Surroundings { workspace: &workspace, servers, system_prompt };
         let (step, line) = match (known, refused) {
             (Some(known), None) if abilities.resume => {
-                (Step::Resume, outgoing::resume_session(id, &known, &workspace, servers))
+                (Step::Resume, outgoing::resume_session(id, &known, surroundings))
             }
             (Some(known), None | Some(Step::Resume)) if abilities.load => {
-                (Step::Load, outgoing::load_session(id, &known, &workspace, servers))
+                (Step::Load, outgoing::load_session(id, &known, surroundings))
             }
-            _ => (Step::New, outgoing::new_session(id, &workspace, servers)),
+            _ => (Step::New, outgoing::new_session(id, surroundings)),
         };
         self.set_step(step);
         self.send(line);
@@ -250,10 +253,9 @@ impl SessionActor {
         let is_fresh = context_restored == ContextRestored::Fresh;
         let is_owed = (is_fresh && self.context.has_history) || !matches!(self.context.owed, Owed::Nothing);
         self.context.owed = if is_owed { Owed::NotRead } else { Owed::Nothing };
-        if context_restored == ContextRestored::Fresh
-            && let Some(op) = self.links.owe()
-        {
-            self.outbox.push(op);
+        if is_fresh {
+            let owed = self.links.owe().into_iter().chain(self.context.instructions.owe());
+            owed.for_each(|op| self.outbox.push(op));
         }
         let before = self.context.agent_session.replace(agent_session.clone());
         self.context.abandoned = before.filter(|before| *before != agent_session);

@@ -19,6 +19,7 @@ mod grants;
 mod handshake;
 mod history;
 mod inbox;
+mod instructions;
 mod link;
 mod links;
 mod modes;
@@ -62,6 +63,7 @@ use crate::security::Security;
 use crate::store::{Claim, SessionChange, StoreError};
 
 pub use actor::{SessionActor, actor};
+pub use choices::known;
 pub use glance::{Glance, ToolNow};
 pub use inbox::{OPEN_MAX, PermissionAnswer};
 pub use modes::check_modes;

@@ -325,7 +325,7 @@ impl SessionActor {
     /// What is known of how the agent signs in, and what its profile says about that today.
     pub(super) fn sign_in(&self) -> SignIn {
         let config = self.shared.config();
-        let profile = config.agents.get(&self.profile.slug);
+        let profile = self.profile.configured(&config.agents);
         let advice = profile
             .map_or_else(|| AgentProfile::new(&self.profile.slug).how_to_sign_in(), AgentProfile::how_to_sign_in);
         SignIn { account: self.account.clone(), advice }

@@ -1,7 +1,8 @@
 //! A prompt on its way to the agent: what it is made of, in which order, and whether the agent takes it.
 //!
 //! ```text
-//! the transcript, for an agent that starts from nothing ─▶ system messages that waited ─▶ the prompt's own blocks
+//! the profile's system prompt and the transcript, for an agent that starts from nothing
+//!     ─▶ system messages that waited ─▶ links ─▶ the prompt's own blocks
 //! ```
 //!
 //! A prompt that waits holds the names of its media and not the data. That is read from the record when the turn has
@@ -63,12 +64,20 @@ impl Parts {
         &mut self,
         session: SessionId,
         abilities: PromptAbilities,
+        instructions: Option<&str>,
         links: Vec<Value>,
         media: &Media,
     ) -> Vec<Value> {
         let transcript = self.transcript.take().map(|text| history::block(session, &text, abilities));
         let system = self.system.iter().map(|message| text_block(&message.text));
-        transcript.into_iter().chain(system).chain(links).chain(prompt_blocks(&self.prompt, media)).collect()
+        instructions
+            .map(text_block)
+            .into_iter()
+            .chain(transcript)
+            .chain(system)
+            .chain(links)
+            .chain(prompt_blocks(&self.prompt, media))
+            .collect()
     }
 }
 
@@ -190,7 +199,8 @@ impl SessionActor {
         // A turn may take hours: no deadline, only the end of the process.
         let id = self.requests.begin(Purpose::Prompt(turn), None);
         let links = self.links.blocks(&self.workspace, running.parts.context.as_ref());
-        let blocks = running.parts.take_blocks(self.id, abilities.prompt, links, media);
+        let instructions = self.context.instructions.show();
+        let blocks = running.parts.take_blocks(self.id, abilities.prompt, instructions, links, media);
         let line = outgoing::prompt(id, agent_session, &blocks);
         tracing::debug!(%turn, blocks = blocks.len(), "prompting the agent");
         self.send(line);
@@ -246,8 +256,10 @@ mod tests {
         };
         assert_eq!(parts.media(), [hash]);
         let media = Media::from([(hash, b"png".to_vec())]);
-        let blocks = parts.take_blocks(SessionId::new(), PromptAbilities::default(), vec![text_block("link")], &media);
+        let (abilities, links) = (PromptAbilities::default(), vec![text_block("link")]);
+        let blocks = parts.take_blocks(SessionId::new(), abilities, Some("be brief"), links, &media);
         let expected = [
+            text_block("be brief"),
             text_block("before"),
             text_block("note"),
             text_block("link"),

@@ -38,7 +38,7 @@ impl<'a> Start<'a> {
         workspace: OpenWorkspace,
     ) -> Result<Command, SpawnError> {
         let (config, environment) = (self.shared.config(), self.inherited_environment());
-        let current = config.agents.get(&profile.slug);
+        let current = profile.configured(&config.agents);
         let command = Command::new(self.session, program, profile, current, workspace, &environment)?;
         let command = match self.persona.account() {
             Some(account) => command.owned_by(account),
@@ -71,7 +71,7 @@ impl<'a> Start<'a> {
             found.flatten().flatten()
         };
         let config = self.shared.config();
-        let current = config.agents.get(&profile.slug);
+        let current = profile.configured(&config.agents);
         Ok(mcp::gather(profile, chosen, current, &surroundings, find).map_err(CommandError::from)?)
     }
 

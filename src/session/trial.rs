@@ -23,7 +23,7 @@ use crate::config::Config;
 use crate::lane::LaneWatch;
 use crate::model::agent::FrozenProfile;
 use crate::model::error::chain;
-use crate::model::mcp::ReadyServer;
+use crate::model::mcp::{ChosenServer, ReadyServer};
 use crate::model::{Adapter, AgentProfile, ErrorCode, FsScope, Sandbox, SessionId, TurnError};
 
 /// What is taken of what an agent announces.
@@ -40,6 +40,8 @@ const NEW: &str = "session/new";
 #[derive(Debug)]
 pub struct TrialWish {
     pub profile: AgentProfile,
+    /// As a session's are; nothing: all of the profile's.
+    pub mcp_servers: Option<Vec<ChosenServer>>,
     /// Whose process it is to be. Nothing: the daemon's own user's.
     pub owner: Option<u32>,
     /// Whether a conversation is begun too, which tells whether somebody is signed in.
@@ -154,7 +156,7 @@ async fn begin(
     let (bounds, secrets) = (shared.bounds(), shared.hub.secrets());
     let spawned = start
         .command(program, profile, place.workspace)
-        .and_then(|command| Ok((start.servers(&command, profile, None, None)?, command)))
+        .and_then(|command| Ok((start.servers(&command, profile, wish.mcp_servers.as_deref(), None)?, command)))
         .and_then(|(ready, command)| Ok((Process::spawn(&command, bounds, secrets, &shared.host)?, ready)));
     let (process, ready) = spawned.map_err(|error| not_started(&chain(&error)))?;
     trial.warnings = ready.warnings;
@@ -251,7 +253,9 @@ impl Talk {
 
     async fn begin_session(&mut self, config: &Config, trial: &mut Trial) -> Result<(), TurnError> {
         let began = Instant::now();
-        let line = outgoing::new_session(self.next_id, &self.workspace, &self.servers);
+        let surroundings =
+            outgoing::Surroundings { workspace: &self.workspace, servers: &self.servers, system_prompt: None };
+        let line = outgoing::new_session(self.next_id, surroundings);
         let step = (NEW, "processes.session_timeout");
         let answer = self.ask(line, step, config.processes.session_timeout, config).await?;
         trial.session_took = Some(began.elapsed());

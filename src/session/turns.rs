@@ -149,12 +149,11 @@ impl SessionActor {
         }
     }
 
-    /// The agent has what was owed to it: the transcript, the links of the context, the system messages that waited.
+    /// The agent has what was owed to it: the system prompt, the transcript, the links of the context, the system messages that waited.
     fn settle_debts(&mut self, shown: Vec<MessageId>) {
         self.context.owed = Owed::Nothing;
-        if let Some(op) = self.links.were_shown() {
-            self.record(op);
-        }
+        let paid = self.links.were_shown().into_iter().chain(self.context.instructions.were_shown());
+        paid.for_each(|op| self.record(op));
         self.forget_waiting(shown);
         self.crashes.forgive();
     }

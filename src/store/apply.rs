@@ -149,6 +149,7 @@ impl<'a> Apply<'a> {
             Op::SetPromptAbilities(_) | Op::KeepForPrompt(_) | Op::ForgetWaiting(_) => self.prompt(session, op),
             Op::SetTurnContext { turn, context } => self.set_turn_context(session, *turn, context),
             Op::OweLinks(owed) => self.owe_links(session, *owed),
+            Op::OweInstructions(owed) => self.owe_instructions(session, *owed),
             Op::Remember(remember) => self.remember(session, &remember.0, &remember.1),
             Op::AskPermission(asked) => self.ask_permission(session, asked),
             Op::ResolvePermission(resolved) => self.resolve_permission(session, resolved),

@@ -1,10 +1,7 @@
 //! What sessions refer to, and what is done to all of them at once.
 
-use rusqlite::params;
-
-use super::apply::{Apply, to_json};
+use super::apply::Apply;
 use super::{Catalogue, StoreError};
-use crate::model::AgentProfile;
 
 impl Apply<'_> {
     pub(super) fn catalogue(&mut self, change: &Catalogue) -> Result<(), StoreError> {
@@ -35,25 +32,8 @@ impl Apply<'_> {
             }
             Catalogue::Observe(new) => self.observe(new)?,
             Catalogue::SetAgents(profiles) => self.set_agents(profiles)?,
-        }
-        Ok(())
-    }
-
-    fn set_agents(&self, profiles: &[AgentProfile]) -> Result<(), StoreError> {
-        let now = self.now.as_millis();
-        self.connection.run(
-            "to archive the agents that are gone",
-            "UPDATE agents SET status = 'archived', updated_at = ?1 WHERE status = 'active'",
-            [now],
-        )?;
-        for profile in profiles {
-            self.connection.run(
-                "to record an agent",
-                "INSERT INTO agents (slug, name, description, status, profile, created_at, updated_at) \
-                 VALUES (?1, ?2, ?3, 'active', ?4, ?5, ?5) ON CONFLICT (slug) DO UPDATE SET \
-                 name = ?2, description = ?3, status = 'active', profile = ?4, updated_at = ?5",
-                params![profile.slug, profile.name, profile.description, to_json(&profile.freeze())?, now],
-            )?;
+            Catalogue::AddProfile(profile) => self.add_profile(profile)?,
+            Catalogue::ChangeProfile(profile) => self.change_profile(profile)?,
         }
         Ok(())
     }

@@ -23,11 +23,15 @@ impl Apply<'_> {
     }
 
     pub(super) fn owe_links(&self, session: SessionId, owed: bool) -> Result<(), StoreError> {
-        self.connection.run(
-            "to note what the agent was shown",
-            "UPDATE sessions SET links_owed = ?2 WHERE id = ?1",
-            params![session.to_string(), owed],
-        )?;
+        self.owe("UPDATE sessions SET links_owed = ?2 WHERE id = ?1", session, owed)
+    }
+
+    pub(super) fn owe_instructions(&self, session: SessionId, owed: bool) -> Result<(), StoreError> {
+        self.owe("UPDATE sessions SET instructions_owed = ?2 WHERE id = ?1", session, owed)
+    }
+
+    fn owe(&self, sql: &'static str, session: SessionId, owed: bool) -> Result<(), StoreError> {
+        self.connection.run("to note what the agent was shown", sql, params![session.to_string(), owed])?;
         Ok(())
     }
 }

@@ -37,6 +37,7 @@ pub fn session(row: &SqliteRow) -> Result<Session, StoreError> {
         limits: from_json(row, "limits")?,
         context: from_json(row, "context")?,
         links_owed: column(row, "links_owed")?,
+        instructions_owed: column(row, "instructions_owed")?,
         owner_uid: column(row, "owner_uid")?,
         sandbox: json_option(row, "sandbox")?.unwrap_or_default(),
         last_error: json_option(row, "last_error")?,

@@ -14,7 +14,7 @@ use crate::model::{
     SessionLimits, SessionStatus, Sight, Timestamp, TurnId, TurnStatus, WorkspaceId,
 };
 
-fn options(directory: &Path) -> StoreOptions {
+pub(super) fn options(directory: &Path) -> StoreOptions {
     StoreOptions {
         database: directory.join("state/acpd.db"),
         backups: directory.join("state/backups"),

@@ -11,6 +11,7 @@ use crate::model::checkpoint::Origin;
 use crate::model::mcp::ChosenServer;
 use crate::model::permission::question::Permission;
 use crate::model::permission::standing::StandingRule;
+use crate::model::profile::MadeProfile;
 use crate::model::session::{DirectoryIdentity, ProcessIdentity};
 use crate::model::{
     AgentProfile, Announced, Blob, By, CheckpointId, Chosen, Content, ContextRestored, EventBody, LastError, MessageId,
@@ -37,8 +38,12 @@ pub enum Catalogue {
     },
     /// Refused by the database while a session is in it.
     RemoveWorkspace { id: WorkspaceId },
-    /// The profiles that are configured now; all others become archived.
+    /// The profiles that are configured now; the others of the configuration become archived.
     SetAgents(Vec<AgentProfile>),
+    /// One of the API. Changes nothing when its slug is another's already.
+    AddProfile(Box<MadeProfile>),
+    /// What it is now, as a whole.
+    ChangeProfile(Box<MadeProfile>),
     /// Every session of one status gets another one.
     SetStatusOfAll { from: SessionStatus, to: SessionStatus, reason: &'static str },
     /// Nothing is left of the processes that earlier daemons started.
@@ -124,6 +129,8 @@ pub enum Op {
     },
     /// Whether the agent has yet to be shown what the session's context names.
     OweLinks(bool),
+    /// Whether the agent has yet to be given its profile's system prompt.
+    OweInstructions(bool),
     /// What holds the process that runs now.
     SetSandbox(Box<Sandbox>),
     /// A request's key, with what comes of it. To be put before the operations that carry it out, but after the session's

@@ -49,7 +49,7 @@ fn completed(command: clap::Command, names: &Names) -> clap::Command {
         let (names, name) = (names.clone(), name.clone());
         match arg.get_id().as_str() {
             "session" => arg.add(ArgValueCompleter::new(move |current: &_| names.sessions(&name, current))),
-            "agent" => arg.add(ArgValueCompleter::new(move |current: &_| names.agents(current))),
+            "agent" | "base" => arg.add(ArgValueCompleter::new(move |current: &_| names.agents(current))),
             "permission" => arg.add(ArgValueCompleter::new(move |current: &_| names.questions(current))),
             "workspace" => arg.add(ArgValueCompleter::new(move |current: &_| names.directories(current))),
             "mode" if name == "mode" => arg.add(ArgValueCompleter::new(move |current: &_| names.modes(current))),

@@ -176,6 +176,17 @@ const EXAMPLES: &[(&str, &str)] = &[
   acpd agents check --all                       all that are installed",
     ),
     (
+        "agents create",
+        "  acpd agents create reviewer --base claude --system-prompt @review.md --mode plan
+  acpd agents create quick --model haiku --tag cheap",
+    ),
+    (
+        "agents edit",
+        "  acpd agents edit reviewer --system-prompt 'You review. You change nothing.'
+  acpd agents edit reviewer --unset model --restore",
+    ),
+    ("agents archive", "  acpd agents archive reviewer                  its sessions go on"),
+    (
         "agents add",
         "  acpd agents add mine --command /opt/agent --arg=--acp
   acpd agents add mine --npx @scope/agent --env-pass SCOPE_API_KEY --default

@@ -6,8 +6,13 @@ pub type Failure = (u16, &'static str);
 
 /// What an error's code means, in one line.
 pub const CODES: &[(&str, &str)] = &[
+    ("agent_archived", "the agent is archived and takes no new sessions"),
+    ("agent_base_missing", "the agent stands on one that is not in the configuration any more"),
+    ("agent_exists", "the slug is another agent's"),
+    ("agent_limit", "there are as many agents as one user may make"),
     ("agent_not_found", "there is no such agent"),
     ("agent_not_installed", "the agent's command is not found on this machine"),
+    ("agent_read_only", "the agent is of the configuration, and is changed there"),
     ("agent_refused", "the agent does not take the choice, or ended before it answered"),
     ("agent_timeout", "the agent did not answer in time, and may still take the choice"),
     ("agents_not_served", "the request comes from an agent, or from what one has started"),
@@ -137,11 +142,25 @@ const OF_NEW_SESSIONS: &[Failure] = &[
     (404, "agent_not_found"),
     (404, "session_not_found"),
     (404, "workspace_not_found"),
+    (409, "agent_archived"),
+    (409, "agent_base_missing"),
     (409, "workspace_of_another"),
     (422, "agent_not_installed"),
     (422, "idempotency_mismatch"),
     (429, "process_limit"),
 ];
+
+/// Where a profile is written.
+const OF_PROFILES: &[Failure] = &[
+    (403, "mcp_server_not_allowed"),
+    (403, "mcp_url_not_allowed"),
+    (403, "root_only"),
+    (403, "wider_mode"),
+    (403, "wider_permissions"),
+];
+
+/// Where one that is there is changed.
+const OF_NAMED_PROFILES: &[Failure] = &[(404, "agent_not_found"), (409, "agent_read_only")];
 
 /// Where a request stays open for long.
 const OF_STREAMS: &[Failure] = &[(429, "too_many_streams")];
@@ -166,7 +185,14 @@ fn groups(operation: &str) -> Option<Vec<&'static [Failure]>> {
         "getWorkspace" => &[&[(404, "workspace_not_found")]],
         "removeWorkspace" => &[OF_WORK, &[(404, "workspace_not_found"), (409, "workspace_in_use")]],
         "getAgent" => &[&[(404, "agent_not_found")]],
-        "checkAgent" => &[OF_BODIES, &[(404, "agent_not_found"), (429, "process_limit")]],
+        "checkAgent" => &[
+            OF_BODIES,
+            &[(403, "mcp_server_not_allowed"), (403, "mcp_url_not_allowed"), (404, "agent_not_found")],
+            &[(409, "agent_base_missing"), (429, "process_limit")],
+        ],
+        "createAgent" => &[OF_BODIES, OF_WORK, OF_PROFILES, &[(409, "agent_exists"), (409, "agent_limit")]],
+        "changeAgent" => &[OF_BODIES, OF_WORK, OF_PROFILES, OF_NAMED_PROFILES],
+        "archiveAgent" => &[OF_WORK, OF_NAMED_PROFILES],
         "createSession" => &[OF_BODIES, OF_WORK, OF_DIRECTORIES, OF_CHOICES, OF_NEW_SESSIONS],
         "createCheckpoint" => &[
             OF_BODIES,

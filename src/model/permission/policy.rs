@@ -74,6 +74,8 @@ impl Policy {
 /// All that decides what a session's agent may do.
 #[derive(Clone, Debug)]
 pub struct Authority {
+    /// What the profile's base grants, where the profile says something else.
+    pub base: Option<Policy>,
     /// What the profile grants, as it was when the session was made.
     pub profile: Policy,
     /// The session's own, which only narrows that.
@@ -83,6 +85,10 @@ pub struct Authority {
 }
 
 impl Authority {
+    fn policies(&self) -> impl Iterator<Item = &Policy> {
+        self.base.iter().chain([&self.profile, &self.session])
+    }
+
     /// The stricter word of profile and session holds. What a person said for good lifts a question, and never a
     /// refusal; and a refusal for good holds against everything.
     pub fn judge(&self, action: &Located) -> Verdict {
@@ -90,7 +96,12 @@ impl Authority {
             let rule = self.standing.iter().find(|rule| rule.allows == allows && rule.matches(action));
             rule.map(|rule| format!("rule {}", rule.id))
         };
-        let verdict = self.profile.judge(action).of("profile").or_stricter(self.session.judge(action).of("session"));
+        let granted = self.profile.judge(action).of("profile");
+        let granted = match &self.base {
+            Some(base) => granted.or_stricter(base.judge(action).of("base")),
+            None => granted,
+        };
+        let verdict = granted.or_stricter(self.session.judge(action).of("session"));
         match verdict {
             Verdict::Deny { .. } => verdict,
             Verdict::Allow { .. } | Verdict::Ask if let Some(by) = matching(false) => Verdict::Deny { by },
@@ -101,20 +112,21 @@ impl Authority {
 
     /// Whether it is a rule, and not a mode, that has a person asked.
     pub fn has_rule_that_asks(&self, action: &Located) -> bool {
-        self.profile.has_rule_that_asks(action) || self.session.has_rule_that_asks(action)
+        self.policies().any(|policy| policy.has_rule_that_asks(action))
     }
 
     /// The verdict on a question that is no action.
     pub fn judge_question(&self) -> Verdict {
-        match (self.profile.mode, self.session.mode) {
-            (PermissionMode::Deny, _) => Verdict::Deny { by: "profile mode deny".to_owned() },
-            (_, PermissionMode::Deny) => Verdict::Deny { by: "session mode deny".to_owned() },
-            _ => Verdict::Ask,
+        let base = self.base.as_ref().map(|base| ("base", base));
+        let mut policies = base.into_iter().chain([("profile", &self.profile), ("session", &self.session)]);
+        match policies.find(|(_, policy)| policy.mode == PermissionMode::Deny) {
+            Some((whose, _)) => Verdict::Deny { by: format!("{whose} mode deny") },
+            None => Verdict::Ask,
         }
     }
 
     /// Whether the workspace is not to be written to by the agent's process itself.
-    pub const fn forbids_writes(&self) -> bool {
-        self.profile.forbids_writes() || self.session.forbids_writes()
+    pub fn forbids_writes(&self) -> bool {
+        self.policies().any(Policy::forbids_writes)
     }
 }

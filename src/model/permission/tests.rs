@@ -245,7 +245,7 @@ fn an_always_lifts_a_question_and_never_a_refusal() {
     let (test, push) = (run("cargo test"), run("git push"));
     let judge = |mode, rules, standing: Vec<StandingRule>, action: &Located| {
         let (profile, session) = (policy(mode, rules), policy(PermissionMode::Allow, vec![]));
-        Authority { profile, session, standing }.judge(action)
+        Authority { base: None, profile, session, standing }.judge(action)
     };
     let allowed = |verdict: Verdict| matches!(verdict, Verdict::Allow { .. });
     let denied = |verdict: Verdict| matches!(verdict, Verdict::Deny { .. });
@@ -320,16 +320,16 @@ proptest! {
     #[test]
     fn the_stricter_word_holds(profile in any_policy(), session in any_policy(), action in any_action()) {
         let (by_profile, by_session) = (profile.judge(&action), session.judge(&action));
-        let both = Authority { profile, session, standing: vec![] }.judge(&action);
+        let both = Authority { base: None, profile, session, standing: vec![] }.judge(&action);
         prop_assert_eq!(strictness(&both), strictness(&by_profile).max(strictness(&by_session)));
     }
 
     #[test]
     fn a_standing_answer_never_allows_what_is_denied(profile in any_policy(), session in any_policy(), action in any_action()) {
-        let before = Authority { profile: profile.clone(), session: session.clone(), standing: vec![] }.judge(&action);
+        let before = Authority { base: None, profile: profile.clone(), session: session.clone(), standing: vec![] }.judge(&action);
         if let Some(subject) = Subject::of(&action) {
             let rule = StandingRule { subject, ..standing(true, &run("x")) };
-            let after = Authority { profile, session, standing: vec![rule] }.judge(&action);
+            let after = Authority { base: None, profile, session, standing: vec![rule] }.judge(&action);
             let is_denied = matches!(before, Verdict::Deny { .. });
             prop_assert_eq!(strictness(&after), if is_denied { 2 } else { 0 });
         }

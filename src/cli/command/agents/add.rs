@@ -11,7 +11,8 @@ use crate::cli::config_file::{Access, ConfigFile, put};
 use crate::cli::context::Context;
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
-use crate::config::{Config, SLUG_HINT, is_slug};
+use crate::config::Config;
+use crate::model::profile::{SLUG_HINT, is_slug};
 
 /// Names of variables that have one of these in them are taken for secrets.
 const SECRET_WORDS: [&str; 4] = ["KEY", "TOKEN", "SECRET", "PASSWORD"];

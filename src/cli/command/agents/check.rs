@@ -33,10 +33,10 @@ const NAME_COLUMNS_MAX: usize = 80;
 #[derive(Args, Debug)]
 pub struct Check {
     /// The agents' names
-    #[arg(value_name = "NAME")]
+    #[arg(id = "agent", value_name = "NAME")]
     names: Vec<String>,
     /// Try all that are installed
-    #[arg(long, conflicts_with = "names")]
+    #[arg(long, conflicts_with = "agent")]
     all: bool,
     /// Only shake hands: begin no conversation, which would tell whether somebody is signed in
     #[arg(long)]

@@ -8,16 +8,23 @@ use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
 use crate::cli::table::{Fit, Table};
 use crate::control::wire::{Agent, AgentList};
+use crate::model::profile::{Source, Status};
 
 /// List the agents, and whether their programs are there
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(visible_alias = "ls")]
-pub struct List {}
+pub struct List {
+    /// The archived ones too
+    #[arg(long)]
+    all: bool,
+}
 
 impl List {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
         let daemon = context.daemon().await?;
-        let answer: Box<RawValue> = daemon.get("/v1/agents?limit=1000").await?;
+        // A daemon of before agents were entities does not know the word.
+        let path = if self.all { "/v1/agents?limit=1000&includeArchived=true" } else { "/v1/agents?limit=1000" };
+        let answer: Box<RawValue> = daemon.get(path).await?;
         let output = context.output;
         let exit = context.show(&answer, |list: AgentList| table(list.agents).render(output.width(), output.style))?;
         output.aside("`acpd agents check NAME` tries one; `acpd agents show NAME` tells what it needs");
@@ -32,18 +39,33 @@ fn table(mut agents: Vec<Agent>) -> Table {
         ("AGENT", Fit::Whole),
         ("FOUND", Fit::Whole),
         ("DEFAULT", Fit::IfAny),
+        ("SOURCE", Fit::IfAny),
+        ("STATUS", Fit::IfAny),
         ("PERMISSIONS", Fit::Whole),
+        ("NOT APPLIED", Fit::IfAny),
         ("DESCRIPTION", Fit::CutEnd),
         ("COMMAND", Fit::CutStart),
     ]);
+    // Where all are of the configuration there is nothing to tell apart.
+    let is_mixed = agents.iter().any(|agent| agent.source == Source::Api);
     for agent in agents {
+        let status = if agent.shadowed {
+            "shadowed".to_owned()
+        } else if agent.base_missing {
+            "no base".to_owned()
+        } else {
+            Some(agent.status).filter(|status| status != Status::Active.as_str()).unwrap_or_default()
+        };
         let program = agent.path.filter(|path| !path.starts_with("/proc/")).unwrap_or(agent.command);
         let command = [&[program], agent.args.as_slice()].concat().join(" ");
         table.row(&[
             agent.slug,
             if agent.installed { "yes" } else { "missing" }.to_owned(),
             if agent.default { "yes" } else { "" }.to_owned(),
+            if is_mixed { agent.source.as_str() } else { "" }.to_owned(),
+            status,
             agent.permissions.mode.as_str().to_owned(),
+            agent.not_applied.join(", "),
             if agent.description.is_empty() { agent.name } else { agent.description },
             command,
         ]);

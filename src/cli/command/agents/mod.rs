@@ -1,7 +1,10 @@
 //! `acpd agents`: who can be talked to, whether they work, and adding others.
 
 mod add;
+mod archive;
 mod check;
+mod create;
+mod edit;
 mod list;
 mod remove;
 mod show;
@@ -31,6 +34,9 @@ enum AgentsCommand {
     List(list::List),
     Show(show::Show),
     Check(check::Check),
+    Create(Box<create::Create>),
+    Edit(Box<edit::Edit>),
+    Archive(archive::Archive),
     Add(Box<add::Add>),
     Remove(remove::Remove),
 }
@@ -38,10 +44,13 @@ enum AgentsCommand {
 impl Agents {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
         match self.command {
-            None => list::List {}.execute(context).await,
+            None => list::List::default().execute(context).await,
             Some(AgentsCommand::List(arguments)) => arguments.execute(context).await,
             Some(AgentsCommand::Show(arguments)) => arguments.execute(context).await,
             Some(AgentsCommand::Check(arguments)) => arguments.execute(context).await,
+            Some(AgentsCommand::Create(arguments)) => arguments.execute(context).await,
+            Some(AgentsCommand::Edit(arguments)) => arguments.execute(context).await,
+            Some(AgentsCommand::Archive(arguments)) => arguments.execute(context).await,
             Some(AgentsCommand::Add(arguments)) => arguments.execute(context).await,
             Some(AgentsCommand::Remove(arguments)) => arguments.execute(context).await,
         }

@@ -6,14 +6,18 @@ use serde_json::value::RawValue;
 use crate::cli::context::Context;
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
-use crate::cli::text::one_line;
+use crate::cli::text::{cut_end, one_line};
 use crate::control::wire::Agent;
+use crate::model::profile::{Source, Status};
+
+/// Of the system prompt; `--json` has all of it.
+const PROMPT_COLUMNS: usize = 200;
 
 /// Show how an agent is started, and what it needs
 #[derive(Args, Debug)]
 pub struct Show {
-    /// The agent's name
-    #[arg(value_name = "NAME")]
+    /// The agent's name or id
+    #[arg(id = "agent", value_name = "NAME")]
     name: String,
 }
 
@@ -31,10 +35,28 @@ fn facts(agent: Agent, context: &Context) -> String {
     let found = path.unwrap_or_else(|| if agent.installed { "yes" } else { "missing" }.to_owned());
     let command = [&[agent.command], agent.args.as_slice()].concat().join(" ");
     let servers: Vec<String> = agent.mcp_servers.into_iter().map(|server| server.name).collect();
+    let state = [
+        (agent.status != Status::Active.as_str()).then_some(agent.status),
+        agent.shadowed.then(|| "the configuration has another of this name, which is meant by it".to_owned()),
+        agent.base_missing.then(|| "its base is not configured any more".to_owned()),
+    ];
+    let state: Vec<String> = state.into_iter().flatten().collect();
+    // Nobody needs the id of one whose name is for life.
+    let id = agent.id.filter(|_| agent.source == Source::Api).map(|id| id.to_string());
     let facts = [
         ("agent", agent.slug),
+        ("id", id.unwrap_or_default()),
+        ("source", agent.source.as_str().to_owned()),
+        ("status", state.join("; ")),
+        ("base", agent.base.unwrap_or_default()),
         ("name", agent.name),
         ("description", agent.description),
+        ("prompt", agent.system_prompt.map(|text| cut_end(&one_line(&text), PROMPT_COLUMNS)).unwrap_or_default()),
+        ("model", agent.model.unwrap_or_default()),
+        ("mode", agent.mode.unwrap_or_default()),
+        ("temperature", agent.temperature.map(|number| number.to_string()).unwrap_or_default()),
+        ("max tokens", agent.max_tokens.map(|number| number.to_string()).unwrap_or_default()),
+        ("not applied", agent.not_applied.join(", ")),
         ("default", if agent.default { "yes".to_owned() } else { String::new() }),
         ("command", command),
         ("found", found),

@@ -1,0 +1,27 @@
+//! `acpd agents archive`: puts an agent away that was made with the daemon.
+
+use clap::Args;
+use serde_json::value::RawValue;
+
+use crate::cli::context::Context;
+use crate::cli::error::ClientError;
+use crate::cli::exit::Exit;
+use crate::control::wire::Agent;
+
+/// Put an agent away that was made with `create`, and print its name
+///
+/// It takes no new sessions, and those that it has go on. `acpd agents edit NAME --restore` brings it back.
+#[derive(Args, Debug)]
+pub struct Archive {
+    /// The agent's name or id
+    #[arg(id = "agent", value_name = "NAME")]
+    name: String,
+}
+
+impl Archive {
+    pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
+        let daemon = context.daemon().await?;
+        let answer: Box<RawValue> = daemon.delete(&super::path(&self.name)).await?;
+        context.show(&answer, |agent: Agent| agent.slug)
+    }
+}

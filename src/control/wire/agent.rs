@@ -1,0 +1,329 @@
+//! Agents in requests and answers. Of their environment there are names and references, never values.
+
+use std::collections::BTreeMap;
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+
+use super::{McpChoice, McpServer, PermissionPolicy};
+use crate::model::context::Change;
+use crate::model::mcp::FrozenServer;
+use crate::model::object;
+use crate::model::profile::{MadeProfile, Program, Source, Status, Temperature};
+use crate::model::{AgentId, AgentProfile, FsScope, Known, Timestamp};
+use crate::store::Registered;
+
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own on the wire")]
+pub struct Agent {
+    /// A daemon of before agents were entities does not say, and neither does it say what else has no place in older answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<AgentId>,
+    pub slug: String,
+    /// Where it is changed: in config.toml, or over the API.
+    #[serde(default)]
+    pub source: Source,
+    /// Whose it is, when it is of the API and that is another user than the daemon's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<u32>,
+    /// The agent of the configuration whose command and environment it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    pub name: String,
+    pub description: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<String>,
+    /// What sessions have that choose none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<Temperature>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+    /// What of this ACP has no way to set. It reaches an agent that announces an option for it; a session tells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_applied: Vec<String>,
+    pub command: String,
+    pub args: Vec<String>,
+    /// Names only.
+    pub env: Vec<String>,
+    /// Files that have more of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env_file: Vec<String>,
+    pub permissions: PermissionPolicy,
+    /// The widest scope that its sessions may have, where the configuration allows it.
+    #[serde(default)]
+    pub fs_scope: FsScope,
+    /// The MCP servers that its sessions have, without their values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mcp_servers: Vec<McpServer>,
+    pub tags: Vec<String>,
+    /// `active` or `archived`.
+    pub status: String,
+    /// The configuration has an agent of this name, which is meant by it. This one is reached by its id.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub shadowed: bool,
+    /// Its base is not in the configuration any more: it takes no new sessions.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub base_missing: bool,
+    /// Whether the command is found on this machine.
+    pub installed: bool,
+    /// Where it is found. A daemon of before there was this does not say, and neither does it say what follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// How to install it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub install_hint: String,
+    /// How to sign in.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub login_hint: String,
+    /// Whether a session that names no agent gets this one.
+    pub default: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived_at: Option<Timestamp>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct AgentList {
+    pub agents: Vec<Agent>,
+    pub total: i64,
+    pub limit: i64,
+    pub offset: i64,
+}
+
+/// A new agent: a name for one of the configuration with less, or for a command.
+#[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateAgent {
+    #[schema(pattern = "^[a-z][a-z0-9_-]{0,63}$")]
+    pub slug: String,
+    /// The agent of the configuration that it stands on; the default one, when it has no command either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 200)]
+    pub name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 2000)]
+    pub description: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 65536)]
+    pub system_prompt: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 200)]
+    pub model: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 200)]
+    pub mode: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<Temperature>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub max_tokens: Option<u32>,
+    /// Absent: all of the base's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 32)]
+    pub mcp_servers: Option<Vec<McpChoice>>,
+    /// Absent: what the base grants. It only narrows that.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
+    pub permissions: Option<PermissionPolicy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 32)]
+    pub tags: Option<Vec<String>>,
+    /// In place of a base. Only the daemon's own user, or root, may name one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 4096)]
+    pub command: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 64)]
+    pub args: Option<Vec<String>>,
+    /// Variables that it gets from the daemon's environment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 64)]
+    pub env_pass: Option<Vec<String>>,
+    /// Files of variables, read at each start of a process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 64)]
+    pub env_file: Option<Vec<String>>,
+    /// Variables, each with the name of the systemd credential that has its value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<BTreeMap<String, String>>,
+    /// Values have no place here: whoever gives some is told where they have.
+    #[serde(default, skip_serializing)]
+    #[schema(ignore)]
+    pub env: Option<IgnoredAny>,
+}
+
+/// What is absent stays, and null removes.
+#[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PatchAgent {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 200)]
+    pub name: Option<String>,
+    #[serde(default, skip_serializing_if = "Change::is_keep")]
+    #[schema(value_type = Option<String>, max_length = 2000)]
+    pub description: Change<String>,
+    #[serde(default, skip_serializing_if = "Change::is_keep")]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 65536)]
+    pub system_prompt: Change<String>,
+    #[serde(default, skip_serializing_if = "Change::is_keep")]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 200)]
+    pub model: Change<String>,
+    #[serde(default, skip_serializing_if = "Change::is_keep")]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 200)]
+    pub mode: Change<String>,
+    #[serde(default, skip_serializing_if = "Change::is_keep")]
+    #[schema(value_type = Option<Temperature>)]
+    pub temperature: Change<Temperature>,
+    #[serde(default, skip_serializing_if = "Change::is_keep")]
+    #[schema(value_type = Option<u32>, minimum = 1)]
+    pub max_tokens: Change<u32>,
+    #[serde(default, skip_serializing_if = "Change::is_keep")]
+    #[schema(value_type = Option<Vec<McpChoice>>, max_items = 32)]
+    pub mcp_servers: Change<Vec<McpChoice>>,
+    #[serde(default, skip_serializing_if = "Change::is_keep", deserialize_with = "object::change")]
+    #[schema(value_type = Option<PermissionPolicy>)]
+    pub permissions: Change<PermissionPolicy>,
+    #[serde(default, skip_serializing_if = "Change::is_keep")]
+    #[schema(value_type = Option<Vec<String>>, max_items = 32)]
+    pub tags: Change<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 4096)]
+    pub command: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 64)]
+    pub args: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 64)]
+    pub env_pass: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 64)]
+    pub env_file: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<BTreeMap<String, String>>,
+    /// Archived, it takes no new sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
+    /// Values have no place here: whoever gives some is told where they have.
+    #[serde(default, skip_serializing)]
+    #[schema(ignore)]
+    pub env: Option<IgnoredAny>,
+}
+
+impl CreateAgent {
+    /// Its slug, and the rest as a change of one that has nothing yet.
+    pub fn into_change(self) -> (String, PatchAgent) {
+        fn set<T>(value: Option<T>) -> Change<T> {
+            value.map_or(Change::Keep, Change::Set)
+        }
+        let change = PatchAgent {
+            base: self.base,
+            name: self.name,
+            description: set(self.description),
+            system_prompt: set(self.system_prompt),
+            model: set(self.model),
+            mode: set(self.mode),
+            temperature: set(self.temperature),
+            max_tokens: set(self.max_tokens),
+            mcp_servers: set(self.mcp_servers),
+            permissions: set(self.permissions),
+            tags: set(self.tags),
+            command: self.command,
+            args: self.args,
+            env_pass: self.env_pass,
+            env_file: self.env_file,
+            credentials: self.credentials,
+            status: None,
+            env: self.env,
+        };
+        (self.slug, change)
+    }
+}
+
+impl Agent {
+    pub fn new(profile: &AgentProfile, path: Option<String>, default: bool) -> Self {
+        let frozen = profile.freeze();
+        let own = profile.own_servers.iter().map(|own| FrozenServer {
+            name: own.name.clone(),
+            transport: own.transport.clone(),
+            value_names: own.values.keys().cloned().collect(),
+        });
+        let own: Vec<FrozenServer> = own.collect();
+        let not_applied = frozen.numbers(&Known::default()).into_iter().map(|(field, _)| field.to_owned());
+        Self {
+            id: profile.id,
+            slug: profile.slug.clone(),
+            source: profile.source,
+            owner: None,
+            base: profile.base.clone(),
+            name: profile.name.clone(),
+            description: profile.description.clone(),
+            system_prompt: profile.system_prompt.clone(),
+            model: profile.model.clone(),
+            mode: profile.mode.clone(),
+            temperature: profile.temperature,
+            max_tokens: profile.max_tokens,
+            not_applied: not_applied.collect(),
+            command: profile.command.clone(),
+            args: profile.args.clone(),
+            env: profile.env.keys().chain(profile.credentials.keys()).chain(&profile.env_pass).cloned().collect(),
+            env_file: profile.env_file.clone(),
+            permissions: profile.permissions.clone(),
+            fs_scope: profile.fs_scope,
+            mcp_servers: frozen.mcp_servers.iter().chain(&own).map(McpServer::of_profile).collect(),
+            tags: profile.tags.clone(),
+            status: Status::Active.as_str().to_owned(),
+            shadowed: false,
+            base_missing: false,
+            installed: path.is_some(),
+            path,
+            install_hint: profile.install_hint.clone(),
+            login_hint: profile.login_hint.clone(),
+            default,
+            created_at: None,
+            updated_at: None,
+            archived_at: None,
+        }
+    }
+
+    /// Adds what the record knows of one of the configuration.
+    pub fn register(&mut self, known: Option<&Registered>) {
+        if let Some(Registered { id, created_at, updated_at }) = known.copied() {
+            (self.id, self.created_at, self.updated_at) = (Some(id), Some(created_at), Some(updated_at));
+        }
+    }
+
+    /// With what the record knows of one of the API.
+    pub fn made(self, made: &MadeProfile, shadowed: bool, base_missing: bool) -> Self {
+        let base = match &made.definition.program {
+            Program::Base(base) => Some(base.clone()),
+            Program::Own(_) => None,
+        };
+        Self {
+            owner: made.owner_uid,
+            base,
+            status: made.status.as_str().to_owned(),
+            shadowed,
+            base_missing,
+            created_at: Some(made.created_at),
+            updated_at: Some(made.updated_at),
+            archived_at: made.archived_at,
+            ..self
+        }
+    }
+}
