@@ -24,6 +24,7 @@ pub fn read(root: &mut Section<'_>, config: &mut Config) {
         section.read("streams_per_user", &mut control.streams_per_user);
         section.read("body_max", &mut control.body_max);
         section.read("bodies_max", &mut control.bodies_max);
+        section.read("import_max", &mut control.import_max);
         section.read("answers_max", &mut control.answers_max);
         section.read("requests_per_second", &mut control.requests_per_second);
         section.read("prompts_per_minute", &mut control.prompts_per_minute);

@@ -12,7 +12,9 @@ use serde_json::Value;
 use super::error::ApiError;
 use super::extract::{PageQuery, from_json, from_query, page};
 use super::wire::permissions::AnswerPermission;
-use super::wire::{AddMessage, BackUp, Cancel, CollectGarbage, CreateSession, PatchSession, Prompt, RegisterWorkspace};
+use super::wire::{
+    AddMessage, BackUp, Cancel, CollectGarbage, CreateSession, ImportSessions, PatchSession, Prompt, RegisterWorkspace,
+};
 use super::{content, events, health, permissions, search, sessions, turns};
 use crate::acp::fuzz::json;
 use crate::config::Config;
@@ -40,6 +42,7 @@ fn names() -> BoxedStrategy<&'static str> {
         "queued",
         "path",
         "dryRun",
+        "sessions",
         "optionId",
         "decision",
         "always",
@@ -194,6 +197,7 @@ proptest! {
         read_twice::<RegisterWorkspace>(&body);
         read_twice::<CollectGarbage>(&body);
         read_twice::<BackUp>(&body);
+        read_twice::<ImportSessions>(&body);
         read_twice::<AnswerPermission>(&body);
         drop(read::<AddMessage>(&body));
     }

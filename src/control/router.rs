@@ -16,8 +16,8 @@ use uuid::Uuid;
 use super::caller::Caller;
 use super::error::ApiError;
 use super::{
-    Api, agents, backup, blobs, events, gc, health, info, messages, metrics, openapi, permissions, processes, search,
-    sessions, turns, workspaces,
+    Api, agents, backup, blobs, events, gc, health, import, info, messages, metrics, openapi, permissions, processes,
+    search, sessions, turns, workspaces,
 };
 use crate::session::Refusal;
 
@@ -68,6 +68,7 @@ macro_rules! with_every_route {
             blobs::show,
             gc::collect,
             backup::create,
+            import::create,
         ]
     };
 }

@@ -383,7 +383,7 @@ fn shown(api: &Api, session: model::session::Session) -> Session {
     Session::new(session, expires_at, live.process_state, live.pid)
 }
 
-fn checked_policy(api: &Api, policy: Option<Policy>) -> Result<Option<Policy>, ApiError> {
+pub(super) fn checked_policy(api: &Api, policy: Option<Policy>) -> Result<Option<Policy>, ApiError> {
     let Some(policy) = policy else { return Ok(None) };
     if let Err(PolicyProblem { field, problem }) = policy.check() {
         return Err(ApiError::invalid(format!("permissions.{field}"), problem));
@@ -416,7 +416,7 @@ fn checked_servers(api: &Api, choices: Option<Vec<McpChoice>>) -> Result<Option<
     Ok(Some(chosen))
 }
 
-fn check_title(title: &str) -> Result<(), ApiError> {
+pub(super) fn check_title(title: &str) -> Result<(), ApiError> {
     if title.chars().count() > TITLE_CHARS_MAX {
         return Err(ApiError::invalid("title", format!("is longer than {TITLE_CHARS_MAX} characters")));
     }
@@ -426,7 +426,7 @@ fn check_title(title: &str) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn check_tags(tags: &[String]) -> Result<(), ApiError> {
+pub(super) fn check_tags(tags: &[String]) -> Result<(), ApiError> {
     let problem = |problem: String| Err(ApiError::invalid("tags", problem));
     if tags.len() > TAGS_MAX {
         return problem(format!("are more than {TAGS_MAX}"));

@@ -19,8 +19,7 @@ use crate::model::message::Message;
 use crate::model::object;
 use crate::model::{
     AgentProfile, ContextChange, ContextRestored, FsScope, LastError, MessageId, ProcessState, PromptAbilities,
-    SessionContext, SessionId, SessionLimits, SessionStatus, Timestamp, TurnError, TurnId, TurnStatus, Usage,
-    WorkspaceId,
+    SessionContext, SessionId, SessionLimits, SessionStatus, Timestamp, TurnId, Usage, WorkspaceId,
 };
 use crate::store::{Remembered, StoreError};
 
@@ -33,6 +32,7 @@ pub use crate::model::Policy as PermissionPolicy;
 pub use crate::model::turn::Turn;
 
 mod health;
+mod import;
 mod kernel;
 mod mcp;
 mod processes;
@@ -41,6 +41,7 @@ mod store;
 pub use agent_check::{AgentCheck, CheckAgent, CheckProblem};
 pub use garbage::{CollectGarbage, ExpiredSession, GarbageReport, UpkeepReport};
 pub use health::{Health, HealthProblem, Severity};
+pub use import::{ImportCounts, ImportOutcome, ImportReport, ImportSessions};
 pub use kernel::{BubblewrapReport, CgroupReport, Kernel, LandlockReport, ResourceLimit, ResourceLimits, Versions};
 pub use mcp::{McpChoice, McpServer, chosen as chosen_servers};
 pub use processes::{DaemonProcess, ProcessList, RunningProcess};

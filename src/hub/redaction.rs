@@ -17,7 +17,7 @@ use crate::model::event::RedactedBody;
 use crate::model::permission::question::Permission;
 use crate::model::permission::standing::StandingRule;
 use crate::model::{Announced, By, EventBody};
-use crate::store::{ChoicesChange, NewMessage, NewSession, Op, SessionChange, Unit};
+use crate::store::{ChoicesChange, Imported, NewMessage, NewSession, Op, SessionChange, Unit};
 
 /// Takes every secret out of what a session has to say. The catalogue names directories and profiles, which hold none.
 pub fn redact(redactor: &Redactor, unit: &mut Unit) {
@@ -34,15 +34,13 @@ fn redact_op(redactor: &Redactor, op: &mut Op) {
             peer(redactor, by);
             texts(redactor, [tool_call_id, model].into_iter().flatten());
         }
-        Op::CreateSession(new) => {
-            // The workspace is the key that it is found by, and the profile has names only. MCP servers with a secret in them
-            // were refused.
-            let NewSession { title, tags, chosen, context, by, .. } = &mut **new;
-            peer(redactor, by);
-            text(redactor, title);
-            texts(redactor, tags);
-            value(redactor, chosen);
-            value(redactor, context);
+        Op::CreateSession(new) => new_session(redactor, new),
+        Op::Import(imported) => {
+            let Imported { new, steps, .. } = &mut **imported;
+            new_session(redactor, new);
+            for (_, step) in steps {
+                redact_op(redactor, step);
+            }
         }
         Op::ChangeSession(SessionChange { title, tags, limits: _, context, permissions: _, by }) => {
             peer(redactor, by);
@@ -93,6 +91,17 @@ fn redact_op(redactor: &Redactor, op: &mut Op) {
         | Op::SetSandbox(_)
         | Op::Purge => {}
     }
+}
+
+fn new_session(redactor: &Redactor, new: &mut NewSession) {
+    // The workspace is the key that it is found by, and the profile has names only. MCP servers with a secret in them were
+    // refused.
+    let NewSession { title, tags, chosen, context, by, .. } = new;
+    peer(redactor, by);
+    text(redactor, title);
+    texts(redactor, tags);
+    value(redactor, chosen);
+    value(redactor, context);
 }
 
 /// What a program calls itself is its own to choose.

@@ -9,6 +9,7 @@
 mod admission;
 mod context;
 mod glances;
+mod import;
 mod lookups;
 mod mcp;
 mod recovery;
@@ -40,6 +41,7 @@ use crate::store::{StoreError, Unit};
 use turnstile::Turnstile;
 
 pub use admission::{CreateSession, WorkspaceChoice, narrowed};
+pub use import::{Import, ImportError, ImportedSession};
 pub use mcp::McpRefusal;
 pub use retention::{Sweep, Swept, SweptSession};
 
@@ -94,6 +96,8 @@ pub struct Registry {
     gate: Turnstile,
     /// Held while a prompt finds a slot and hands it to its session.
     admission: Turnstile,
+    /// Held from the first look of an import to its commit.
+    imports: Turnstile,
     halt: Lane<Halt>,
     tasks: TaskTracker,
     /// The right to try an agent.
@@ -107,6 +111,7 @@ impl Registry {
             actors: Mutex::default(),
             gate: Turnstile::default(),
             admission: Turnstile::default(),
+            imports: Turnstile::default(),
             halt: Lane::new(Halt::No),
             tasks: TaskTracker::new(),
             trials: Arc::default(),

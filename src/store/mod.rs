@@ -20,8 +20,10 @@ mod context;
 mod count;
 mod fault;
 mod files;
+mod foreign;
 mod health;
 mod idempotency;
+mod import;
 mod maintenance;
 mod migrate;
 mod owners;
@@ -58,11 +60,12 @@ use crate::metrics::Metrics;
 
 pub use backup::{BackedUp, BackupError};
 pub use fault::{Fault, SqlError};
+pub use foreign::{Cell, ForeignDatabase, ForeignError, ForeignTable};
 pub use health::{Check, DAMAGED_HINT, StoreHealth};
 pub use idempotency::{Claim, Made, Remembered};
 pub use maintenance::{Goal, Upkeep};
 pub use migrate::{Direction, Versions, migrate, versions};
-pub use peek::{Peek, peek};
+pub use peek::{Peek, begins_like_one, peek};
 pub use permissions::{PermissionFilter, Resolved};
 pub use prompts::WaitingMessage;
 pub use read::{EventScope, OpenTurn, SessionFilter, StoredEvent};
@@ -72,7 +75,9 @@ pub use search::{Hit, SearchError, SearchFilter};
 pub use search_query::{SearchQuery, SearchQueryError};
 pub use search_turns::SEARCHES_PER_USER_MAX;
 use search_turns::SearchTurns;
-pub use unit::{Catalogue, ChoicesChange, Committed, NewMessage, NewSession, Op, SessionChange, Unit, UsageChange};
+pub use unit::{
+    Catalogue, ChoicesChange, Committed, Imported, NewMessage, NewSession, Op, SessionChange, Unit, UsageChange,
+};
 pub use writer::{Appended, Audience, Connections, Head, Writer};
 
 /// Where the store is and how it is bounded.

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use super::{Claim, Made, Resolved};
 use crate::model::agent::FrozenProfile;
+use crate::model::event::ImportedFrom;
 use crate::model::mcp::ChosenServer;
 use crate::model::permission::question::Permission;
 use crate::model::permission::standing::StandingRule;
@@ -57,6 +58,8 @@ pub enum Catalogue {
 #[derive(Debug)]
 pub enum Op {
     CreateSession(Box<NewSession>),
+    /// A session that was elsewhere, with all that happened in it.
+    Import(Box<Imported>),
     SetStatus {
         from: SessionStatus,
         to: SessionStatus,
@@ -157,6 +160,18 @@ pub struct NewSession {
     /// The user that the agent runs as, when that is not the daemon's own.
     pub owner_uid: Option<u32>,
     pub by: By,
+}
+
+/// A session as it was elsewhere, and as it goes on here.
+#[derive(Debug)]
+pub struct Imported {
+    pub new: NewSession,
+    pub from: ImportedFrom,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub last_active_at: Timestamp,
+    /// What happened in it, each with its time, in order. They are the past: nobody counts them.
+    pub steps: Vec<(Timestamp, Op)>,
 }
 
 #[derive(Debug, Default)]
@@ -319,6 +334,7 @@ impl Op {
                 _ => 0,
             },
             Self::Message(message) => message.weight(),
+            Self::Import(imported) => imported.steps.iter().map(|(_, step)| step.weight()).sum(),
             Self::SetChoices(change) => change.weight(),
             // In its row, and in the event that tells of it.
             Self::AskPermission(asked) => 2 * asked.request.get().len(),

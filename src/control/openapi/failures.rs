@@ -15,7 +15,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("bad_request", "what came is no request of HTTP/1.1"),
     ("blob_not_found", "there is no such blob"),
     ("body_timeout", "the body did not come in time"),
-    ("body_too_large", "the body is larger than control.body_max"),
+    ("body_too_large", "the body is larger than control.body_max, or an import than control.import_max"),
     ("file_exists", "there is a file of that name"),
     ("head_timeout", "the head of a request did not come in time"),
     ("head_too_large", "the head of a request is larger than 32 KiB, or has more than 100 fields"),
@@ -186,6 +186,7 @@ fn groups(operation: &str) -> Option<Vec<&'static [Failure]>> {
         "revokeRule" => &[OF_SESSIONS, OF_WORK, &[(404, "rule_not_found")]],
         "getBlob" => &[&[(404, "blob_not_found")]],
         "collectGarbage" => &[OF_BODIES, OF_WORK, &[(403, "root_only")]],
+        "importSessions" => &[OF_BODIES, OF_WORK, OF_DIRECTORIES, &[(404, "agent_not_found")]],
         "createBackup" => &[OF_BODIES, OF_WORK, &[(403, "root_only"), (409, "backup_running"), (409, "file_exists")]],
         _ => return None,
     };

@@ -12,8 +12,8 @@ use super::blocks::LogNotice;
 use super::failures;
 use crate::control::wire::{ErrorBody, Event};
 use crate::control::{
-    agents, backup, blobs, events, gc, health, info, messages, metrics, openapi, permissions, processes, router,
-    search, sessions, turns, workspaces,
+    agents, backup, blobs, events, gc, health, import, info, messages, metrics, openapi, permissions, processes,
+    router, search, sessions, turns, workspaces,
 };
 
 macro_rules! described {
