@@ -42,6 +42,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("approve", "cli_tables"),
     ("reject", "cli_tables"),
     ("backup", "cli_tables"),
+    ("import", "import"),
     ("run", "cli_stream"),
     ("prompt", "cli_stream"),
     ("attach", "cli_stream"),

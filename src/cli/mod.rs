@@ -29,6 +29,7 @@ mod several;
 mod interrupts;
 mod prompt_text;
 mod attachments;
+mod import;
 mod transcript;
 mod pager;
 mod terminal;
@@ -162,6 +163,7 @@ pub enum ClientCommand {
     Rm(command::rm::Rm),
     Gc(command::gc::Gc),
     Backup(command::backup::BackupCommand),
+    Import(command::import::Import),
     Agents(command::agents::Agents),
     Workspaces(command::workspaces::Workspaces),
     Status(command::status::Status),
@@ -247,6 +249,7 @@ async fn execute(client: ClientCommand, context: &Context) -> Result<Exit, Clien
         ClientCommand::Archive(arguments) => arguments.execute(context).await,
         ClientCommand::Rm(arguments) => arguments.execute(context).await,
         ClientCommand::Gc(arguments) => arguments.execute(context).await,
+        ClientCommand::Import(arguments) => arguments.execute(context).await,
         ClientCommand::Backup(arguments) => arguments.execute(context).await,
         ClientCommand::Agents(arguments) => arguments.execute(context).await,
         ClientCommand::Workspaces(arguments) => arguments.execute(context).await,

@@ -10,6 +10,7 @@ pub mod choice;
 pub mod completions;
 pub mod doctor;
 pub mod gc;
+pub mod import;
 pub mod install_service;
 pub mod ls;
 pub mod man;

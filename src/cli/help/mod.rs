@@ -22,8 +22,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Sessions",
         &[
-            "run", "new", "prompt", "attach", "ls", "show", "messages", "turns", "search", "export", "mode", "model",
-            "cancel", "resume", "archive", "rm",
+            "run", "new", "prompt", "attach", "ls", "show", "messages", "turns", "search", "export", "import", "mode",
+            "model", "cancel", "resume", "archive", "rm",
         ],
     ),
     ("Questions of agents", &["permissions", "approve", "reject", "rules"]),
