@@ -67,8 +67,8 @@ pub fn merge(running: &Config, mut new: Config) -> (Config, Vec<&'static str>) {
     section!(running, new, kept, limits: Limits {
         at_start: [long_lines],
         at_once: [
-            processes, processes_per_user, memory_max, pids_max, line_max, prompt_max, media_max, payload_max, stderr_tail, file_max,
-            terminals, terminal_output
+            processes, processes_per_user, memory_max, pids_max, line_max, prompt_max, media_max, payload_max, checkpoint_max, record_max,
+            stderr_tail, file_max, terminals, terminal_output
         ],
     });
     section!(running, new, kept, permissions: Permissions { at_start: [], at_once: [mode, rules, timeout], });

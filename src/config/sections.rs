@@ -100,6 +100,8 @@ fn read_limits(section: &mut Section<'_>, limits: &mut Limits) {
     section.read("prompt_max", &mut limits.prompt_max);
     section.read("media_max", &mut limits.media_max);
     section.read("payload_max", &mut limits.payload_max);
+    section.read("checkpoint_max", &mut limits.checkpoint_max);
+    section.read("record_max", &mut limits.record_max);
     section.read("stderr_tail", &mut limits.stderr_tail);
     section.read("file_max", &mut limits.file_max);
     section.read("terminals", &mut limits.terminals);

@@ -5,6 +5,7 @@ mod bounds;
 mod import;
 mod mcp;
 pub mod plain;
+mod records;
 mod standing;
 mod store;
 
@@ -18,6 +19,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 pub use self::ailment::Ailment;
+pub use self::records::RecordRefusal;
 use self::store::{backup_answer, search_answer, store_answer};
 use super::misreading;
 use super::wire::ErrorBody;
@@ -90,6 +92,8 @@ pub enum ApiError {
     NoSuchBlob(String),
     NoSuchPermission(String),
     NoSuchRule(String),
+    /// Of a checkpoint or a record.
+    Record(RecordRefusal),
     /// Somebody else was first.
     PermissionAnswered(Box<Permission>),
     /// More of these than the setting allows.
@@ -112,6 +116,12 @@ pub enum ApiError {
 impl From<RegistryError> for ApiError {
     fn from(error: RegistryError) -> Self {
         Self::Registry(error)
+    }
+}
+
+impl From<RecordRefusal> for ApiError {
+    fn from(refusal: RecordRefusal) -> Self {
+        Self::Record(refusal)
     }
 }
 
@@ -233,6 +243,7 @@ impl ApiError {
             }
             Self::NoSuchPermission(id) => no_permission(&id),
             Self::NoSuchRule(id) => no_rule(format!("the session has no rule {id}")),
+            Self::Record(refusal) => records::answer(refusal),
             Self::PermissionAnswered(permission) => answered_answer(&permission),
             Self::TooOften { what, setting, wait } => {
                 let hint = format!("ask less often, or raise {setting}");
@@ -330,6 +341,9 @@ fn registry_answer(error: RegistryError) -> Answer {
             let hint = "delete its sessions first (`acpd rm --purge`, ?purge=true)";
             Answer::new(S::CONFLICT, "workspace_in_use", message, hint).details(json!({ "sessions": sessions }))
         }
+        RegistryError::CheckpointExists(name) => records::checkpoint_exists(message, &name),
+        RegistryError::CheckpointLimit { max } => records::checkpoint_limit(message, max),
+        RegistryError::RecordFull { what, max } => records::record_full(message, what, max),
         RegistryError::Store(error) => store_answer(&error),
         RegistryError::ActorFailed => Answer::new(S::INTERNAL_SERVER_ERROR, "internal", message, LOG_HINT),
     }

@@ -46,14 +46,33 @@ impl<T: DeserializeOwned> FromRequest<Arc<Api>> for Keyed<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, ApiError> {
-        let text = key_of(request.headers())?;
-        // Every connection has a peer; what had none would share its keys with nobody else.
-        let uid = request.extensions().get::<Caller>().map_or(u32::MAX, |caller| caller.peer.uid);
-        let body = read_body(request, api).await?;
-        let body = body.ok_or_else(|| ApiError::invalid("", "the body is missing"))?;
-        let key = text.map(|text| Key { uid, text, body_hash: Sha256::digest(&body.bytes).into() });
-        Ok(Self { key, body: from_json(&body.bytes)? })
+        keyed(request, api, || Err(ApiError::invalid("", "the body is missing"))).await
     }
+}
+
+/// The same, where the body may be left out.
+pub struct OptionalKeyed<T>(pub Keyed<T>);
+
+impl<T: DeserializeOwned + Default> FromRequest<Arc<Api>> for OptionalKeyed<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, ApiError> {
+        keyed(request, api, || Ok(T::default())).await.map(Self)
+    }
+}
+
+async fn keyed<T: DeserializeOwned>(
+    request: Request,
+    api: &Arc<Api>,
+    missing: impl FnOnce() -> Result<T, ApiError>,
+) -> Result<Keyed<T>, ApiError> {
+    let text = key_of(request.headers())?;
+    // Every connection has a peer; what had none would share its keys with nobody else.
+    let uid = request.extensions().get::<Caller>().map_or(u32::MAX, |caller| caller.peer.uid);
+    let body = read_body(request, api).await?;
+    let bytes = body.as_ref().map_or(&[][..], |body| &body.bytes);
+    let key = text.map(|text| Key { uid, text, body_hash: Sha256::digest(bytes).into() });
+    Ok(Keyed { key, body: if body.is_some() { from_json(bytes)? } else { missing()? } })
 }
 
 fn key_of(headers: &HeaderMap) -> Result<Option<String>, ApiError> {

@@ -184,6 +184,8 @@ fn limits(config: &Config) -> Vec<(&'static str, Value)> {
         ("mediaBytes", json!(limits.media_max.0)),
         ("lineBytes", json!(limits.line_max.0)),
         ("payloadBytes", json!(limits.payload_max.0)),
+        ("checkpointBytes", json!(limits.checkpoint_max.0)),
+        ("recordBytes", json!(limits.record_max.0)),
         ("costLimit", json!(session.cost_limit.as_ref().map(ToString::to_string))),
         ("idleTimeoutSeconds", optional(session.idle_timeout)),
         ("turnSilenceTimeoutSeconds", optional(session.turn_silence_timeout)),

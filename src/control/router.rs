@@ -16,8 +16,8 @@ use uuid::Uuid;
 use super::caller::Caller;
 use super::error::ApiError;
 use super::{
-    Api, agents, backup, blobs, events, gc, health, import, info, messages, metrics, openapi, permissions, processes,
-    search, sessions, turns, workspaces,
+    Api, agents, backup, blobs, checkpoints, events, gc, health, import, info, messages, metrics, openapi, permissions,
+    processes, records, search, sessions, timeline, turns, workspaces,
 };
 use crate::session::Refusal;
 
@@ -64,6 +64,16 @@ macro_rules! with_every_route {
             permissions::answer_in_session,
             permissions::rules,
             permissions::revoke,
+            checkpoints::create,
+            checkpoints::of_session,
+            checkpoints::show,
+            checkpoints::restore,
+            checkpoints::of_all,
+            records::of_session,
+            records::submit,
+            records::list,
+            records::show,
+            timeline::show,
             search::search,
             blobs::show,
             gc::collect,

@@ -156,6 +156,7 @@ async fn make(
         owner: caller.owner(),
         sight: caller.sight(),
         peer: Some(caller.peer),
+        restoring: None,
         claim,
         start: request.start == Start::Eager,
     };
@@ -377,13 +378,13 @@ pub async fn messages(
     Ok(Json(MessageList { messages, total, limit, offset }))
 }
 
-fn shown(api: &Api, session: model::session::Session) -> Session {
+pub fn shown(api: &Api, session: model::session::Session) -> Session {
     let live = api.registry.live(session.id);
     let expires_at = api.registry.expires_at(&session);
     Session::new(session, expires_at, live.process_state, live.pid)
 }
 
-pub(super) fn checked_policy(api: &Api, policy: Option<Policy>) -> Result<Option<Policy>, ApiError> {
+pub fn checked_policy(api: &Api, policy: Option<Policy>) -> Result<Option<Policy>, ApiError> {
     let Some(policy) = policy else { return Ok(None) };
     if let Err(PolicyProblem { field, problem }) = policy.check() {
         return Err(ApiError::invalid(format!("permissions.{field}"), problem));
@@ -416,7 +417,7 @@ fn checked_servers(api: &Api, choices: Option<Vec<McpChoice>>) -> Result<Option<
     Ok(Some(chosen))
 }
 
-pub(super) fn check_title(title: &str) -> Result<(), ApiError> {
+pub fn check_title(title: &str) -> Result<(), ApiError> {
     if title.chars().count() > TITLE_CHARS_MAX {
         return Err(ApiError::invalid("title", format!("is longer than {TITLE_CHARS_MAX} characters")));
     }
@@ -426,7 +427,7 @@ pub(super) fn check_title(title: &str) -> Result<(), ApiError> {
     Ok(())
 }
 
-pub(super) fn check_tags(tags: &[String]) -> Result<(), ApiError> {
+pub fn check_tags(tags: &[String]) -> Result<(), ApiError> {
     let problem = |problem: String| Err(ApiError::invalid("tags", problem));
     if tags.len() > TAGS_MAX {
         return problem(format!("are more than {TAGS_MAX}"));

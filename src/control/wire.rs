@@ -1,6 +1,8 @@
 //! The JSON of the control interface: what requests may say and what answers look like. Clients read the same types.
 
+pub mod checkpoints;
 pub mod permissions;
+pub mod records;
 pub mod search;
 
 use std::collections::BTreeMap;
@@ -14,6 +16,7 @@ use super::openapi::{ContentBlock, OptionValue};
 use crate::config;
 use crate::model;
 use crate::model::agent::FrozenProfile;
+use crate::model::checkpoint::Origin;
 use crate::model::context::Change;
 use crate::model::message::Message;
 use crate::model::object;
@@ -220,6 +223,9 @@ pub struct Session {
     pub paused: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<LastError>,
+    /// The checkpoint that it was made from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restored_from: Option<Origin>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub last_active_at: Timestamp,
@@ -471,6 +477,7 @@ impl Session {
             usage: session.usage,
             paused: session.paused,
             last_error: session.last_error,
+            restored_from: session.restored_from,
             created_at: session.created_at,
             updated_at: session.updated_at,
             last_active_at: session.last_active_at,

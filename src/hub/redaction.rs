@@ -17,10 +17,19 @@ use crate::model::event::RedactedBody;
 use crate::model::permission::question::Permission;
 use crate::model::permission::standing::StandingRule;
 use crate::model::{Announced, By, EventBody};
-use crate::store::{ChoicesChange, Imported, NewMessage, NewSession, Op, SessionChange, Unit};
+use crate::store::{
+    Catalogue, ChoicesChange, Imported, NewCheckpoint, NewMessage, NewSession, Op, SessionChange, Unit,
+};
 
-/// Takes every secret out of what a session has to say. The catalogue names directories and profiles, which hold none.
+/// Takes every secret out of what a session has to say, and out of what others say of one. What else is in the catalogue
+/// names directories and profiles, which hold none.
 pub fn redact(redactor: &Redactor, unit: &mut Unit) {
+    for change in &mut unit.catalogue {
+        if let Catalogue::Observe(new) = change {
+            raw(redactor, &mut new.content);
+            peer(redactor, &mut new.by);
+        }
+    }
     for (_, op) in &mut unit.ops {
         redact_op(redactor, op);
     }
@@ -71,6 +80,13 @@ fn redact_op(redactor: &Redactor, op: &mut Op) {
         }
         Op::AddRule(rule) => standing(redactor, rule),
         Op::SetTurnContext { context, .. } => value(redactor, &mut **context),
+        Op::AddCheckpoint(new) => {
+            let NewCheckpoint { id: _, name, state, by } = &mut **new;
+            text(redactor, name);
+            raw(redactor, state);
+            peer(redactor, by);
+        }
+        Op::SetOrigin(origin) => text(redactor, &mut origin.name),
         Op::SetStatus { by, .. }
         | Op::QueueTurn { by, .. }
         | Op::RequestCancel { by, .. }

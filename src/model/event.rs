@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::context::SessionContext;
-use super::id::{MessageId, PermissionId, RuleId, SessionId, WorkspaceId};
+use super::id::{CheckpointId, MessageId, PermissionId, RuleId, SessionId, WorkspaceId};
 use super::message::Role;
 use super::peer::By;
 use super::permission::Action;
@@ -200,6 +200,13 @@ pub enum EventBody {
         reason: String,
         decided_by: Option<String>,
     },
+    CheckpointCreated {
+        checkpoint_id: CheckpointId,
+        name: String,
+        bytes: usize,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        by: By,
+    },
     AgentUpdate {
         update: Box<RawValue>,
     },
@@ -284,6 +291,7 @@ impl EventBody {
             Self::TerminalCreated { .. } => "terminal.created",
             Self::TerminalExited { .. } => "terminal.exited",
             Self::TerminalRefused { .. } => "terminal.refused",
+            Self::CheckpointCreated { .. } => "checkpoint.created",
             Self::AgentUpdate { .. } => "agent.update",
             Self::Redacted(redacted) => redacted.kind,
         }
@@ -337,6 +345,7 @@ mod tests {
             | EventBody::TerminalCreated { .. }
             | EventBody::TerminalExited { .. }
             | EventBody::TerminalRefused { .. }
+            | EventBody::CheckpointCreated { .. }
             | EventBody::AgentUpdate { .. } => {}
             // It is one of those again.
             EventBody::Redacted(_) => {}
@@ -403,6 +412,12 @@ mod tests {
             EventBody::PermissionRevoked { rule_id: RuleId::new(), by: Some(somebody()) },
         ]);
         samples.extend(samples_of_services());
+        samples.push(EventBody::CheckpointCreated {
+            checkpoint_id: CheckpointId::new(),
+            name: "half".into(),
+            bytes: 2,
+            by: Some(somebody()),
+        });
         samples.push(EventBody::AgentUpdate { update: raw("{}") });
         samples
     }

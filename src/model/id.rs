@@ -112,6 +112,18 @@ id!(
     /// What a person has answered for good.
     RuleId
 );
+id!(
+    /// A name and a state that a session was given.
+    CheckpointId
+);
+id!(
+    /// A session that others have told of.
+    EntityId
+);
+id!(
+    /// What somebody said of a session once.
+    ObservationId
+);
 
 impl MessageId {
     /// When it was made.

@@ -1,5 +1,5 @@
 //! The vocabulary: ids, times, statuses with their one transition table, turns, messages, events,
-//! the context of sessions, retention, agent profiles, usage, choices.
+//! the context of sessions, retention, agent profiles, usage, choices, checkpoints, records.
 //!
 //! Nothing here does I/O or knows of tokio. The JSON of messages and events is defined here, once, because it is the
 //! record itself: the store keeps that text and the control interface hands it out byte for byte. The shapes around it
@@ -8,6 +8,7 @@
 pub mod adapter;
 pub mod agent;
 pub mod block;
+pub mod checkpoint;
 pub mod choices;
 pub mod context;
 pub mod error;
@@ -19,6 +20,7 @@ pub mod message;
 pub mod object;
 pub mod peer;
 pub mod permission;
+pub mod record;
 pub mod retention;
 pub mod sandbox;
 pub mod secret;
@@ -31,10 +33,11 @@ pub mod usage;
 pub use adapter::Adapter;
 pub use agent::AgentProfile;
 pub use block::{Blob, BlobHash, BlockKind, PromptAbilities};
+pub use checkpoint::Checkpoint;
 pub use choices::{Announced, Choice, Chosen, Known};
 pub use context::{ContextChange, ContextProblem, SessionContext};
 pub use event::EventBody;
-pub use id::{MessageId, PermissionId, RuleId, SessionId, TurnId, WorkspaceId};
+pub use id::{CheckpointId, EntityId, MessageId, ObservationId, PermissionId, RuleId, SessionId, TurnId, WorkspaceId};
 pub use message::{Content, Role};
 pub use peer::{By, Peer, Sight};
 pub use permission::PermissionMode;

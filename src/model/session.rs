@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::agent::FrozenProfile;
 use super::block::PromptAbilities;
+use super::checkpoint::Origin;
 use super::choices::Chosen;
 use super::context::SessionContext;
 use super::id::{SessionId, WorkspaceId};
@@ -61,6 +62,8 @@ pub struct Session {
     pub mode: Option<String>,
     pub model: Option<String>,
     pub chosen: Chosen,
+    /// The checkpoint that it was made from.
+    pub restored_from: Option<Origin>,
     pub turns: i64,
     /// Of those, the ones that count against the turn cap: all but those that failed because of it or of the cost.
     pub turns_counted: i64,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::{Registry, RegistryError, context, mcp};
+use super::{Registry, RegistryError, Restoring, context, mcp};
 use crate::agent::{self, WorkspaceError};
 use crate::model::mcp::ChosenServer;
 use crate::model::session::{Session, Workspace};
@@ -35,6 +35,8 @@ pub struct CreateSession {
     pub owner: Option<u32>,
     /// What whoever asks for it may reach.
     pub sight: Sight,
+    /// The checkpoint that it goes on from.
+    pub restoring: Option<Restoring>,
     /// The request's key, committed with the session.
     pub claim: Option<Claim>,
     /// Start the process now, in the background.
@@ -96,6 +98,8 @@ impl Registry {
             }
             let mut unit = Unit::one(id, Op::CreateSession(Box::new(new)));
             unit.ops.extend(create.claim.map(|claim| (id, Op::Remember(Box::new((claim, Made::default()))))));
+            let by = create.peer.clone();
+            unit.ops.extend(create.restoring.into_iter().flat_map(|restoring| restoring.ops(id, by.clone())));
             self.hub().append(unit).await?;
         }
         self.log_session_counts().await;

@@ -12,6 +12,7 @@ mod glances;
 mod import;
 mod lookups;
 mod mcp;
+mod records;
 mod recovery;
 mod retention;
 mod trials;
@@ -43,6 +44,7 @@ use turnstile::Turnstile;
 pub use admission::{CreateSession, WorkspaceChoice, narrowed};
 pub use import::{Import, ImportError, ImportedSession};
 pub use mcp::McpRefusal;
+pub use records::Restoring;
 pub use retention::{Sweep, Swept, SweptSession};
 
 /// Why a turn failed whose end did not get into the record.
@@ -82,6 +84,12 @@ pub enum RegistryError {
     OthersWorkspace { id: WorkspaceId, path: String },
     #[error("the workspace {id} still has {sessions} sessions")]
     WorkspaceInUse { id: WorkspaceId, sessions: i64 },
+    #[error("the session has a checkpoint {0:?} already")]
+    CheckpointExists(String),
+    #[error("the session has {max} checkpoints already, and that is the limit")]
+    CheckpointLimit { max: i64 },
+    #[error("what is recorded would have more than {max} {what}, and that is the limit")]
+    RecordFull { what: &'static str, max: i64 },
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("the session's actor failed")]

@@ -157,6 +157,8 @@ impl<'a> Apply<'a> {
             Op::RemoveRule { rule, by } => self.remove_rule(session, *rule, by),
             Op::SetSandbox(sandbox) => self.set_sandbox(session, sandbox),
             Op::SetWorkspaceIdentity(identity) => self.set_workspace_identity(session, identity),
+            Op::SetOrigin(origin) => self.set_origin(session, origin),
+            Op::AddCheckpoint(new) => self.add_checkpoint(session, new),
             Op::Purge => self.purge(session),
         }
     }

@@ -9,9 +9,11 @@
 //!    one without the other.
 //! 3. Nobody is told of a commit (acknowledgement or head) before it has happened.
 
+mod actions;
 mod apply;
 mod backup;
 mod catalogue;
+mod checkpoints;
 mod choices;
 mod compaction;
 mod confinement;
@@ -31,6 +33,7 @@ mod peek;
 mod permissions;
 mod prompts;
 mod read;
+mod records;
 mod reserve;
 mod retention;
 mod row;
@@ -39,6 +42,7 @@ mod search_query;
 mod search_turns;
 mod sessions;
 mod tally;
+mod timeline;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -59,6 +63,7 @@ use crate::config;
 use crate::metrics::Metrics;
 
 pub use backup::{BackedUp, BackupError};
+pub use checkpoints::CheckpointFilter;
 pub use fault::{Fault, SqlError};
 pub use foreign::{Cell, ForeignDatabase, ForeignError, ForeignTable};
 pub use health::{Check, DAMAGED_HINT, StoreHealth};
@@ -69,14 +74,17 @@ pub use peek::{Peek, begins_like_one, peek};
 pub use permissions::{PermissionFilter, Resolved};
 pub use prompts::WaitingMessage;
 pub use read::{EventScope, OpenTurn, SessionFilter, StoredEvent};
+pub use records::{Entity, EntityFilter, EntityOrder, EntitySource, NewObservation, Observation};
 pub use reserve::preflight;
 pub use retention::Candidate;
 pub use search::{Hit, SearchError, SearchFilter};
 pub use search_query::{SearchQuery, SearchQueryError};
 pub use search_turns::SEARCHES_PER_USER_MAX;
 use search_turns::SearchTurns;
+pub use timeline::{TimelineFilter, TimelineItem};
 pub use unit::{
-    Catalogue, ChoicesChange, Committed, Imported, NewMessage, NewSession, Op, SessionChange, Unit, UsageChange,
+    Catalogue, ChoicesChange, Committed, Imported, NewCheckpoint, NewMessage, NewSession, Op, SessionChange, Unit,
+    UsageChange,
 };
 pub use writer::{Appended, Audience, Connections, Head, Writer};
 

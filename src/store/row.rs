@@ -46,6 +46,7 @@ pub fn session(row: &SqliteRow) -> Result<Session, StoreError> {
         mode: column(row, "mode")?,
         model: column(row, "model")?,
         chosen: from_json(row, "chosen")?,
+        restored_from: json_option(row, "restored_from")?,
         turns: column(row, "turns")?,
         turns_counted: column(row, "turns_counted")?,
         created_at: time(row, "created_at")?,

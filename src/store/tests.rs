@@ -387,7 +387,7 @@ async fn a_full_disk_is_survived() {
     // A database that may not grow fails in the same way as a disk that is full, and SQLite rolls back by itself.
     let small = |durability| {
         let connection = Connection::open(&options.database, &options.settings, durability).unwrap();
-        connection.first("", "PRAGMA max_page_count = 80", [], |_| Ok(())).unwrap();
+        connection.first("", "PRAGMA max_page_count = 200", [], |_| Ok(())).unwrap();
         connection
     };
     let connections = Connections { durable: small(Durability::Full), quick: small(Durability::Normal) };

@@ -5,17 +5,18 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Claim, Made, Resolved};
+use super::{Claim, Made, NewObservation, Resolved};
 use crate::model::agent::FrozenProfile;
+use crate::model::checkpoint::Origin;
 use crate::model::event::ImportedFrom;
 use crate::model::mcp::ChosenServer;
 use crate::model::permission::question::Permission;
 use crate::model::permission::standing::StandingRule;
 use crate::model::session::{DirectoryIdentity, ProcessIdentity};
 use crate::model::{
-    AgentProfile, Announced, Blob, By, Chosen, Content, ContextRestored, EventBody, LastError, MessageId, Meter,
-    Policy, PromptAbilities, Role, RuleId, Sandbox, SessionContext, SessionId, SessionLimits, SessionStatus, Timestamp,
-    TurnError, TurnId, TurnStatus, Usage, WorkspaceId,
+    AgentProfile, Announced, Blob, By, CheckpointId, Chosen, Content, ContextRestored, EventBody, LastError, MessageId,
+    Meter, Policy, PromptAbilities, Role, RuleId, Sandbox, SessionContext, SessionId, SessionLimits, SessionStatus,
+    Timestamp, TurnError, TurnId, TurnStatus, Usage, WorkspaceId,
 };
 
 /// Changes that belong together: first the catalogue's, then the sessions' in order.
@@ -50,6 +51,8 @@ pub enum Catalogue {
     Swept { at: Timestamp },
     /// Nobody waits for the open questions any more: those of one session, or all that there are.
     CancelPermissions { session: Option<SessionId>, reason: &'static str },
+    /// Somebody says something of a session. What was said before is not said again.
+    Observe(Box<NewObservation>),
     /// A write that changes nothing for anybody, to see whether one can be made.
     Heartbeat,
 }
@@ -140,6 +143,10 @@ pub enum Op {
     },
     /// The session's workspace is another directory than it was, or is known for the first time.
     SetWorkspaceIdentity(DirectoryIdentity),
+    /// The checkpoint that the session is made from.
+    SetOrigin(Box<Origin>),
+    /// Refused by the store when the session has one of that name, or as many as it may, or is over.
+    AddCheckpoint(Box<NewCheckpoint>),
     /// Deletes the session with all that it has.
     Purge,
 }
@@ -183,6 +190,14 @@ pub struct SessionChange {
     pub context: Option<SessionContext>,
     /// As a whole.
     pub permissions: Option<Policy>,
+    pub by: By,
+}
+
+#[derive(Clone, Debug)]
+pub struct NewCheckpoint {
+    pub id: CheckpointId,
+    pub name: String,
+    pub state: Box<RawValue>,
     pub by: By,
 }
 
@@ -304,7 +319,12 @@ impl Unit {
 
     /// About how much it weighs, for the bounds of a batch.
     pub fn weight(&self) -> usize {
-        self.ops.iter().map(|(_, op)| op.weight()).sum()
+        let observed = self.catalogue.iter().map(|change| match change {
+            // The content, and the snapshot that it becomes part of.
+            Catalogue::Observe(new) => 2 * new.content.get().len(),
+            _ => 0,
+        });
+        self.ops.iter().map(|(_, op)| op.weight()).chain(observed).sum()
     }
 }
 
@@ -336,6 +356,7 @@ impl Op {
             Self::Message(message) => message.weight(),
             Self::Import(imported) => imported.steps.iter().map(|(_, step)| step.weight()).sum(),
             Self::SetChoices(change) => change.weight(),
+            Self::AddCheckpoint(new) => new.state.get().len(),
             // In its row, and in the event that tells of it.
             Self::AskPermission(asked) => 2 * asked.request.get().len(),
             _ => 0,

@@ -5,6 +5,8 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use crate::model::Timestamp;
+
 /// A frame of a stream. Its `data` is the JSON of an event.
 #[derive(Serialize, ToSchema)]
 pub struct EventFrame {
@@ -138,4 +140,50 @@ pub struct EmbeddedResource {
     #[serde(rename = "_meta")]
     #[schema(value_type = Option<Object>)]
     meta: Option<Value>,
+}
+
+/// A record of a session. What else it has is kept.
+#[derive(Serialize, ToSchema)]
+pub struct SessionRecord {
+    #[schema(min_length = 5, max_length = 512)]
+    session_id: String,
+    actions: Vec<RecordAction>,
+    checkpoints: Option<Vec<RecordCheckpoint>>,
+    outcomes: Option<Vec<RecordOutcome>>,
+    /// In seconds.
+    duration: Option<f64>,
+    started_at: Option<Timestamp>,
+    /// Of a session of acpd's own, null while it can go on.
+    ended_at: Option<Timestamp>,
+    /// Of a session of acpd's own: whether older actions or states were left out.
+    truncated: Option<bool>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct RecordAction {
+    #[serde(rename = "type")]
+    kind: String,
+    /// `success`, `failure` or `warning` of a session of acpd's own.
+    result: String,
+    #[schema(value_type = Option<Object>)]
+    details: Option<Value>,
+    timestamp: Option<Timestamp>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct RecordCheckpoint {
+    name: String,
+    timestamp: Timestamp,
+    #[schema(value_type = Option<Object>)]
+    state: Option<Value>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct RecordOutcome {
+    #[serde(rename = "type")]
+    kind: String,
+    /// What it is about.
+    id: Option<String>,
+    #[schema(value_type = Option<Object>)]
+    details: Option<Value>,
 }

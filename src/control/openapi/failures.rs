@@ -16,6 +16,9 @@ pub const CODES: &[(&str, &str)] = &[
     ("blob_not_found", "there is no such blob"),
     ("body_timeout", "the body did not come in time"),
     ("body_too_large", "the body is larger than control.body_max, or an import than control.import_max"),
+    ("checkpoint_exists", "the session has a checkpoint of that name"),
+    ("checkpoint_limit", "the session has as many checkpoints as it may"),
+    ("checkpoint_not_found", "the session has no such checkpoint"),
     ("file_exists", "there is a file of that name"),
     ("head_timeout", "the head of a request did not come in time"),
     ("head_too_large", "the head of a request is larger than 32 KiB, or has more than 100 fields"),
@@ -35,9 +38,12 @@ pub const CODES: &[(&str, &str)] = &[
     ("process_limit", "as many processes run as may, and none of them is idle"),
     ("queue_full", "as much waits already as may"),
     ("rate_limited", "too many requests, or prompts, in this time"),
+    ("record_full", "as much is recorded already as may be"),
+    ("record_not_found", "there is no such record"),
     ("route_not_found", "there is no such path"),
     ("root_only", "it concerns everybody's sessions, and the daemon is root's"),
     ("rule_not_found", "the session has no such rule"),
+    ("schema_validation_failed", "the record is none; details say which field is wrong, and what it must be"),
     ("scope_not_allowed", "the scope is wider than the profile or the configuration allows"),
     ("session_active", "the session is active"),
     ("session_archived", "the session is archived, which is final"),
@@ -121,6 +127,20 @@ const OF_PROMPTS: &[Failure] = &[
 /// Where modes, models and policies are chosen.
 const OF_CHOICES: &[Failure] = &[(403, "wider_mode"), (403, "wider_permissions"), (422, "unknown_choice")];
 
+/// Where a session is made in a workspace.
+const OF_NEW_SESSIONS: &[Failure] = &[
+    (403, "mcp_server_not_allowed"),
+    (403, "mcp_url_not_allowed"),
+    (403, "scope_not_allowed"),
+    (404, "agent_not_found"),
+    (404, "session_not_found"),
+    (404, "workspace_not_found"),
+    (409, "workspace_of_another"),
+    (422, "agent_not_installed"),
+    (422, "idempotency_mismatch"),
+    (429, "process_limit"),
+];
+
 /// Where a request stays open for long.
 const OF_STREAMS: &[Failure] = &[(429, "too_many_streams")];
 
@@ -136,7 +156,7 @@ fn groups(operation: &str) -> Option<Vec<&'static [Failure]>> {
             (503, "store_unwritable"),
         ]],
         "getInfo" | "getOpenapi" | "listWorkspaces" | "listAgents" | "listSessions" | "listPermissions"
-        | "listProcesses" => &[],
+        | "listProcesses" | "listCheckpoints" | "listRecords" | "getTimeline" => &[],
         "searchMessages" => &[&[(429, "too_many_searches")]],
         "followAll" => &[OF_STREAMS],
         "getMetrics" => &[&[(403, "root_only")]],
@@ -145,26 +165,33 @@ fn groups(operation: &str) -> Option<Vec<&'static [Failure]>> {
         "removeWorkspace" => &[OF_WORK, &[(404, "workspace_not_found"), (409, "workspace_in_use")]],
         "getAgent" => &[&[(404, "agent_not_found")]],
         "checkAgent" => &[OF_BODIES, &[(404, "agent_not_found"), (429, "process_limit")]],
-        "createSession" => &[
+        "createSession" => &[OF_BODIES, OF_WORK, OF_DIRECTORIES, OF_CHOICES, OF_NEW_SESSIONS],
+        "createCheckpoint" => &[
             OF_BODIES,
+            OF_SESSIONS,
+            OF_WORK,
+            OF_FINAL,
+            &[(409, "checkpoint_exists"), (409, "checkpoint_limit"), (422, "idempotency_mismatch")],
+        ],
+        "getCheckpoint" => &[OF_SESSIONS, &[(404, "checkpoint_not_found")]],
+        "restoreCheckpoint" => &[
+            OF_BODIES,
+            OF_SESSIONS,
             OF_WORK,
             OF_DIRECTORIES,
-            OF_CHOICES,
-            &[
-                (403, "mcp_server_not_allowed"),
-                (403, "mcp_url_not_allowed"),
-                (403, "scope_not_allowed"),
-                (404, "agent_not_found"),
-                (404, "session_not_found"),
-                (404, "workspace_not_found"),
-                (409, "workspace_of_another"),
-                (422, "agent_not_installed"),
-                (422, "idempotency_mismatch"),
-                (429, "process_limit"),
-            ],
+            OF_NEW_SESSIONS,
+            &[(403, "wider_mode"), (403, "wider_permissions"), (404, "checkpoint_not_found")],
         ],
+        "submitRecord" => &[OF_BODIES, OF_WORK, &[(409, "record_full"), (422, "schema_validation_failed")]],
+        "getRecord" => &[&[(404, "record_not_found")]],
         "followSession" => &[OF_SESSIONS, OF_STREAMS],
-        "getSession" | "listMessages" | "listTurns" | "listSessionPermissions" | "listRules" => &[OF_SESSIONS],
+        "getSession"
+        | "listSessionCheckpoints"
+        | "getSessionRecord"
+        | "listMessages"
+        | "listTurns"
+        | "listSessionPermissions"
+        | "listRules" => &[OF_SESSIONS],
         "changeSession" => &[
             OF_BODIES,
             OF_SESSIONS,

@@ -12,8 +12,8 @@ use super::blocks::LogNotice;
 use super::failures;
 use crate::control::wire::{ErrorBody, Event};
 use crate::control::{
-    agents, backup, blobs, events, gc, health, import, info, messages, metrics, openapi, permissions, processes,
-    router, search, sessions, turns, workspaces,
+    agents, backup, blobs, checkpoints, events, gc, health, import, info, messages, metrics, openapi, permissions,
+    processes, records, router, search, sessions, timeline, turns, workspaces,
 };
 
 macro_rules! described {
@@ -30,6 +30,7 @@ pub const TAGS: &[(&str, &str)] = &[
     ("turns", "Prompts, and all that the agent does until it has answered."),
     ("messages", "The record of what was said."),
     ("events", "What happens, as it happens."),
+    ("records", "Checkpoints of sessions, records of what was done in them, and timelines."),
     ("permissions", "Questions of agents, and what was answered for good."),
 ];
 

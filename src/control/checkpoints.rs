@@ -1,0 +1,296 @@
+//! Checkpoints: made, listed, shown, and gone on from.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, Path, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use utoipa::IntoParams;
+
+use super::Api;
+use super::caller::Caller;
+use super::error::{ApiError, RecordRefusal};
+use super::extract::{Id, Json, NoQuery, PageQuery, Query, page};
+use super::idempotency::{self, Attempt, Keyed, OptionalKeyed, again};
+use super::sessions;
+use super::wire::Start;
+use super::wire::checkpoints::{
+    CheckpointList, CreateCheckpoint, NewSession, RestoreCheckpoint, Restored, RestoredSession,
+};
+use crate::acp::is_shallow;
+use crate::model::checkpoint::check_name;
+use crate::model::session::Session;
+use crate::model::{By, Checkpoint, CheckpointId, Chosen, ContextChange, SessionId, WorkspaceId};
+use crate::registry::{self, Restoring, WorkspaceChoice};
+use crate::store::{CheckpointFilter, Claim, NewCheckpoint};
+
+#[derive(Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ListQuery {
+    /// Of exactly this name.
+    name: Option<String>,
+    /// Of this session.
+    #[param(value_type = Option<SessionId>)]
+    session_id: Option<SessionId>,
+    /// Of sessions in this workspace.
+    #[param(value_type = Option<WorkspaceId>)]
+    workspace_id: Option<WorkspaceId>,
+    /// Everybody's, to those who may see them.
+    #[serde(default)]
+    all: bool,
+    /// How many at the most.
+    #[param(minimum = 1, maximum = 1000, default = 20)]
+    limit: Option<i64>,
+    /// How many are passed over.
+    #[param(minimum = 0, default = 0)]
+    offset: Option<i64>,
+}
+
+/// A session and one of its checkpoints in the path.
+pub struct CheckpointPath {
+    session: SessionId,
+    /// Its name or its id.
+    name: String,
+}
+
+impl FromRequestParts<Arc<Api>> for CheckpointPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, ApiError> {
+        let Path((session, name)) = Path::<(String, String)>::from_request_parts(parts, api)
+            .await
+            .map_err(|error| ApiError::invalid("id", error.body_text()))?;
+        Ok(Self { session: session.parse().map_err(|_| ApiError::NoSuchSession(session))?, name })
+    }
+}
+
+/// Gives a session a checkpoint.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{id}/checkpoints",
+    operation_id = "createCheckpoint",
+    tag = "records",
+    params(
+        ("id" = SessionId, Path, description = "The session."),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same key with the same body is carried out once.", min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
+    ),
+    request_body = CreateCheckpoint,
+    responses((status = 201, description = "The checkpoint is committed.", body = Checkpoint, headers(("Idempotent-Replayed" = bool, description = "There, and true, when an earlier request with the key is answered again.")))),
+)]
+pub async fn create(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Id(session): Id<SessionId>,
+    Keyed { key, body }: Keyed<CreateCheckpoint>,
+) -> Result<Response, ApiError> {
+    caller.reach(&api, session).await?;
+    match idempotency::begin(&api, key, "checkpoints", Some(session)).await? {
+        Attempt::Again(_) => {
+            // The body is the same, so its name is.
+            let checkpoint = found(&api, session, body.name).await?;
+            Ok(again((StatusCode::CREATED, Json(checkpoint))))
+        }
+        Attempt::First(first) => {
+            let by = Some(caller.by());
+            let made = first.run(&api, |claim| make(Arc::clone(&api), session, body, by, claim)).await?;
+            Ok((StatusCode::CREATED, Json(made)).into_response())
+        }
+    }
+}
+
+async fn make(
+    api: Arc<Api>,
+    session: SessionId,
+    request: CreateCheckpoint,
+    by: By,
+    claim: Option<Claim>,
+) -> Result<Checkpoint, ApiError> {
+    let CreateCheckpoint { name, state } = request;
+    check_name(&name).map_err(|problem| ApiError::invalid("name", problem))?;
+    let state = state.unwrap_or_else(|| RawValue::NULL.to_owned());
+    let limits = api.registry.shared().config().limits.clone();
+    // It goes before a prompt when a session goes on from it.
+    let (bytes, bytes_max) = (state.get().len(), limits.checkpoint_max.0.min(limits.prompt_max.0));
+    if bytes > bytes_max {
+        let problem = format!("is {bytes} bytes; the most is {bytes_max} (limits.checkpoint_max)");
+        return Err(ApiError::invalid("state", problem));
+    }
+    if !is_shallow(state.get()) {
+        return Err(ApiError::invalid("state", "is nested too deep"));
+    }
+    let new = NewCheckpoint { id: CheckpointId::new(), name, state, by };
+    Ok(api.registry.add_checkpoint(session, new, claim).await?)
+}
+
+/// Lists a session's checkpoints, the newest first.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{id}/checkpoints",
+    operation_id = "listSessionCheckpoints",
+    tag = "records",
+    params(
+        ("id" = SessionId, Path, description = "The session."),
+        PageQuery,
+    ),
+    responses((status = 200, description = "A page of them, with fewer when they are large.", body = CheckpointList)),
+)]
+pub async fn of_session(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Id(session): Id<SessionId>,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<CheckpointList>, ApiError> {
+    caller.session(&api, session).await?;
+    let filter = CheckpointFilter { session: Some(session), ..CheckpointFilter::default() };
+    listed(&api, &filter, query.limit, query.offset).await
+}
+
+/// Lists checkpoints of all sessions, the newest first.
+#[utoipa::path(
+    get,
+    path = "/v1/checkpoints",
+    operation_id = "listCheckpoints",
+    tag = "records",
+    params(ListQuery),
+    responses((status = 200, description = "A page of them, with fewer when they are large.", body = CheckpointList)),
+)]
+pub async fn of_all(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<CheckpointList>, ApiError> {
+    let filter = CheckpointFilter {
+        sight: caller.listing(query.all),
+        session: query.session_id,
+        workspace: query.workspace_id,
+        name: query.name,
+    };
+    listed(&api, &filter, query.limit, query.offset).await
+}
+
+async fn listed(
+    api: &Api,
+    filter: &CheckpointFilter,
+    limit: Option<i64>,
+    offset: Option<i64>,
+) -> Result<Json<CheckpointList>, ApiError> {
+    let (limit, offset) = page(limit, offset)?;
+    let (checkpoints, total) = api.registry.hub().store().checkpoints(filter, limit, offset).await?;
+    Ok(Json(CheckpointList { checkpoints, total, limit, offset }))
+}
+
+/// Shows a checkpoint by its name or its id.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{id}/checkpoints/{name}",
+    operation_id = "getCheckpoint",
+    tag = "records",
+    params(
+        ("id" = SessionId, Path, description = "The session."),
+        ("name" = String, Path, description = "The checkpoint's name or id."),
+    ),
+    responses((status = 200, description = "The checkpoint.", body = Checkpoint)),
+)]
+pub async fn show(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    _: NoQuery,
+    CheckpointPath { session, name }: CheckpointPath,
+) -> Result<Json<Checkpoint>, ApiError> {
+    caller.session(&api, session).await?;
+    found(&api, session, name).await.map(Json)
+}
+
+async fn found(api: &Api, session: SessionId, name: String) -> Result<Checkpoint, ApiError> {
+    let checkpoint = api.registry.hub().store().checkpoint(session, &name).await?;
+    checkpoint.ok_or(ApiError::Record(RecordRefusal::NoSuchCheckpoint(name)))
+}
+
+/// Gives a checkpoint's state, and starts a session that goes on from it if asked to.
+///
+/// The new session is in the same workspace. Its agent gets the state before the first prompt.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{id}/checkpoints/{name}/restore",
+    operation_id = "restoreCheckpoint",
+    tag = "records",
+    params(
+        ("id" = SessionId, Path, description = "The session."),
+        ("name" = String, Path, description = "The checkpoint's name or id."),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same key with the same body is carried out once.", min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
+    ),
+    request_body = Option<RestoreCheckpoint>,
+    responses(
+        (status = 200, description = "The state.", body = Restored),
+        (status = 201, description = "The state, and the session that goes on from it.", body = Restored, headers(("Idempotent-Replayed" = bool, description = "There, and true, when an earlier request with the key is answered again."))),
+    ),
+)]
+pub async fn restore(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    CheckpointPath { session, name }: CheckpointPath,
+    OptionalKeyed(Keyed { key, body }): OptionalKeyed<RestoreCheckpoint>,
+) -> Result<Response, ApiError> {
+    let from = caller.session(&api, session).await?;
+    let checkpoint = found(&api, session, name).await?;
+    let state = checkpoint.state.clone();
+    let Some(wanted) = body.new_session.and_then(NewSession::wanted) else {
+        return Ok(Json(Restored { checkpoint, state, session: None }).into_response());
+    };
+    let told = |checkpoint, session| {
+        let session = Some(sessions::shown(&api, session));
+        (StatusCode::CREATED, Json(Restored { checkpoint, state, session }))
+    };
+    match idempotency::begin(&api, key, "restore", Some(session)).await? {
+        Attempt::Again(remembered) => {
+            let made = caller.session(&api, remembered.session).await?;
+            Ok(again(told(checkpoint, made)))
+        }
+        Attempt::First(first) => {
+            let origin = checkpoint.clone();
+            let made = first.run(&api, |claim| go_on(Arc::clone(&api), caller, from, origin, wanted, claim)).await?;
+            Ok(told(checkpoint, made).into_response())
+        }
+    }
+}
+
+/// Makes a session like the one before, as far as nothing else is wanted.
+async fn go_on(
+    api: Arc<Api>,
+    caller: Caller,
+    from: Session,
+    checkpoint: Checkpoint,
+    wanted: RestoredSession,
+    claim: Option<Claim>,
+) -> Result<Session, ApiError> {
+    let RestoredSession { agent, title, tags, permissions, start } = wanted;
+    let title = title.unwrap_or_default();
+    let tags = tags.unwrap_or(from.tags);
+    sessions::check_title(&title)?;
+    sessions::check_tags(&tags)?;
+    let permissions = sessions::checked_policy(&api, permissions)?;
+    let is_same_agent = agent.as_ref().is_none_or(|agent| *agent == from.profile.slug);
+    let create = registry::CreateSession {
+        workspace: WorkspaceChoice::Registered(from.workspace_id),
+        agent: Some(agent.unwrap_or(from.profile.slug)),
+        title,
+        tags,
+        // What the session before could not do, this one cannot do either.
+        permissions: permissions.or_else(|| is_same_agent.then_some(from.permissions)),
+        limits: from.limits,
+        choices: if is_same_agent { from.chosen } else { Chosen::default() },
+        context: ContextChange::default(),
+        mcp_servers: from.mcp_servers.filter(|_| is_same_agent),
+        owner: caller.owner(),
+        sight: caller.sight(),
+        peer: Some(caller.peer),
+        restoring: Some(Restoring { origin: checkpoint.origin(), context: checkpoint.as_context() }),
+        claim,
+        start: start == Start::Eager,
+    };
+    Ok(api.registry.create(create).await?)
+}

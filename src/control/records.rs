@@ -1,0 +1,245 @@
+//! Records of sessions: those of acpd's own, derived, and those that others submit.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value};
+use utoipa::IntoParams;
+
+use super::Api;
+use super::caller::Caller;
+use super::error::{ApiError, RecordRefusal};
+use super::extract::{Id, Json, LIMIT_DEFAULT, NoQuery, Query, Text, page};
+use super::openapi::SessionRecord;
+use super::wire::records::{RecordEntity, RecordList, SubmittedRecord};
+use crate::acp::is_shallow;
+use crate::model::record::derive::{ACTIONS_MAX, Sources};
+use crate::model::record::{self, SNAPSHOT_MULTIPLE_MAX, validate};
+use crate::model::session::Session;
+use crate::model::{EntityId, ObservationId, SessionId};
+use crate::store::{CheckpointFilter, Entity, EntityFilter, EntityOrder, EntitySource, NewObservation, StoreError};
+
+/// Records in a list at the most: each is put together from much.
+const LIMIT_MAX: i64 = 100;
+/// A page ends early when it is this large.
+const PAGE_BYTES_MAX: usize = 8 << 20;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ListQuery {
+    /// By what they are ordered.
+    #[param(
+        pattern = "^(started_at|ended_at|duration|session_id|observation_count|last_observed_at)$",
+        default = "started_at"
+    )]
+    order_by: Option<String>,
+    /// Whether the smallest or the greatest comes first. Those without the value come last.
+    #[param(pattern = "^(asc|desc)$", default = "desc")]
+    order: Option<String>,
+    /// Those of which records were submitted, sessions of acpd's own, or all.
+    #[param(pattern = "^(submitted|derived|all)$", default = "all")]
+    source: Option<String>,
+    /// Everybody's, to those who may see them.
+    #[serde(default)]
+    all: bool,
+    /// How many at the most.
+    #[param(minimum = 1, maximum = 100, default = 20)]
+    limit: Option<i64>,
+    /// How many are passed over.
+    #[param(minimum = 0, default = 0)]
+    offset: Option<i64>,
+}
+
+/// Gives the record of a session.
+///
+/// It is derived from the session's turns and tool calls, with its checkpoints and what was submitted for it.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{id}/record",
+    operation_id = "getSessionRecord",
+    tag = "records",
+    params(("id" = SessionId, Path, description = "The session.")),
+    responses((status = 200, description = "The record.", body = SessionRecord)),
+)]
+pub async fn of_session(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    _: NoQuery,
+    Id(id): Id<SessionId>,
+) -> Result<Json<Map<String, Value>>, ApiError> {
+    let session = caller.session(&api, id).await?;
+    let submitted = api.registry.hub().store().entity_named(&id.to_string(), session.owner_uid).await?;
+    Ok(Json(derived(&api, &session, submitted.map(|entity| entity.snapshot).unwrap_or_default()).await?))
+}
+
+/// Takes a record of a session from outside.
+///
+/// Of one session there may be many. The same record again changes nothing.
+#[utoipa::path(
+    post,
+    path = "/v1/records",
+    operation_id = "submitRecord",
+    tag = "records",
+    request_body(content = Object, description = "A SessionRecord. What is not described there is kept."),
+    responses(
+        (status = 200, description = "It is known already.", body = SubmittedRecord),
+        (status = 201, description = "It is recorded.", body = SubmittedRecord),
+    ),
+)]
+pub async fn submit(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Json(document): Json<Map<String, Value>>,
+) -> Result<(StatusCode, Json<SubmittedRecord>), ApiError> {
+    let warnings = validate::check(&document).map_err(RecordRefusal::Invalid)?;
+    let content = recordable(&api, &document)?;
+    let bytes_max = api.registry.shared().config().limits.record_max.0;
+    let bytes = content.get().len();
+    if bytes > bytes_max {
+        return Err(RecordRefusal::TooLarge { bytes, max: bytes_max }.into());
+    }
+    let observation = NewObservation {
+        id: ObservationId::new(),
+        entity: EntityId::new(),
+        owner: caller.owner(),
+        content,
+        snapshot_bytes_max: bytes_max.saturating_mul(SNAPSHOT_MULTIPLE_MAX),
+        by: Some(caller.by()),
+    };
+    let observed = api.registry.observe(observation).await?;
+    let status = if observed.is_new { StatusCode::CREATED } else { StatusCode::OK };
+    let (entity_id, observation_count) = (observed.entity, observed.observation_count);
+    Ok((status, Json(SubmittedRecord { entity_id, observation_count, warnings })))
+}
+
+/// As it is going to be recorded: without secrets, so that it is found by what it says then.
+fn recordable(api: &Api, document: &Map<String, Value>) -> Result<Box<RawValue>, ApiError> {
+    let damaged = |error: serde_json::Error| StoreError::Damaged { what: format!("a record: {error}") };
+    let content = to_raw_value(document).map_err(damaged)?;
+    if !is_shallow(content.get()) {
+        return Err(ApiError::invalid("", "is nested too deep"));
+    }
+    let redactor = api.registry.hub().secrets().redactor();
+    Ok(redactor.and_then(|redactor| redactor.json(&content)).unwrap_or(content))
+}
+
+/// Lists records: of sessions that others have told of, and of acpd's own.
+#[utoipa::path(
+    get,
+    path = "/v1/records",
+    operation_id = "listRecords",
+    tag = "records",
+    params(ListQuery),
+    responses((status = 200, description = "A page of them, with fewer when they are large.", body = RecordList)),
+)]
+pub async fn list(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<RecordList>, ApiError> {
+    let (limit, offset) = page(query.limit.or(Some(LIMIT_DEFAULT)), query.offset)?;
+    if limit > LIMIT_MAX {
+        return Err(ApiError::invalid("limit", format!("must be from 1 to {LIMIT_MAX}")));
+    }
+    let filter = EntityFilter {
+        sight: caller.listing(query.all),
+        source: one_of("source", query.source, &SOURCES)?,
+        order: one_of("order_by", query.order_by, &EntityOrder::ALL.map(|order| (order.as_str(), order)))?,
+        is_ascending: one_of("order", query.order, &[("asc", true), ("desc", false)])?,
+    };
+    let (ids, total) = api.registry.hub().store().entities(filter, limit, offset).await?;
+    let mut records = Vec::with_capacity(ids.len());
+    let mut bytes = 0;
+    for id in ids {
+        // One that was deleted meanwhile is left out.
+        let Some(entity) = whole(&api, &caller, &id).await? else { continue };
+        bytes += weight(&entity);
+        records.push(entity);
+        if bytes > PAGE_BYTES_MAX {
+            break;
+        }
+    }
+    Ok(Json(RecordList { records, total, limit, offset }))
+}
+
+const SOURCES: [(&str, EntitySource); 3] =
+    [("all", EntitySource::All), ("submitted", EntitySource::Submitted), ("derived", EntitySource::Derived)];
+
+/// A word out of a few, each with what it stands for; the usual one when there is none.
+fn one_of<T: Copy + Default>(field: &str, word: Option<String>, known: &[(&str, T)]) -> Result<T, ApiError> {
+    let Some(word) = word else { return Ok(T::default()) };
+    let meant = known.iter().find(|(name, _)| *name == word).map(|(_, meant)| *meant);
+    meant.ok_or_else(|| {
+        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        let hint = format!("it may be {}", names.join(", "));
+        ApiError::misunderstood(field, format!("{word:?} is not known"), hint)
+    })
+}
+
+/// Shows the record of a session, and what was submitted of it.
+#[utoipa::path(
+    get,
+    path = "/v1/records/{id}",
+    operation_id = "getRecord",
+    tag = "records",
+    params(("id" = String, Path, description = "The entity's id, or the session_id of its records.")),
+    responses((status = 200, description = "The record.", body = RecordEntity)),
+)]
+pub async fn show(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    _: NoQuery,
+    Text(id): Text,
+) -> Result<Json<RecordEntity>, ApiError> {
+    let entity = whole(&api, &caller, &id).await?;
+    entity.map(Json).ok_or_else(|| RecordRefusal::NoSuchRecord(id).into())
+}
+
+/// What is known of an entity, by its id or its name; nothing, when the caller may not see it or it is not there.
+async fn whole(api: &Api, caller: &Caller, name: &str) -> Result<Option<RecordEntity>, ApiError> {
+    let store = api.registry.hub().store();
+    let submitted = store.entity(name, caller.sight(), caller.owner()).await?;
+    let session = match &submitted {
+        Some(entity) => entity.session,
+        None => name.parse().ok(),
+    };
+    let session = match session {
+        Some(id) => store.session(id).await?.filter(|session| caller.sight().has(session.owner_uid)),
+        None => None,
+    };
+    let entity = match (submitted, session) {
+        (None, None) => return Ok(None),
+        (Some(entity), None) => entity,
+        (submitted, Some(session)) => {
+            let (snapshot, observation_count) =
+                submitted.map(|entity| (entity.snapshot, entity.observation_count)).unwrap_or_default();
+            let snapshot = derived(api, &session, snapshot).await?;
+            Entity { id: session.id.to_string(), session: Some(session.id), snapshot, observation_count }
+        }
+    };
+    let observations = store.observations(&entity.id).await?.into_iter().map(Into::into).collect();
+    let Entity { id, snapshot, observation_count, .. } = entity;
+    Ok(Some(RecordEntity { entity_id: id, snapshot, observations, observation_count }))
+}
+
+fn weight(entity: &RecordEntity) -> usize {
+    let snapshot = serde_json::to_string(&entity.snapshot).map_or(0, |text| text.len());
+    snapshot + entity.observations.iter().map(|observation| observation.content.get().len()).sum::<usize>()
+}
+
+/// The record of one of acpd's own sessions.
+async fn derived(api: &Api, session: &Session, submitted: Map<String, Value>) -> Result<Map<String, Value>, ApiError> {
+    let store = api.registry.hub().store();
+    let filter = CheckpointFilter { session: Some(session.id), ..CheckpointFilter::default() };
+    let (mut checkpoints, count) = store.checkpoints(&filter, i64::MAX, 0).await?;
+    checkpoints.reverse();
+    let is_cut = i64::try_from(checkpoints.len()).is_ok_and(|shown| shown < count);
+    // One more than is shown, so that it is seen when there are more.
+    let turns = store.ended_turns(session.id, ACTIONS_MAX + 1).await?;
+    let tools = store.tool_uses(session.id, ACTIONS_MAX + 1).await?;
+    Ok(record::derive::record(session, &Sources { turns, tools, checkpoints, submitted, is_cut }))
+}

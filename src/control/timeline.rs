@@ -1,0 +1,70 @@
+//! Timelines: what became of something, over all sessions that had to do with it.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::Api;
+use super::caller::Caller;
+use super::error::ApiError;
+use super::extract::{Json, Query, page};
+use super::wire::records::Timeline;
+use crate::model::Timestamp;
+use crate::store::TimelineFilter;
+
+/// Moments when the request does not say.
+const LIMIT_DEFAULT: i64 = 200;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct TimelineQuery {
+    /// What outcomes are about, a session's id or `session_id`, or an `entity_id`.
+    #[param(min_length = 1)]
+    entity: String,
+    /// From this time on.
+    #[param(value_type = Option<Timestamp>)]
+    from: Option<Timestamp>,
+    /// Up to this time, with it.
+    #[param(value_type = Option<Timestamp>)]
+    to: Option<Timestamp>,
+    /// Everybody's, to those who may see them.
+    #[serde(default)]
+    all: bool,
+    /// How many at the most.
+    #[param(minimum = 1, maximum = 1000, default = 200)]
+    limit: Option<i64>,
+    /// How many are passed over.
+    #[param(minimum = 0, default = 0)]
+    offset: Option<i64>,
+}
+
+/// Shows what became of something, in order of time.
+///
+/// Of every session that is meant by the name, or has an outcome with that id: its start, its checkpoints, the outcomes, and
+/// its end. What nobody knows of has an empty timeline.
+#[utoipa::path(
+    get,
+    path = "/v1/timeline",
+    operation_id = "getTimeline",
+    tag = "records",
+    params(TimelineQuery),
+    responses((status = 200, description = "A page of it.", body = Timeline)),
+)]
+pub async fn show(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Query(query): Query<TimelineQuery>,
+) -> Result<Json<Timeline>, ApiError> {
+    let (limit, offset) = page(query.limit.or(Some(LIMIT_DEFAULT)), query.offset)?;
+    if query.entity.is_empty() {
+        return Err(ApiError::invalid("entity", "is empty"));
+    }
+    let sight = caller.listing(query.all);
+    let filter = TimelineFilter { sight, entity: query.entity.clone(), from: query.from, to: query.to };
+    let (items, total) = api.registry.hub().store().timeline(&filter, limit, offset).await?;
+    let items = items.into_iter().map(Into::into).collect();
+    Ok(Json(Timeline { entity: query.entity, items, total, limit, offset }))
+}
