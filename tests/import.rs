@@ -38,7 +38,7 @@ fn last_prompt(daemon: &Daemon) -> Value {
 /// What the daemon has, by the rows of its record.
 async fn rows(daemon: &Daemon) -> Vec<i64> {
     let mut counts = Vec::new();
-    for table in ["sessions", "turns", "messages", "events", "blobs", "workspaces"] {
+    for table in ["sessions", "turns", "messages", "events", "blobs", "workspaces", "record_observations"] {
         counts.push(daemon.sql_number(format!("SELECT count(*) FROM {table}")).await);
     }
     counts
@@ -118,7 +118,7 @@ async fn a_session_goes_on_at_a_second_daemon_with_what_was_said_at_the_first() 
     let arguments = ["import", &file, "--workspace", second.workspace().to_str().unwrap(), "--json"];
     let report = second.cli(&arguments).await.json();
     let messages = document["messages"].as_array().unwrap();
-    assert_eq!(report["made"], json!({"sessions": 1, "turns": 2, "messages": messages.len()}));
+    assert_eq!(report["made"], json!({"sessions": 1, "turns": 2, "messages": messages.len(), "records": 0}));
     assert_eq!((&report["sessions"][0]["id"], &report["sessions"][0]["outcome"]), (&json!(id), &json!("made")));
 
     // All that clients see of a session is as it was.
@@ -178,7 +178,7 @@ async fn importing_again_changes_nothing_and_says_so() {
     let file = write(&daemon, "session.json", &document.to_string());
     let told = daemon.cli(&["import", &file, "--dry-run"]).await.success();
     assert!(told.contains("to import: 1 session (1 turn, 2 messages); a dry run"), "{told}");
-    assert_eq!(rows(&daemon).await, [0; 6], "a dry run changes nothing");
+    assert_eq!(rows(&daemon).await, [0; 7], "a dry run changes nothing");
 
     let dry = daemon.cli(&["import", &file, "--dry-run", "--json"]).await.json();
     let done = daemon.cli(&["import", &file, "--json"]).await.json();
@@ -188,8 +188,8 @@ async fn importing_again_changes_nothing_and_says_so() {
     }
     let before = rows(&daemon).await;
     let again = daemon.cli(&["import", &file, "--json"]).await.json();
-    assert_eq!(again["made"], json!({"sessions": 0, "turns": 0, "messages": 0}));
-    assert_eq!(again["alreadyHere"], json!({"sessions": 1, "turns": 1, "messages": 2}));
+    assert_eq!(again["made"], json!({"sessions": 0, "turns": 0, "messages": 0, "records": 0}));
+    assert_eq!(again["alreadyHere"], json!({"sessions": 1, "turns": 1, "messages": 2, "records": 0}));
     assert!(daemon.cli(&["import", &file]).await.success().contains("already here: 1 session"));
 
     // What is here is the session now, whatever a later document says.
@@ -391,6 +391,80 @@ async fn an_import_has_a_bound_of_its_own() {
     assert!(refused["message"].as_str().unwrap().contains("brackets"), "{refused}");
 }
 
+fn record(session: &str, at: &str) -> Value {
+    json!({"session_id": session, "actions": [{"type": "edit", "result": "success", "timestamp": at}],
+        "checkpoints": [{"name": "half", "timestamp": at}], "outcomes": [{"type": "pr", "id": "pr-7"}],
+        "duration": 60, "started_at": at, "ended_at": "2026-01-02T03:05:05Z"})
+}
+
+#[tokio::test]
+async fn a_directory_of_session_records_becomes_records() {
+    let daemon = daemon().await;
+    let directory = daemon.root().join("sessions");
+    std::fs::create_dir(&directory).unwrap();
+    let put = |name: &str, value: &Value| std::fs::write(directory.join(name), value.to_string()).unwrap();
+    put("a.json", &record("cursor-one", AT));
+    put("b.json", &record("cursor-two", AT));
+    put("c.json", &record("cursor-two", "2026-01-02T03:00:06Z"));
+    put("d.json", &record("cursor-two", AT));
+    put("export.json", &document(daemon.workspace()));
+    put("notes.txt", &json!("not looked at"));
+    let path = directory.to_str().unwrap();
+    let dry = daemon.cli(&["import", path, "--dry-run", "--json"]).await.json();
+    assert_eq!(rows(&daemon).await, [0; 7]);
+    let told = daemon.cli(&["import", path]).await.success();
+    let summary = "imported: 1 session (1 turn, 2 messages), 3 records; already here: 1 record";
+    assert!(told.contains(summary) && told.contains("cursor-two: "), "{told}");
+    assert_eq!(dry["made"], json!({"sessions": 1, "turns": 1, "messages": 2, "records": 3}));
+    let two = daemon.get("/v1/records/cursor-two").await.expect_status(200);
+    assert_eq!(two["observations"].as_array().unwrap().len(), 2, "{two}");
+    let before = rows(&daemon).await;
+    let again = daemon.cli(&["import", path, "--json"]).await.json();
+    assert_eq!(again["made"], json!({"sessions": 0, "turns": 0, "messages": 0, "records": 0}));
+    assert_eq!(rows(&daemon).await, before);
+
+    // One that is wrong keeps all others out, and is named.
+    put("e.json", &record("cursor-three", AT));
+    let mut wrong = record("cursor-four", AT);
+    wrong["actions"][0].as_object_mut().unwrap().remove("result");
+    put("f.json", &wrong);
+    let output = daemon.cli(&["import", path]).await;
+    assert_eq!(output.code, 1, "{}", output.stderr);
+    assert!(output.stderr.contains("f.json: actions[0].result: is missing"), "{}", output.stderr);
+    put("f.json", &json!({"neither": 1}));
+    let output = daemon.cli(&["import", path]).await;
+    assert!(output.code == 1 && output.stderr.contains("f.json is neither"), "{}", output.stderr);
+    assert_eq!(rows(&daemon).await, before);
+}
+
+#[tokio::test]
+async fn checkpoints_and_records_come_with_their_session() {
+    let daemon = daemon().await;
+    let mut document = document(daemon.workspace());
+    let id = document["session"]["id"].as_str().unwrap().to_owned();
+    document["checkpoints"] = json!([{"name": "half", "state": {"a": 1}, "createdAt": AT}]);
+    document["observations"] = json!([record(&id, AT)]);
+    daemon.post("/v1/import", json!({"sessions": [document]})).await.expect_status(200);
+    let checkpoint = daemon.get(&format!("/v1/sessions/{id}/checkpoints/half")).await.expect_status(200);
+    assert_eq!((&checkpoint["state"], &checkpoint["createdAt"]), (&json!({"a": 1}), &json!(AT)));
+    let record = daemon.get(&format!("/v1/sessions/{id}/record")).await.expect_status(200);
+    assert_eq!(record["outcomes"][0]["id"], "pr-7", "{record}");
+    let before = rows(&daemon).await;
+    for (pointer, value, field) in [
+        ("/checkpoints/0/name", json!("a\nb"), "sessions[0].checkpoints[0].name"),
+        ("/checkpoints/0/state", json!("x".repeat(2 << 20)), "sessions[0].checkpoints[0].state"),
+        ("/observations/0/session_id", json!("x"), "sessions[0].observations[0].session_id"),
+    ] {
+        let text = document.to_string();
+        let text = text.replace("5f6a7b8c9d0e", "5f6a7b8c9d0f").replace("-0000000001", "-0000000002");
+        let mut wrong: Value = serde_json::from_str(&text).unwrap();
+        *wrong.pointer_mut(pointer).unwrap() = value;
+        let told = daemon.post("/v1/import", json!({"sessions": [wrong]})).await.refused(400, "invalid_request");
+        assert_eq!(told["details"]["field"], field, "{told}");
+        assert_eq!(rows(&daemon).await, before);
+    }
+}
+
 /// A database of the earlier application, with what the statements put into it.
 fn database(daemon: &Daemon, name: &str, statements: &str) -> PathBuf {
     let path = daemon.root().join(name);
@@ -443,7 +517,7 @@ async fn the_earlier_applications_database_becomes_sessions() {
     let path = full(&daemon);
     let before = std::fs::read(&path).unwrap();
     let report = daemon.cli(&["import", path.to_str().unwrap(), "--json"]).await.json();
-    assert_eq!(report["made"], json!({"sessions": 6, "turns": 3, "messages": 10}));
+    assert_eq!(report["made"], json!({"sessions": 6, "turns": 3, "messages": 10, "records": 0}));
     assert_eq!(std::fs::read(&path).unwrap(), before, "the database is only read");
     let sessions = report["sessions"].as_array().unwrap();
     let statuses: Vec<&str> = sessions.iter().map(|session| session["status"].as_str().unwrap()).collect();
@@ -567,7 +641,7 @@ async fn a_database_that_makes_no_sense_is_refused_by_its_row_or_column() {
         let output = daemon.cli(&["import", path.to_str().unwrap()]).await;
         assert_eq!(output.code, 1, "{name}: {}", output.stderr);
         assert!(output.stderr.contains(told) && output.stderr.contains("hint:"), "{name}: {}", output.stderr);
-        assert_eq!(rows(&daemon).await, [0; 6], "{name}");
+        assert_eq!(rows(&daemon).await, [0; 7], "{name}");
     }
     // Other names for the same, and another agent and place.
     let path = database(&daemon, "renamed.db", &good);

@@ -1,4 +1,4 @@
-//! Sessions from elsewhere, all of one request or none.
+//! Sessions and records from elsewhere, all of one request or none.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,16 +8,18 @@ use serde_json::value::RawValue;
 
 use super::Api;
 use super::caller::Caller;
-use super::error::ApiError;
+use super::error::{ApiError, RecordRefusal};
 use super::extract::{Bounds, Json, from_json, read_within};
 use super::memory::Share;
 use super::wire::{ImportReport, ImportSessions};
-use super::{choices, sessions};
+use super::{choices, records, sessions};
 use crate::model::export::{Document, DocumentProblem};
+use crate::model::record::validate::Warning;
 use crate::registry::Import;
+use crate::store::NewObservation;
 
-/// Sessions of one import.
-const SESSIONS_MAX: usize = 10_000;
+/// Sessions, and records, of one import.
+const DOCUMENTS_MAX: usize = 10_000;
 /// A body may have a bracket or a comma in so many of its bytes. An export of ordinary talk has half as many.
 const STRUCTURE_PART: usize = 16;
 
@@ -40,7 +42,7 @@ impl FromRequest<Arc<Api>> for ImportBody {
     }
 }
 
-/// Imports sessions that were exported elsewhere.
+/// Imports sessions that were exported elsewhere, and records of sessions.
 ///
 /// In one transaction. What is here already stays as it is, so that an import can be repeated.
 #[utoipa::path(
@@ -56,16 +58,58 @@ pub async fn create(
     caller: Caller,
     ImportBody { request, _share }: ImportBody,
 ) -> Result<Json<ImportReport>, ApiError> {
-    let ImportSessions { sessions, agent, workspace, dry_run } = request;
-    if sessions.len() > SESSIONS_MAX {
-        return Err(ApiError::invalid("sessions", format!("are {}; the most is {SESSIONS_MAX}", sessions.len())));
+    let ImportSessions { sessions, records, agent, workspace, dry_run } = request;
+    for (field, count) in [("sessions", sessions.len()), ("records", records.len())] {
+        if count > DOCUMENTS_MAX {
+            return Err(ApiError::invalid(field, format!("are {count}; the most is {DOCUMENTS_MAX}")));
+        }
     }
     let documents = sessions.into_iter().enumerate();
-    let documents = documents.map(|(index, document)| read(&api, index, &document)).collect::<Result<_, _>>()?;
+    let documents = documents.map(|(index, document)| session(&api, &caller, index, &document));
+    let documents = documents.collect::<Result<_, _>>()?;
+    let records = records.into_iter().enumerate();
+    let records = records.map(|(index, document)| record(&api, &caller, &format!("records[{index}]"), document.get()));
+    let (records, warnings) = records.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
     let workspace = workspace.map(PathBuf::from);
-    let import = Import { documents, agent, workspace, dry_run, owner: caller.owner(), peer: caller.by() };
-    let imported = api.registry.import(import).await.map_err(ApiError::Import)?;
-    Ok(Json(ImportReport::new(dry_run, imported)))
+    let (owner, peer) = (caller.owner(), caller.by());
+    let import = Import { documents, records, agent, workspace, dry_run, owner, peer };
+    let (sessions, records) = api.registry.import(import).await.map_err(ApiError::Import)?;
+    Ok(Json(ImportReport::new(dry_run, sessions, records, warnings)))
+}
+
+/// A document, and the records in it.
+fn session(
+    api: &Api,
+    caller: &Caller,
+    index: usize,
+    document: &RawValue,
+) -> Result<(Document, Vec<NewObservation>), ApiError> {
+    let mut document = read(api, index, document)?;
+    let observations = std::mem::take(&mut document.observations).into_iter().enumerate();
+    let observations = observations.map(|(number, value)| {
+        let place = format!("sessions[{index}].observations[{number}]");
+        record(api, caller, &place, &value.to_string()).map(|(observation, _)| observation)
+    });
+    let observations = observations.collect::<Result<_, _>>()?;
+    Ok((document, observations))
+}
+
+/// A record as `POST /v1/records` takes it.
+fn record(api: &Api, caller: &Caller, place: &str, document: &str) -> Result<(NewObservation, Vec<Warning>), ApiError> {
+    let document = serde_json::from_str(document)
+        .map_err(|error| ApiError::invalid(place, format!("is no record of a session: {error}")))?;
+    records::observation(api, caller, &document).map_err(|error| match error {
+        ApiError::Record(RecordRefusal::Invalid(invalid)) => {
+            let hint = "nothing was imported; docs/records.md says what a record has";
+            let problem = invalid.message.strip_prefix(&invalid.field).unwrap_or(&invalid.message).trim_start();
+            ApiError::misunderstood(format!("{place}.{}", invalid.field), problem, hint)
+        }
+        ApiError::Record(RecordRefusal::TooLarge { bytes, max }) => {
+            ApiError::invalid(place, format!("is {bytes} bytes; the most is {max} (limits.record_max)"))
+        }
+        ApiError::Invalid { problem, .. } => ApiError::invalid(place, problem),
+        other => other,
+    })
 }
 
 /// A document whose own words are such as a request for a new session may have.

@@ -18,7 +18,7 @@ use crate::model::permission::question::Permission;
 use crate::model::permission::standing::StandingRule;
 use crate::model::{Announced, By, EventBody};
 use crate::store::{
-    Catalogue, ChoicesChange, Imported, NewCheckpoint, NewMessage, NewSession, Op, SessionChange, Unit,
+    Catalogue, ChoicesChange, Imported, NewCheckpoint, NewMessage, NewObservation, NewSession, Op, SessionChange, Unit,
 };
 
 /// Takes every secret out of what a session has to say, and out of what others say of one. What else is in the catalogue
@@ -26,8 +26,7 @@ use crate::store::{
 pub fn redact(redactor: &Redactor, unit: &mut Unit) {
     for change in &mut unit.catalogue {
         if let Catalogue::Observe(new) = change {
-            raw(redactor, &mut new.content);
-            peer(redactor, &mut new.by);
+            observation(redactor, new);
         }
     }
     for (_, op) in &mut unit.ops {
@@ -44,13 +43,7 @@ fn redact_op(redactor: &Redactor, op: &mut Op) {
             texts(redactor, [tool_call_id, model].into_iter().flatten());
         }
         Op::CreateSession(new) => new_session(redactor, new),
-        Op::Import(imported) => {
-            let Imported { new, steps, .. } = &mut **imported;
-            new_session(redactor, new);
-            for (_, step) in steps {
-                redact_op(redactor, step);
-            }
-        }
+        Op::Import(imported) => self::imported(redactor, imported),
         Op::ChangeSession(SessionChange { title, tags, limits: _, context, permissions: _, by }) => {
             peer(redactor, by);
             texts(redactor, title);
@@ -107,6 +100,22 @@ fn redact_op(redactor: &Redactor, op: &mut Op) {
         | Op::SetSandbox(_)
         | Op::Purge => {}
     }
+}
+
+fn imported(redactor: &Redactor, imported: &mut Imported) {
+    let Imported { new, steps, observations, .. } = imported;
+    new_session(redactor, new);
+    for new in observations {
+        observation(redactor, new);
+    }
+    for (_, step) in steps {
+        redact_op(redactor, step);
+    }
+}
+
+fn observation(redactor: &Redactor, new: &mut NewObservation) {
+    raw(redactor, &mut new.content);
+    peer(redactor, &mut new.by);
 }
 
 fn new_session(redactor: &Redactor, new: &mut NewSession) {

@@ -13,7 +13,9 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use self::steps::{Misfit, Story};
+use serde_json::{Map, Value};
+
+use self::steps::{Misfit, Past, Story};
 use super::{Registry, RegistryError};
 use crate::config::Sandbox;
 use crate::model::context::Change;
@@ -21,6 +23,7 @@ use crate::model::event::ImportedFrom;
 use crate::model::export::{Document, ExportedServer, ExportedSession};
 use crate::model::mcp::ChosenServer;
 use crate::model::message::Message;
+use crate::model::record::{self, OBSERVATIONS_MAX};
 use crate::model::session::DirectoryIdentity;
 use crate::model::usage::Basis;
 use crate::model::{
@@ -28,12 +31,15 @@ use crate::model::{
     SessionStatus, Timestamp, WorkspaceId,
 };
 use crate::session::{Refusal, check_modes};
-use crate::store::{Catalogue, Imported, NewSession, Op, StoreError, Unit, UsageChange};
+use crate::store::{Catalogue, Imported, NewObservation, NewSession, Op, StoreError, Unit, UsageChange};
 
 /// What is to be imported, for whom.
 #[derive(Debug)]
 pub struct Import {
-    pub documents: Vec<Document>,
+    /// Each with the records of it that tools submitted.
+    pub documents: Vec<(Document, Vec<NewObservation>)>,
+    /// Of sessions that acpd has not had, or has.
+    pub records: Vec<NewObservation>,
     /// Which agent they go on with. Nothing: the one that they name.
     pub agent: Option<String>,
     /// Where they go on. Nothing: where they were.
@@ -62,6 +68,15 @@ pub struct ImportedSession {
     pub notes: Vec<String>,
 }
 
+/// What became of a record.
+#[derive(Debug)]
+pub struct ImportedRecord {
+    /// The name of its session, in its own words.
+    pub session_id: String,
+    /// It was not known before.
+    pub is_new: bool,
+}
+
 /// Why nothing is imported.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
@@ -83,9 +98,9 @@ impl From<StoreError> for ImportError {
 
 impl Registry {
     /// Imports all of it or nothing, and tells what came of each document.
-    pub async fn import(&self, import: Import) -> Result<Vec<ImportedSession>, ImportError> {
+    pub async fn import(&self, import: Import) -> Result<(Vec<ImportedSession>, Vec<ImportedRecord>), ImportError> {
         self.check_space()?;
-        let Import { documents, agent, workspace, dry_run, owner, peer } = import;
+        let Import { documents, records, agent, workspace, dry_run, owner, peer } = import;
         let _turn = self.imports.pass().await;
         let mut plan = Plan {
             registry: self,
@@ -99,20 +114,32 @@ impl Registry {
             unit: Unit::default(),
         };
         let mut told = Vec::with_capacity(documents.len());
-        for (index, document) in documents.into_iter().enumerate() {
-            told.push(plan.add(index, document).await?);
+        for (index, (document, observations)) in documents.into_iter().enumerate() {
+            told.push(plan.add(index, document, observations).await?);
         }
+        let known = plan.observe(records).await?;
         let unit = plan.unit;
-        if !dry_run && !unit.ops.is_empty() {
+        let is_empty = unit.ops.is_empty() && unit.catalogue.is_empty();
+        if !dry_run && !is_empty {
             // With the gate held no suspension can come between the look and the commit.
             let _gate = self.gate.pass().await;
             if self.is_stopping() {
                 return Err(RegistryError::from(Refusal::ShuttingDown).into());
             }
-            self.hub().append(unit).await?;
+            self.hub().append(unit).await.map_err(too_much)?;
             self.log_session_counts().await;
         }
-        Ok(told)
+        Ok((told, known))
+    }
+}
+
+/// The writer refuses what no look before it finds: more observations of one session than there may be.
+fn too_much(error: StoreError) -> RegistryError {
+    match error {
+        StoreError::NotCommitted(reason) if matches!(*reason, StoreError::Refused(_)) => {
+            RegistryError::RecordFull { what: "observations", max: OBSERVATIONS_MAX }
+        }
+        error => error.into(),
     }
 }
 
@@ -149,12 +176,17 @@ enum Naming {
 }
 
 impl Plan<'_> {
-    async fn add(&mut self, index: usize, document: Document) -> Result<ImportedSession, ImportError> {
+    async fn add(
+        &mut self,
+        index: usize,
+        document: Document,
+        observations: Vec<NewObservation>,
+    ) -> Result<ImportedSession, ImportError> {
         let misfit = |misfit: Misfit| ImportError::Misfit { index, misfit };
         let refused = |field: &'static str| move |source: RegistryError| ImportError::Refused { index, field, source };
         self.note_ids(&document).map_err(misfit)?;
         let naming = self.naming(&document).await?;
-        let Document { session, turns, messages, blobs, .. } = document;
+        let Document { session, turns, messages, blobs, checkpoints, .. } = document;
         let mut told = ImportedSession {
             id: session.id,
             source_id: session.id,
@@ -183,10 +215,28 @@ impl Plan<'_> {
         let name = |message: &Message| {
             if is_derived { derived_message(id, message) } else { message.id }
         };
-        let story = steps::tell(turns, messages, &blobs, &limits, name).map_err(misfit)?;
+        let past = Past { session: id, turns, messages, blobs, checkpoints };
+        let story = steps::tell(past, &limits, name).map_err(misfit)?;
         let new = self.new_session(&session, &profile, place, &mut told.notes).await.map_err(refused("session"))?;
-        let imported = imported(session, new, story, &mut told);
+        let imported = Imported { observations, ..imported(session, new, story, &mut told) };
         self.unit.ops.push((id, Op::Import(Box::new(imported))));
+        Ok(told)
+    }
+
+    /// Records of sessions; what was said before is not said again.
+    async fn observe(&mut self, records: Vec<NewObservation>) -> Result<Vec<ImportedRecord>, StoreError> {
+        let store = self.registry.hub().store();
+        let (mut told, mut seen) = (Vec::with_capacity(records.len()), HashSet::new());
+        for new in records {
+            let content: Map<String, Value> = serde_json::from_str(new.content.get()).unwrap_or_default();
+            let (name, hash) = (record::session_id(&content).to_owned(), record::content_hash(&content));
+            let is_new =
+                seen.insert((name.clone(), hash)) && !store.knows_observation(&name, self.owner, &hash).await?;
+            if is_new {
+                self.unit.catalogue.push(Catalogue::Observe(Box::new(new)));
+            }
+            told.push(ImportedRecord { session_id: name, is_new });
+        }
         Ok(told)
     }
 
@@ -354,7 +404,7 @@ fn imported(session: ExportedSession, new: NewSession, story: Story, told: &mut 
         at: Timestamp::now(),
     };
     let (created_at, last_active_at) = (session.created_at, session.last_active_at);
-    Imported { new, from, created_at, updated_at, last_active_at, steps }
+    Imported { new, from, created_at, updated_at, last_active_at, steps, observations: Vec::new() }
 }
 
 fn derived_message(session: SessionId, message: &Message) -> MessageId {

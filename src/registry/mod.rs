@@ -42,7 +42,7 @@ use crate::store::{StoreError, Unit};
 use turnstile::Turnstile;
 
 pub use admission::{CreateSession, WorkspaceChoice, narrowed};
-pub use import::{Import, ImportError, ImportedSession};
+pub use import::{Import, ImportError, ImportedRecord, ImportedSession};
 pub use mcp::McpRefusal;
 pub use records::Restoring;
 pub use retention::{Sweep, Swept, SweptSession};

@@ -179,6 +179,8 @@ pub struct Imported {
     pub last_active_at: Timestamp,
     /// What happened in it, each with its time, in order. They are the past: nobody counts them.
     pub steps: Vec<(Timestamp, Op)>,
+    /// Records of it that tools submitted there.
+    pub observations: Vec<NewObservation>,
 }
 
 #[derive(Debug, Default)]
@@ -199,6 +201,13 @@ pub struct NewCheckpoint {
     pub name: String,
     pub state: Box<RawValue>,
     pub by: By,
+}
+
+impl Imported {
+    fn weight(&self) -> usize {
+        let observations = self.observations.iter().map(|new| 2 * new.content.get().len()).sum::<usize>();
+        observations + self.steps.iter().map(|(_, step)| step.weight()).sum::<usize>()
+    }
 }
 
 impl SessionChange {
@@ -354,7 +363,7 @@ impl Op {
                 _ => 0,
             },
             Self::Message(message) => message.weight(),
-            Self::Import(imported) => imported.steps.iter().map(|(_, step)| step.weight()).sum(),
+            Self::Import(imported) => imported.weight(),
             Self::SetChoices(change) => change.weight(),
             Self::AddCheckpoint(new) => new.state.get().len(),
             // In its row, and in the event that tells of it.

@@ -34,7 +34,7 @@ struct Sheet {
 
 impl Sheet {
     fn read(database: &ForeignDatabase, name: &'static str) -> Result<Self, ClientError> {
-        Ok(Self { name, table: database.table(name).map_err(foreign)? })
+        Ok(Self { name, table: database.table(name).map_err(|error| foreign(&error))? })
     }
 
     fn maybe(&self, spellings: &[&str]) -> Option<usize> {
@@ -82,7 +82,7 @@ pub fn read(
     agent: Option<&str>,
     policies: &BTreeMap<String, Policy>,
 ) -> Result<Vec<Labelled>, ClientError> {
-    let database = ForeignDatabase::open(path).map_err(foreign)?;
+    let database = ForeignDatabase::open(path).map_err(|error| foreign(&error))?;
     let repos = repos(&Sheet::read(&database, "Repo")?)?;
     let rows = sessions(&Sheet::read(&database, "AgentSession")?, &repos)?;
     let mut messages = messages(&Sheet::read(&database, "AgentMessage")?, &rows)?;

@@ -1,4 +1,4 @@
-//! What `acpd import` takes: documents of ours, and what others have kept, as such documents.
+//! What `acpd import` takes: documents of ours, what others have kept, as such documents, and records of sessions.
 //!
 //! Everything is read and understood here, as the user who has the files; the daemon gets documents, each with a label by
 //! which a person finds it again when it is refused.
@@ -8,11 +8,15 @@ mod database;
 mod workspaces;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 
 use crate::model::Policy;
 use crate::model::error::chain;
-use crate::model::export::{Document, DocumentProblem};
+use crate::model::export::Document;
 use crate::store::{ForeignError, begins_like_one};
 
 use super::error::ClientError;
@@ -33,8 +37,8 @@ pub struct Labelled {
 }
 
 /// What to do about a database that cannot be read.
-fn foreign(error: ForeignError) -> ClientError {
-    let hint = match &error {
+fn foreign(error: &ForeignError) -> ClientError {
+    let hint = match error {
         ForeignError::NoTable { tables, .. } if tables.iter().any(|table| table == "_sqlx_migrations") => {
             "it is a record of acpd's own: have its daemon export the sessions (`acpd export`)"
         }
@@ -44,31 +48,38 @@ fn foreign(error: ForeignError) -> ClientError {
         ForeignError::Files { .. } => "it must be yours to read, with the files beside it that end in -wal or -journal",
         ForeignError::Database { .. } => "the file may be damaged; `sqlite3 FILE .recover` saves what can be read",
     };
-    ClientError::local(chain(&error), hint)
+    ClientError::local(chain(error), hint)
+}
+
+/// What was found at a path.
+#[derive(Debug, Default)]
+pub struct Found {
+    pub sessions: Vec<Labelled>,
+    /// Records of sessions, each with the file that it is in.
+    pub records: Vec<(String, Box<RawValue>)>,
 }
 
 /// Reads what is at the path. `agent` is who everything goes on with, and `policies` are the agents' here.
-pub fn read(
-    path: &Path,
-    agent: Option<&str>,
-    policies: &BTreeMap<String, Policy>,
-) -> Result<Vec<Labelled>, ClientError> {
-    let metadata = path.metadata().map_err(|error| ClientError::io(format!("read {}", path.display()), error))?;
-    if metadata.is_dir() {
-        return directory(path);
-    }
+pub fn read(path: &Path, agent: Option<&str>, policies: &BTreeMap<String, Policy>) -> Result<Found, ClientError> {
     let unreadable = |error| ClientError::io(format!("read {}", path.display()), error);
-    if begins_like_one(path).map_err(unreadable)? {
-        return database::read(path, agent, policies);
+    let mut found = Found::default();
+    if path.metadata().map_err(unreadable)?.is_dir() {
+        for path in files(path)? {
+            file(&path, &mut found)?;
+        }
+    } else if begins_like_one(path).map_err(unreadable)? {
+        found.sessions = database::read(path, agent, policies)?;
+    } else {
+        file(path, &mut found)?;
     }
-    Ok(vec![file(path)?])
+    Ok(found)
 }
 
-/// Every JSON file of a directory, in the order of their names.
-fn directory(path: &Path) -> Result<Vec<Labelled>, ClientError> {
-    let unreadable = |error| ClientError::io(format!("read {}", path.display()), error);
+/// The JSON files of a directory, in the order of their names.
+fn files(directory: &Path) -> Result<Vec<PathBuf>, ClientError> {
+    let unreadable = |error| ClientError::io(format!("read {}", directory.display()), error);
     let mut files = Vec::new();
-    for entry in path.read_dir().map_err(unreadable)? {
+    for entry in directory.read_dir().map_err(unreadable)? {
         let file = entry.map_err(unreadable)?.path();
         if file.extension().is_some_and(|extension| extension == "json") && file.is_file() {
             files.push(file);
@@ -76,13 +87,20 @@ fn directory(path: &Path) -> Result<Vec<Labelled>, ClientError> {
     }
     if files.is_empty() {
         let hint = "give a directory of JSON files, an exported session, or the database of the earlier application";
-        return Err(ClientError::local(format!("there is no JSON file in {}", path.display()), hint));
+        return Err(ClientError::local(format!("there is no JSON file in {}", directory.display()), hint));
     }
     files.sort();
-    files.iter().map(|path| file(path)).collect()
+    Ok(files)
 }
 
-fn file(path: &Path) -> Result<Labelled, ClientError> {
+/// What a JSON file may be is told by the fields that it has.
+#[derive(Deserialize)]
+struct Shape {
+    format: Option<IgnoredAny>,
+    session_id: Option<IgnoredAny>,
+}
+
+fn file(path: &Path, found: &mut Found) -> Result<(), ClientError> {
     let label = path.display().to_string();
     let unreadable = |error| ClientError::io(format!("read {label}"), error);
     let bytes = path.metadata().map_err(unreadable)?.len();
@@ -91,10 +109,26 @@ fn file(path: &Path) -> Result<Labelled, ClientError> {
         return Err(ClientError::local(message, "it is no export of a session"));
     }
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
-    let document = Document::read(&text).map_err(|problem| misread(&label, &problem))?;
-    Ok(Labelled { label, notes: Vec::new(), document })
-}
-
-fn misread(label: &str, problem: &DocumentProblem) -> ClientError {
-    ClientError::local(format!("{label}: {problem}"), problem.hint())
+    let shape: Shape = serde_json::from_str(&text).map_err(|error| {
+        let hint = "give an export of a session (`acpd export`) or a record of one; the file may not be whole";
+        ClientError::local(format!("{label} is no JSON object: {error}"), hint)
+    })?;
+    match shape {
+        Shape { format: None, session_id: Some(_) } => {
+            let record = RawValue::from_string(text).map_err(|error| {
+                ClientError::local(format!("{label} is no JSON: {error}"), "the file may not be whole")
+            })?;
+            found.records.push((label, record));
+        }
+        Shape { format: None, session_id: None } => {
+            let message = format!("{label} is neither an export nor a record of a session");
+            return Err(ClientError::local(message, "an export has the field format, and a record session_id"));
+        }
+        Shape { format: Some(_), .. } => {
+            let document = Document::read(&text)
+                .map_err(|problem| ClientError::local(format!("{label}: {problem}"), problem.hint()))?;
+            found.sessions.push(Labelled { label, notes: Vec::new(), document });
+        }
+    }
+    Ok(())
 }

@@ -213,7 +213,7 @@ fn groups(operation: &str) -> Option<Vec<&'static [Failure]>> {
         "revokeRule" => &[OF_SESSIONS, OF_WORK, &[(404, "rule_not_found")]],
         "getBlob" => &[&[(404, "blob_not_found")]],
         "collectGarbage" => &[OF_BODIES, OF_WORK, &[(403, "root_only")]],
-        "importSessions" => &[OF_BODIES, OF_WORK, OF_DIRECTORIES, &[(404, "agent_not_found")]],
+        "importSessions" => &[OF_BODIES, OF_WORK, OF_DIRECTORIES, &[(404, "agent_not_found"), (409, "record_full")]],
         "createBackup" => &[OF_BODIES, OF_WORK, &[(403, "root_only"), (409, "backup_running"), (409, "file_exists")]],
         _ => return None,
     };

@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::model::record::validate::Warning;
 use crate::model::{SessionId, SessionStatus};
 use crate::registry;
 
-/// Sessions that come from elsewhere. All of them are imported, or none.
+/// Sessions and records that come from elsewhere. All of them are imported, or none.
 #[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ImportSessions {
@@ -14,6 +15,10 @@ pub struct ImportSessions {
     #[serde(default)]
     #[schema(value_type = Vec<Object>, max_items = 10_000)]
     pub sessions: Vec<Box<RawValue>>,
+    /// Records of sessions, as `POST /v1/records` takes them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<Object>, max_items = 10_000)]
+    pub records: Vec<Box<RawValue>>,
     /// The agent that they go on with. Absent: the one that each names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
@@ -35,6 +40,7 @@ pub struct ImportReport {
     pub already_here: ImportCounts,
     /// In the order of the documents.
     pub sessions: Vec<ImportedSession>,
+    pub records: Vec<ImportedRecord>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -42,6 +48,7 @@ pub struct ImportCounts {
     pub sessions: usize,
     pub turns: usize,
     pub messages: usize,
+    pub records: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -49,6 +56,24 @@ pub struct ImportCounts {
 pub enum ImportOutcome {
     Made,
     AlreadyHere,
+}
+
+impl ImportOutcome {
+    const fn of(is_new: bool) -> Self {
+        if is_new { Self::Made } else { Self::AlreadyHere }
+    }
+}
+
+/// What became of one record.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ImportedRecord {
+    pub outcome: ImportOutcome,
+    /// The session that it is of, in its own words.
+    pub session_id: String,
+    /// What is odd about it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// What became of one document. What was here before is told as it is here.
@@ -72,7 +97,13 @@ pub struct ImportedSession {
 }
 
 impl ImportReport {
-    pub fn new(dry_run: bool, sessions: Vec<registry::ImportedSession>) -> Self {
+    /// `warnings` are those of each record.
+    pub fn new(
+        dry_run: bool,
+        sessions: Vec<registry::ImportedSession>,
+        records: Vec<registry::ImportedRecord>,
+        warnings: Vec<Vec<Warning>>,
+    ) -> Self {
         let mut report = Self { dry_run, ..Self::default() };
         for session in sessions {
             let counts = if session.is_new { &mut report.made } else { &mut report.already_here };
@@ -80,6 +111,12 @@ impl ImportReport {
             counts.turns += session.turns;
             counts.messages += session.messages;
             report.sessions.push(session.into());
+        }
+        for (registry::ImportedRecord { session_id, is_new }, warnings) in records.into_iter().zip(warnings) {
+            let counts = if is_new { &mut report.made } else { &mut report.already_here };
+            counts.records += 1;
+            let notes = warnings.into_iter().map(|warning| warning.message).collect();
+            report.records.push(ImportedRecord { outcome: ImportOutcome::of(is_new), session_id, notes });
         }
         report
     }
@@ -99,7 +136,7 @@ impl From<registry::ImportedSession> for ImportedSession {
             is_new,
             notes,
         } = session;
-        let outcome = if is_new { ImportOutcome::Made } else { ImportOutcome::AlreadyHere };
+        let outcome = ImportOutcome::of(is_new);
         Self { outcome, id, source_id, title, agent, workspace, status, turns, messages, notes }
     }
 }

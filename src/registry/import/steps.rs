@@ -4,20 +4,22 @@
 //! before the first one that is not the user's, and ends after its last. So every number, count and cursor comes out as it
 //! does for a session that was here all the time.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
-use crate::acp::content;
+use crate::acp::{content, is_shallow};
 use crate::config::Limits;
-use crate::model::export::ExportedBlob;
+use crate::model::checkpoint::{CHECKPOINTS_MAX, check_name};
+use crate::model::export::{ExportedBlob, ExportedCheckpoint};
 use crate::model::message::Message;
 use crate::model::turn::Turn;
 use crate::model::{
-    Blob, BlobHash, Content, ErrorCode, EventBody, MessageId, Role, Timestamp, TurnError, TurnId, TurnStatus,
+    Blob, BlobHash, CheckpointId, Content, ErrorCode, EventBody, MessageId, Role, SessionId, Timestamp, TurnError,
+    TurnId, TurnStatus,
 };
-use crate::store::{NewMessage, Op};
+use crate::store::{NewCheckpoint, NewMessage, Op};
 
 /// A text has as many bytes again when all of it has to be escaped.
 const ESCAPED: usize = 2;
@@ -41,6 +43,17 @@ impl Misfit {
     }
 }
 
+/// What a document tells of a session.
+#[derive(Debug)]
+pub struct Past {
+    /// Its id here.
+    pub session: SessionId,
+    pub turns: Vec<Turn>,
+    pub messages: Vec<Message>,
+    pub blobs: Vec<ExportedBlob>,
+    pub checkpoints: Vec<ExportedCheckpoint>,
+}
+
 /// The steps, and what is worth knowing of them.
 #[derive(Debug, Default)]
 pub struct Story {
@@ -52,14 +65,9 @@ pub struct Story {
 }
 
 /// Tells the story of a session. `name` gives each message its id here.
-pub fn tell(
-    turns: Vec<Turn>,
-    messages: Vec<Message>,
-    blobs: &[ExportedBlob],
-    limits: &Limits,
-    name: impl Fn(&Message) -> MessageId,
-) -> Result<Story, Misfit> {
-    let media = media(blobs, limits.media_max.0)?;
+pub fn tell(past: Past, limits: &Limits, name: impl Fn(&Message) -> MessageId) -> Result<Story, Misfit> {
+    let Past { session, turns, messages, blobs, checkpoints } = past;
+    let media = media(&blobs, limits.media_max.0)?;
     let places = turns.iter().enumerate().map(|(index, turn)| (turn.id, index)).collect();
     let lasts = messages.iter().enumerate().filter_map(|(index, message)| Some((message.turn_id?, index))).collect();
     let turns = turns.into_iter().map(|turn| Told { turn, is_started: false }).collect();
@@ -73,7 +81,44 @@ pub fn tell(
         teller.message(index, id, checked);
     }
     teller.queue_through(teller.turns.len());
+    for (at, checkpoint) in checked_checkpoints(session, checkpoints, limits)? {
+        let steps = &mut teller.story.steps;
+        let place = steps.iter().position(|(step, _)| *step > at).unwrap_or(steps.len());
+        steps.insert(place, (at, Op::AddCheckpoint(Box::new(checkpoint))));
+    }
     Ok(teller.story)
+}
+
+fn checked_checkpoints(
+    session: SessionId,
+    checkpoints: Vec<ExportedCheckpoint>,
+    limits: &Limits,
+) -> Result<Vec<(Timestamp, NewCheckpoint)>, Misfit> {
+    if checkpoints.len() as u64 > CHECKPOINTS_MAX.unsigned_abs() {
+        return Err(Misfit::new("checkpoints", format!("are {}; the most is {CHECKPOINTS_MAX}", checkpoints.len())));
+    }
+    let bytes_max = limits.checkpoint_max.0.min(limits.prompt_max.0);
+    let mut names = HashSet::new();
+    let check = |(index, checkpoint): (usize, ExportedCheckpoint)| {
+        let ExportedCheckpoint { name, state, created_at } = checkpoint;
+        let wrong = |field: &str, problem: String| Misfit::new(format!("checkpoints[{index}].{field}"), problem);
+        check_name(&name).map_err(|problem| wrong("name", problem))?;
+        if !names.insert(name.clone()) {
+            return Err(wrong("name", "is there twice".to_owned()));
+        }
+        let state = to_raw_value(&state).map_err(|error| wrong("state", error.to_string()))?;
+        let bytes = state.get().len();
+        if bytes > bytes_max {
+            let problem = format!("is {bytes} bytes; the most is {bytes_max} (limits.checkpoint_max)");
+            return Err(wrong("state", problem));
+        }
+        if !is_shallow(state.get()) {
+            return Err(wrong("state", "is nested too deep".to_owned()));
+        }
+        let id = CheckpointId::derived(created_at, &[&session.to_string(), &name]);
+        Ok((created_at, NewCheckpoint { id, name, state, by: None }))
+    };
+    checkpoints.into_iter().enumerate().map(check).collect()
 }
 
 struct Told {
@@ -274,7 +319,6 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::model::SessionId;
 
     fn turn(id: TurnId, status: TurnStatus, started: bool) -> Turn {
         let at = Timestamp::from_millis(1000);
@@ -307,7 +351,9 @@ mod tests {
     }
 
     fn told(turns: Vec<Turn>, messages: Vec<Message>) -> Story {
-        tell(turns, messages, &[], &Config::default().limits, |message| message.id).unwrap()
+        let (session, blobs, checkpoints) = (SessionId::new(), Vec::new(), Vec::new());
+        let past = Past { session, turns, messages, blobs, checkpoints };
+        tell(past, &Config::default().limits, |message| message.id).unwrap()
     }
 
     /// The steps, each with the number of its turn.
