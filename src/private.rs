@@ -8,6 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
+use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
 
 const DIRECTORY_MODE: u32 = 0o700;
@@ -81,6 +82,18 @@ pub fn file(path: &Path) -> io::Result<File> {
 /// Makes a file that was not there.
 pub fn new_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().create_new(true).write(true).mode(FILE_MODE).open(path)
+}
+
+/// Gives a file another name in its file system, never over anything.
+pub fn rename_new(from: &Path, to: &Path) -> Result<(), Errno> {
+    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Where the file system cannot promise that for a rename, a second name does.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            rustix::fs::link(from, to)?;
+            rustix::fs::unlink(from)
+        }
+        renamed => renamed,
+    }
 }
 
 /// Locks the file for as long as it is open, or tells that somebody else has it.

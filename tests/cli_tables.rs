@@ -47,6 +47,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("prompt", "cli_stream"),
     ("attach", "cli_stream"),
     ("new", "cli"),
+    ("export", "export"),
     ("socket", "cli"),
     ("install-service", "systemd"),
     ("migrate", "cli"),

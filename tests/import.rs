@@ -46,26 +46,7 @@ async fn rows(daemon: &Daemon) -> Vec<i64> {
 
 /// A session as it is exported.
 async fn exported(daemon: &Daemon, id: &str) -> Value {
-    let view = daemon.session(id).await;
-    let mut session = json!({"agent": view["profile"]});
-    for name in [
-        "id",
-        "title",
-        "tags",
-        "status",
-        "createdAt",
-        "updatedAt",
-        "lastActiveAt",
-        "workspace",
-        "permissions",
-        "context",
-        "limits",
-    ] {
-        session[name] = view[name].clone();
-    }
-    let turns = daemon.get(&format!("/v1/sessions/{id}/turns?limit=1000")).await.expect_status(200);
-    json!({"format": "acpd.session", "version": 1, "session": session, "turns": turns["turns"],
-        "messages": daemon.messages(id).await})
+    daemon.get(&format!("/v1/sessions/{id}/export?format=json")).await.expect_status(200)
 }
 
 fn write(daemon: &Daemon, name: &str, text: &str) -> String {

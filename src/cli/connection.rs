@@ -126,13 +126,23 @@ impl Daemon {
         self.call(Method::DELETE, path, Bytes::new()).await
     }
 
-    /// Opens a stream of events. Only its beginning has a deadline: how long it is silent is its reader's affair.
+    /// Opens a stream of events. How long it is silent is its reader's affair.
     pub async fn stream(&self, path: &str, last_event_id: Option<i64>) -> Result<StreamBody, ClientError> {
-        let operation = operation(&Method::GET, path);
         let mut request = Request::get(path).header(ACCEPT, "text/event-stream");
         if let Some(id) = last_event_id {
             request = request.header("last-event-id", id);
         }
+        self.open(request, path).await
+    }
+
+    /// A document that may be of any size, to be read in pieces.
+    pub async fn document(&self, path: &str) -> Result<StreamBody, ClientError> {
+        self.open(Request::get(path), path).await
+    }
+
+    /// Only the beginning has a deadline.
+    async fn open(&self, request: hyper::http::request::Builder, path: &str) -> Result<StreamBody, ClientError> {
+        let operation = operation(&Method::GET, path);
         let opening = async {
             let (response, driver) = self.send(request, Bytes::new(), &operation).await?;
             if response.status().is_success() {

@@ -17,6 +17,7 @@ mod content;
 mod error;
 mod events;
 mod exchange;
+mod export;
 mod extract;
 #[cfg(test)]
 mod fuzz;

@@ -16,8 +16,8 @@ use uuid::Uuid;
 use super::caller::Caller;
 use super::error::ApiError;
 use super::{
-    Api, agents, backup, blobs, checkpoints, events, gc, health, import, info, messages, metrics, openapi, permissions,
-    processes, records, search, sessions, timeline, turns, workspaces,
+    Api, agents, backup, blobs, checkpoints, events, export, gc, health, import, info, messages, metrics, openapi,
+    permissions, processes, records, search, sessions, timeline, turns, workspaces,
 };
 use crate::session::Refusal;
 
@@ -50,6 +50,7 @@ macro_rules! with_every_route {
             sessions::resume,
             sessions::archive,
             sessions::messages,
+            export::show,
             messages::add,
             turns::prompt,
             turns::cancel,

@@ -3,7 +3,6 @@
 //! It is made of the record alone, so that the same record gives the same bytes. What is alive (a process, its open
 //! questions), what only this machine knows (the agent's own name for the conversation, whose session it is) and values that
 //! may be secrets are not in it. Fields may be added within a version: whoever reads passes over those it does not know.
-#![allow(dead_code, reason = "`acpd import` reads what nobody else does")]
 
 use std::collections::{BTreeMap, HashSet};
 

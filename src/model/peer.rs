@@ -38,7 +38,7 @@ impl Peer {
 }
 
 /// Control characters, and those that have the text around them shown in another order.
-fn is_invisible(character: char) -> bool {
+pub fn is_invisible(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -12,7 +12,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions, Connection};
@@ -184,23 +183,12 @@ impl Partial {
     pub(super) async fn keep(mut self, target: &Path, directory: &Path) -> Result<(), BackupError> {
         let failed = |source| file_error(directory, source);
         tokio::fs::File::open(&self.path).await.map_err(failed)?.sync_all().await.map_err(failed)?;
-        match rename(&self.path, target) {
+        match private::rename_new(&self.path, target) {
             Err(Errno::EXIST) => return Err(BackupError::Exists(target.to_owned())),
             renamed => renamed.map_err(|error| failed(error.into()))?,
         }
         self.is_kept = true;
         tokio::fs::File::open(directory).await.map_err(failed)?.sync_all().await.map_err(failed)
-    }
-}
-
-/// Never over anything. Where the file system cannot promise that for a rename, a second name does.
-fn rename(from: &Path, to: &Path) -> Result<(), Errno> {
-    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-            rustix::fs::link(from, to)?;
-            rustix::fs::unlink(from)
-        }
-        renamed => renamed,
     }
 }
 

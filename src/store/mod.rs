@@ -20,6 +20,7 @@ mod confinement;
 mod connection;
 mod context;
 mod count;
+mod export;
 mod fault;
 mod files;
 mod foreign;
@@ -64,6 +65,7 @@ use crate::metrics::Metrics;
 
 pub use backup::{BackedUp, BackupError};
 pub use checkpoints::CheckpointFilter;
+pub use export::{Snapshot, TurnCursor};
 pub use fault::{Fault, SqlError};
 pub use foreign::{Cell, ForeignDatabase, ForeignError, ForeignTable};
 pub use health::{Check, DAMAGED_HINT, StoreHealth};

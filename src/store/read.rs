@@ -89,7 +89,7 @@ pub(super) const MESSAGES_BYTES_MAX: usize = 8 << 20;
 
 /// In all that follows `LIMIT +?` has its plus because SQLite looks at a bare bound limit when it plans, and plans again
 /// whenever that changes.
-const SESSION_COLUMNS: &str = "SELECT sessions.*, workspaces.path AS workspace, \
+pub(super) const SESSION_COLUMNS: &str = "SELECT sessions.*, workspaces.path AS workspace, \
      workspaces.device AS workspace_device, workspaces.inode AS workspace_inode, workspaces.born_at AS workspace_born_at, \
      (SELECT count(*) FROM turns WHERE turns.session_id = sessions.id) AS turns, \
      (SELECT count(*) FROM turns WHERE turns.session_id = sessions.id \
@@ -204,7 +204,7 @@ impl Store {
         .bind(since.map_or(i64::MIN, Timestamp::as_millis))
         .bind(limit)
         .fetch(&self.pool);
-        let messages = bounded_messages(rows).await?;
+        let messages = bounded_messages(rows, MESSAGES_BYTES_MAX).await?;
         Ok((messages, total))
     }
 
@@ -214,7 +214,7 @@ impl Store {
             .bind(session.to_string())
             .bind(limit)
             .fetch(&self.pool);
-        let mut messages = bounded_messages(rows).await?;
+        let mut messages = bounded_messages(rows, MESSAGES_BYTES_MAX).await?;
         messages.reverse();
         Ok(messages)
     }
@@ -445,12 +445,14 @@ pub(super) fn log_damage(error: &StoreError) {
     tracing::error!(error = error as &dyn std::error::Error, "a row of the record is damaged; it is passed over");
 }
 
-async fn bounded_messages(
+/// Until there are so many bytes of them.
+pub(super) async fn bounded_messages(
     mut rows: impl Stream<Item = Result<SqliteRow, sqlx::Error>> + Unpin,
+    bytes_max: usize,
 ) -> Result<Vec<Message>, StoreError> {
     let mut messages = Vec::new();
     let mut bytes = 0;
-    while bytes < MESSAGES_BYTES_MAX
+    while bytes < bytes_max
         && let Some(row) = rows.try_next().await.map_err(StoreError::database("reading messages"))?
     {
         let message = row::message(&row)?;

@@ -9,6 +9,7 @@ pub mod cancel;
 pub mod choice;
 pub mod completions;
 pub mod doctor;
+pub mod export;
 pub mod gc;
 pub mod import;
 pub mod install_service;

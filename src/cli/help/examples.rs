@@ -71,6 +71,12 @@ const EXAMPLES: &[(&str, &str)] = &[
   acpd search migrat* --role agent -C .",
     ),
     (
+        "export",
+        "  acpd export - --output session.json           for `acpd import` on another machine
+  acpd export docs --format markdown | less
+  acpd export - --format workflow --output docs.yaml --force",
+    ),
+    (
         "cancel",
         "  acpd cancel -                                 the running turn
   acpd cancel - --queued                        and all that wait",

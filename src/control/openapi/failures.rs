@@ -57,7 +57,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("store_stalled", "a trial write to the store did not end in time"),
     ("store_unwritable", "a trial write to the store failed"),
     ("too_many_searches", "as many searches run or wait as one user may have"),
-    ("too_many_streams", "as many event streams and waiting requests are open as one user may have"),
+    ("too_many_streams", "as many event streams, exports and waiting requests are open as one user may have"),
     ("turn_not_found", "the session has no such turn"),
     ("unknown_choice", "the agent has not announced such a mode, model or option"),
     ("unknown_user", "the user is not in the user database, or has no home there"),
@@ -184,7 +184,7 @@ fn groups(operation: &str) -> Option<Vec<&'static [Failure]>> {
         ],
         "submitRecord" => &[OF_BODIES, OF_WORK, &[(409, "record_full"), (422, "schema_validation_failed")]],
         "getRecord" => &[&[(404, "record_not_found")]],
-        "followSession" => &[OF_SESSIONS, OF_STREAMS],
+        "followSession" | "exportSession" => &[OF_SESSIONS, OF_STREAMS],
         "getSession"
         | "listSessionCheckpoints"
         | "getSessionRecord"
