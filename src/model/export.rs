@@ -266,6 +266,7 @@ impl From<ChosenServer> for ExportedServer {
 }
 
 impl ExportedBlob {
+    #[cfg(test)]
     pub fn new(hash: BlobHash, mime_type: &str, data: &[u8]) -> Self {
         Self {
             sha256: hash,
