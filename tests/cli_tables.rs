@@ -45,6 +45,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("checkpoint", "checkpoints"),
     ("records", "records"),
     ("timeline", "records"),
+    ("import", "import"),
     ("run", "cli_stream"),
     ("prompt", "cli_stream"),
     ("attach", "cli_stream"),

@@ -279,6 +279,10 @@ async fn try_route(stranger: &Who<'_>, method: &str, route: &str, own: &Belongin
         ("POST", "/v1/agents/{slug}/check") => {
             assert_eq!(ask(own, "").await.status, 200, "{what}");
         }
+        // What is imported is of whoever imports it; of nothing comes nothing.
+        ("POST", "/v1/import") => {
+            assert_eq!(ask(own, "").await.expect_status(200)["made"]["sessions"], 0, "{what}");
+        }
         // Whoever may go there at all has a workspace of their own.
         ("POST", "/v1/workspaces") => {}
         // And records of their own, whatever they call what these are of.

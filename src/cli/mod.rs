@@ -30,6 +30,7 @@ mod interrupts;
 mod prompt_text;
 mod document;
 mod attachments;
+mod import;
 mod transcript;
 mod pager;
 mod terminal;
@@ -168,6 +169,7 @@ pub enum ClientCommand {
     Rm(command::rm::Rm),
     Gc(command::gc::Gc),
     Backup(command::backup::BackupCommand),
+    Import(command::import::Import),
     Agents(command::agents::Agents),
     Workspaces(command::workspaces::Workspaces),
     Status(command::status::Status),
@@ -270,6 +272,7 @@ async fn execute(client: ClientCommand, context: &Context) -> Result<Exit, Clien
         ClientCommand::Archive(arguments) => arguments.execute(context).await,
         ClientCommand::Rm(arguments) => arguments.execute(context).await,
         ClientCommand::Gc(arguments) => arguments.execute(context).await,
+        ClientCommand::Import(arguments) => arguments.execute(context).await,
         ClientCommand::Backup(arguments) => arguments.execute(context).await,
         ClientCommand::Agents(arguments) => arguments.execute(context).await,
         ClientCommand::Workspaces(arguments) => arguments.execute(context).await,

@@ -65,6 +65,7 @@ pub struct Control {
     pub streams_per_user: usize,
     pub body_max: ByteSize,
     pub bodies_max: ByteSize,
+    pub import_max: ByteSize,
     pub answers_max: ByteSize,
     pub requests_per_second: u32,
     pub prompts_per_minute: u32,
@@ -288,25 +289,31 @@ impl Default for Workspace {
     }
 }
 
+/// What clients may have.
+fn control() -> Control {
+    Control {
+        group: None,
+        connections: 256,
+        connections_per_user: None,
+        streams_per_user: 64,
+        body_max: ByteSize::mib(32),
+        bodies_max: ByteSize::mib(128),
+        import_max: ByteSize::mib(64),
+        answers_max: ByteSize::mib(128),
+        requests_per_second: 500,
+        prompts_per_minute: 600,
+        header_timeout: Duration::from_secs(10),
+        body_timeout: Duration::from_secs(30),
+        write_timeout: Duration::from_secs(30),
+        idle_timeout: Duration::from_mins(1),
+        heartbeat: Duration::from_secs(15),
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
-            control: Control {
-                group: None,
-                connections: 256,
-                connections_per_user: None,
-                streams_per_user: 64,
-                body_max: ByteSize::mib(32),
-                bodies_max: ByteSize::mib(128),
-                answers_max: ByteSize::mib(128),
-                requests_per_second: 500,
-                prompts_per_minute: 600,
-                header_timeout: Duration::from_secs(10),
-                body_timeout: Duration::from_secs(30),
-                write_timeout: Duration::from_secs(30),
-                idle_timeout: Duration::from_mins(1),
-                heartbeat: Duration::from_secs(15),
-            },
+            control: control(),
             store: Store {
                 read_connections: 2,
                 batch_rows: 512,

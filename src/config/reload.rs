@@ -38,7 +38,7 @@ pub fn merge(running: &Config, mut new: Config) -> (Config, Vec<&'static str>) {
     let mut kept = Vec::new();
     section!(running, new, kept, control: Control {
         at_start: [
-            group, connections, connections_per_user, streams_per_user, body_max, bodies_max, answers_max,
+            group, connections, connections_per_user, streams_per_user, body_max, bodies_max, import_max, answers_max,
             requests_per_second, prompts_per_minute, header_timeout, body_timeout, write_timeout, idle_timeout, heartbeat
         ],
         at_once: [],

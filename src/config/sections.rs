@@ -2,7 +2,7 @@
 
 use super::read::Section;
 use super::value::OneOrMore;
-use super::{Config, Limits, Log, Problem, Store, TURN_CAP, group, mcp, notifications, policy, sandbox};
+use super::{Config, Control, Limits, Log, Problem, Store, TURN_CAP, group, mcp, notifications, policy, sandbox};
 use crate::model::mcp::reference::is_variable;
 use crate::model::profile::{self, DefinitionProblem, SLUG_HINT, is_credential, is_slug};
 use crate::model::{AgentProfile, Policy};
@@ -23,23 +23,7 @@ pub const NAMES: [&str; 11] = [
 ];
 
 pub fn read(root: &mut Section<'_>, config: &mut Config) {
-    root.section("control", |section| {
-        let control = &mut config.control;
-        group::read(section, &mut control.group);
-        section.read("connections", &mut control.connections);
-        section.read("connections_per_user", &mut control.connections_per_user);
-        section.read("streams_per_user", &mut control.streams_per_user);
-        section.read("body_max", &mut control.body_max);
-        section.read("bodies_max", &mut control.bodies_max);
-        section.read("answers_max", &mut control.answers_max);
-        section.read("requests_per_second", &mut control.requests_per_second);
-        section.read("prompts_per_minute", &mut control.prompts_per_minute);
-        section.read("header_timeout", &mut control.header_timeout);
-        section.read("body_timeout", &mut control.body_timeout);
-        section.read("write_timeout", &mut control.write_timeout);
-        section.read("idle_timeout", &mut control.idle_timeout);
-        section.read("heartbeat", &mut control.heartbeat);
-    });
+    root.section("control", |section| read_control(section, &mut config.control));
     root.section("store", |section| read_store(section, &mut config.store));
     root.section("workspace", |section| {
         section.read("roots", &mut config.workspace.roots);
@@ -92,6 +76,24 @@ pub fn read(root: &mut Section<'_>, config: &mut Config) {
     root.section("log", |section| read_log(section, &mut config.log));
     root.section("notifications", |section| notifications::read(section, &mut config.notifications));
     read_agents(root, config);
+}
+
+fn read_control(section: &mut Section<'_>, control: &mut Control) {
+    group::read(section, &mut control.group);
+    section.read("connections", &mut control.connections);
+    section.read("connections_per_user", &mut control.connections_per_user);
+    section.read("streams_per_user", &mut control.streams_per_user);
+    section.read("body_max", &mut control.body_max);
+    section.read("bodies_max", &mut control.bodies_max);
+    section.read("import_max", &mut control.import_max);
+    section.read("answers_max", &mut control.answers_max);
+    section.read("requests_per_second", &mut control.requests_per_second);
+    section.read("prompts_per_minute", &mut control.prompts_per_minute);
+    section.read("header_timeout", &mut control.header_timeout);
+    section.read("body_timeout", &mut control.body_timeout);
+    section.read("write_timeout", &mut control.write_timeout);
+    section.read("idle_timeout", &mut control.idle_timeout);
+    section.read("heartbeat", &mut control.heartbeat);
 }
 
 fn read_limits(section: &mut Section<'_>, limits: &mut Limits) {

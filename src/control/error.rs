@@ -2,6 +2,7 @@
 
 mod ailment;
 mod bounds;
+mod import;
 mod mcp;
 pub mod plain;
 mod profiles;
@@ -28,7 +29,7 @@ use crate::agent::WorkspaceError;
 use crate::model::error::chain;
 use crate::model::status::Denied;
 use crate::model::{Choice, FsScope, SessionStatus, TurnId};
-use crate::registry::RegistryError;
+use crate::registry::{ImportError, RegistryError};
 use crate::session::Refusal;
 use crate::store::{BackupError, SearchError, SearchQueryError, StoreError};
 
@@ -113,6 +114,7 @@ pub enum ApiError {
     /// Something is wrong with the daemon or its store.
     Unhealthy(Ailment),
     Backup(BackupError),
+    Import(ImportError),
     Registry(RegistryError),
 }
 
@@ -257,6 +259,7 @@ impl ApiError {
             Self::IdempotencyMismatch { key } => mismatch_answer(&key),
             Self::Unhealthy(ailment) => ailment::answer(ailment),
             Self::Backup(error) => backup_answer(error),
+            Self::Import(error) => import::answer(error),
             Self::Registry(error) => registry_answer(error),
         }
     }

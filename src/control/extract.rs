@@ -17,7 +17,7 @@ use super::Api;
 use super::caller::Caller;
 use super::error::ApiError;
 use super::load::LoadEvent;
-use super::memory::{self, Share};
+use super::memory::{self, Budget, Share};
 use super::misreading;
 use crate::model::{SessionId, TurnId, WorkspaceId};
 
@@ -70,22 +70,46 @@ impl<T: Serialize> IntoResponse for Json<T> {
 /// A body, with its share of the memory that all bodies have.
 pub(super) struct WholeBody {
     pub bytes: Bytes,
-    _share: Option<Share>,
+    pub share: Option<Share>,
+}
+
+/// How large a body may be, and whose memory it takes.
+pub(super) struct Bounds<'a> {
+    pub bytes_max: usize,
+    /// Brackets and commas, and the setting that they follow from.
+    pub structure_max: usize,
+    pub setting: &'static str,
+    pub budget: &'a Budget,
 }
 
 /// The whole body, which must say that it is JSON; nothing when it is empty.
 pub(super) async fn read_body(request: Request, api: &Arc<Api>) -> Result<Option<WholeBody>, ApiError> {
     let config = api.registry.shared().config();
+    let bounds = Bounds {
+        bytes_max: config.control.body_max.0,
+        structure_max: config.limits.prompt_max.0.saturating_add(STRUCTURE_ROOM),
+        setting: "limits.prompt_max",
+        budget: &api.bodies,
+    };
+    read_within(request, api, &bounds).await
+}
+
+pub(super) async fn read_within(
+    request: Request,
+    api: &Arc<Api>,
+    bounds: &Bounds<'_>,
+) -> Result<Option<WholeBody>, ApiError> {
+    let config = api.registry.shared().config();
     // Nothing that takes a body takes a query as well.
     no_query(request.uri())?;
     let (head, body) = request.into_parts();
     let caller = head.extensions.get::<Caller>().ok_or(ApiError::NoCaller)?;
-    let (uid, max) = (caller.peer.uid, caller.body_max(config.control.body_max.0));
+    let (uid, max) = (caller.peer.uid, caller.body_max(bounds.bytes_max));
     if let Some(found) = encoding(&head.headers) {
         return Err(ApiError::UnsupportedEncoding { found });
     }
     let announced = head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    let collected = memory::collect(body, announced, max, (&api.bodies, uid));
+    let collected = memory::collect(body, announced, max, (bounds.budget, uid));
     let collected = tokio::time::timeout(config.control.body_timeout, collected).await;
     let (body, share) = collected.unwrap_or(Err(ApiError::BodyTimeout)).inspect_err(|error| {
         if matches!(error, ApiError::BodyTimeout) {
@@ -100,8 +124,8 @@ pub(super) async fn read_body(request: Request, api: &Arc<Api>) -> Result<Option
     if !essence.eq_ignore_ascii_case("application/json") {
         return Err(ApiError::UnsupportedMediaType { found: found.to_owned() });
     }
-    check_structure(&body, config.limits.prompt_max.0)?;
-    Ok(Some(WholeBody { bytes: body, _share: share }))
+    check_structure(&body, bounds)?;
+    Ok(Some(WholeBody { bytes: body, share }))
 }
 
 /// What was done to a body that acpd cannot undo.
@@ -113,13 +137,13 @@ fn encoding(headers: &HeaderMap) -> Option<String> {
 
 /// A value takes a hundred times its JSON in memory when it is read, so bodies of nothing but brackets are refused before
 /// that. Within a text these bytes are no structure, but there are no more of them than a prompt has.
-fn check_structure(body: &[u8], prompt_bytes_max: usize) -> Result<(), ApiError> {
+fn check_structure(body: &[u8], bounds: &Bounds<'_>) -> Result<(), ApiError> {
     let count = body.iter().filter(|byte| matches!(byte, b'[' | b'{' | b',')).count();
-    let count_max = prompt_bytes_max.saturating_add(STRUCTURE_ROOM);
-    if count <= count_max {
+    let Bounds { structure_max, setting, .. } = bounds;
+    if count <= *structure_max {
         return Ok(());
     }
-    let problem = format!("the body has {count} brackets and commas; the most is {count_max} (limits.prompt_max)");
+    let problem = format!("the body has {count} brackets and commas; the most is {structure_max} ({setting})");
     Err(ApiError::invalid("", problem))
 }
 
@@ -273,10 +297,15 @@ mod tests {
 
     #[test]
     fn a_body_may_have_as_much_structure_as_a_prompt_has_bytes() {
+        let budget = Budget::new(0, 0, Arc::default());
+        let check = |body: &str, prompt_bytes_max: usize| {
+            let (structure_max, setting) = (prompt_bytes_max + STRUCTURE_ROOM, "limits.prompt_max");
+            check_structure(body.as_bytes(), &Bounds { bytes_max: 0, structure_max, setting, budget: &budget })
+        };
         let commas = format!(r#"{{"text":"{}"}}"#, ",".repeat(100));
-        assert!(check_structure(commas.as_bytes(), 100).is_ok(), "a prompt may be all commas");
+        assert!(check(&commas, 100).is_ok(), "a prompt may be all commas");
         let nothing = "[],".repeat(STRUCTURE_ROOM);
-        assert!(check_structure(nothing.as_bytes(), STRUCTURE_ROOM).is_ok());
-        assert!(check_structure(nothing.as_bytes(), STRUCTURE_ROOM - 1).is_err());
+        assert!(check(&nothing, STRUCTURE_ROOM).is_ok());
+        assert!(check(&nothing, STRUCTURE_ROOM - 1).is_err());
     }
 }

@@ -13,8 +13,8 @@ use super::error::ApiError;
 use super::extract::{PageQuery, from_json, from_query, page};
 use super::wire::permissions::AnswerPermission;
 use super::wire::{
-    AddMessage, BackUp, Cancel, CollectGarbage, CreateAgent, CreateSession, PatchAgent, PatchSession, Prompt,
-    RegisterWorkspace,
+    AddMessage, BackUp, Cancel, CollectGarbage, CreateAgent, CreateSession, ImportSessions, PatchAgent, PatchSession,
+    Prompt, RegisterWorkspace,
 };
 use super::{content, events, health, permissions, search, sessions, turns};
 use crate::acp::fuzz::json;
@@ -43,6 +43,7 @@ fn names() -> BoxedStrategy<&'static str> {
         "queued",
         "path",
         "dryRun",
+        "sessions",
         "optionId",
         "decision",
         "always",
@@ -199,6 +200,7 @@ proptest! {
         read_twice::<RegisterWorkspace>(&body);
         read_twice::<CollectGarbage>(&body);
         read_twice::<BackUp>(&body);
+        read_twice::<ImportSessions>(&body);
         read_twice::<AnswerPermission>(&body);
         drop(read::<AddMessage>(&body));
     }

@@ -179,6 +179,7 @@ fn limits(config: &Config) -> Vec<(&'static str, Value)> {
         ("requestsPerSecond", json!(control.requests_per_second)),
         ("promptsPerMinute", json!(control.prompts_per_minute)),
         ("bodyBytes", json!(control.body_max.0)),
+        ("importBytes", json!(control.import_max.0)),
         ("promptBytes", json!(limits.prompt_max.0)),
         ("mediaBytes", json!(limits.media_max.0)),
         ("lineBytes", json!(limits.line_max.0)),

@@ -25,6 +25,7 @@ mod gc;
 mod guarded;
 mod health;
 mod idempotency;
+mod import;
 mod info;
 mod limits;
 mod load;
@@ -74,8 +75,9 @@ pub struct Api {
     pub streams: Arc<streams::Streams>,
     /// Who has how many connections.
     pub seats: Arc<connections::Connections>,
-    /// Memory for bodies that are being read, and for answers that are not taken yet.
+    /// Memory for bodies that are being read, for imports until they are done, and for answers that are not taken yet.
     pub bodies: memory::Budget,
+    pub imports: memory::Budget,
     pub answers: memory::Budget,
     /// What was refused so that the rest could be served.
     pub load: Arc<load::Load>,
@@ -99,6 +101,7 @@ impl Api {
             streams: streams::Streams::new(settings.streams_per_user),
             seats: connections::Connections::new(settings.connections, settings.share_of_user()),
             bodies: budget(settings.bodies_max.0, settings.body_max.0),
+            imports: budget(settings.import_max.0, settings.import_max.0),
             answers: budget(settings.answers_max.0, 0),
             load,
             trials: health::Trials::default(),

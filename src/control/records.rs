@@ -17,6 +17,7 @@ use super::openapi::SessionRecord;
 use super::wire::records::{RecordEntity, RecordList, SubmittedRecord};
 use crate::acp::is_shallow;
 use crate::model::record::derive::{ACTIONS_MAX, Sources};
+use crate::model::record::validate::Warning;
 use crate::model::record::{self, SNAPSHOT_MULTIPLE_MAX, validate};
 use crate::model::session::Session;
 use crate::model::{EntityId, ObservationId, SessionId};
@@ -95,9 +96,22 @@ pub async fn submit(
     caller: Caller,
     Json(document): Json<Map<String, Value>>,
 ) -> Result<(StatusCode, Json<SubmittedRecord>), ApiError> {
-    let warnings = validate::check(&document).map_err(RecordRefusal::Invalid)?;
+    let (observation, warnings) = observation(&api, &caller, &document)?;
+    let observed = api.registry.observe(observation).await?;
+    let status = if observed.is_new { StatusCode::CREATED } else { StatusCode::OK };
+    let (entity_id, observation_count) = (observed.entity, observed.observation_count);
+    Ok((status, Json(SubmittedRecord { entity_id, observation_count, warnings })))
+}
+
+/// What a record of somebody's says, when it is one; and what is odd about it.
+pub fn observation(
+    api: &Api,
+    caller: &Caller,
+    document: &Map<String, Value>,
+) -> Result<(NewObservation, Vec<Warning>), ApiError> {
+    let warnings = validate::check(document).map_err(RecordRefusal::Invalid)?;
     caller.writes(document.get("session_id").and_then(Value::as_str).unwrap_or_default())?;
-    let content = recordable(&api, &document)?;
+    let content = recordable(api, document)?;
     let bytes_max = api.registry.shared().config().limits.record_max.0;
     let bytes = content.get().len();
     if bytes > bytes_max {
@@ -111,10 +125,7 @@ pub async fn submit(
         snapshot_bytes_max: bytes_max.saturating_mul(SNAPSHOT_MULTIPLE_MAX),
         by: Some(caller.by()),
     };
-    let observed = api.registry.observe(observation).await?;
-    let status = if observed.is_new { StatusCode::CREATED } else { StatusCode::OK };
-    let (entity_id, observation_count) = (observed.entity, observed.observation_count);
-    Ok((status, Json(SubmittedRecord { entity_id, observation_count, warnings })))
+    Ok((observation, warnings))
 }
 
 /// As it is going to be recorded: without secrets, so that it is found by what it says then.

@@ -16,8 +16,8 @@ use uuid::Uuid;
 use super::caller::Caller;
 use super::error::ApiError;
 use super::{
-    Api, agents, backup, blobs, checkpoints, events, export, gc, health, info, messages, metrics, openapi, permissions,
-    processes, records, search, sessions, timeline, turns, workspaces,
+    Api, agents, backup, blobs, checkpoints, events, export, gc, health, import, info, messages, metrics, openapi,
+    permissions, processes, records, search, sessions, timeline, turns, workspaces,
 };
 use crate::session::Refusal;
 
@@ -87,6 +87,7 @@ macro_rules! with_every_route {
             blobs::show,
             gc::collect,
             backup::create,
+            import::create,
         ]
     };
 }

@@ -36,6 +36,7 @@ pub use crate::model::Policy as PermissionPolicy;
 pub use crate::model::turn::Turn;
 
 mod health;
+mod import;
 mod kernel;
 mod mcp;
 mod processes;
@@ -45,6 +46,7 @@ pub use agent::{Agent, AgentList, CreateAgent, PatchAgent};
 pub use agent_check::{AgentCheck, CheckAgent, CheckProblem};
 pub use garbage::{CollectGarbage, ExpiredSession, GarbageReport, UpkeepReport};
 pub use health::{Health, HealthProblem, Severity};
+pub use import::{ImportCounts, ImportOutcome, ImportReport, ImportSessions};
 pub use kernel::{BubblewrapReport, CgroupReport, Kernel, LandlockReport, ResourceLimit, ResourceLimits, Versions};
 pub use mcp::{McpChoice, McpServer, chosen as chosen_servers};
 pub use processes::{DaemonProcess, ProcessList, RunningProcess};

@@ -17,15 +17,16 @@ use crate::model::event::RedactedBody;
 use crate::model::permission::question::Permission;
 use crate::model::permission::standing::StandingRule;
 use crate::model::{Announced, By, EventBody};
-use crate::store::{Catalogue, ChoicesChange, NewCheckpoint, NewMessage, NewSession, Op, SessionChange, Unit};
+use crate::store::{
+    Catalogue, ChoicesChange, Imported, NewCheckpoint, NewMessage, NewObservation, NewSession, Op, SessionChange, Unit,
+};
 
 /// Takes every secret out of what a session has to say, and out of what others say of one. What else is in the catalogue
 /// names directories and profiles, which hold none.
 pub fn redact(redactor: &Redactor, unit: &mut Unit) {
     for change in &mut unit.catalogue {
         if let Catalogue::Observe(new) = change {
-            raw(redactor, &mut new.content);
-            peer(redactor, &mut new.by);
+            observation(redactor, new);
         }
     }
     for (_, op) in &mut unit.ops {
@@ -41,16 +42,8 @@ fn redact_op(redactor: &Redactor, op: &mut Op) {
             peer(redactor, by);
             texts(redactor, [tool_call_id, model].into_iter().flatten());
         }
-        Op::CreateSession(new) => {
-            // The workspace is the key that it is found by, and the profile has names only. MCP servers with a secret in them
-            // were refused.
-            let NewSession { title, tags, chosen, context, by, .. } = &mut **new;
-            peer(redactor, by);
-            text(redactor, title);
-            texts(redactor, tags);
-            value(redactor, chosen);
-            value(redactor, context);
-        }
+        Op::CreateSession(new) => new_session(redactor, new),
+        Op::Import(imported) => self::imported(redactor, imported),
         Op::ChangeSession(SessionChange { title, tags, limits: _, context, permissions: _, by }) => {
             peer(redactor, by);
             texts(redactor, title);
@@ -108,6 +101,33 @@ fn redact_op(redactor: &Redactor, op: &mut Op) {
         | Op::SetSandbox(_)
         | Op::Purge => {}
     }
+}
+
+fn imported(redactor: &Redactor, imported: &mut Imported) {
+    let Imported { new, steps, observations, .. } = imported;
+    new_session(redactor, new);
+    for new in observations {
+        observation(redactor, new);
+    }
+    for (_, step) in steps {
+        redact_op(redactor, step);
+    }
+}
+
+fn observation(redactor: &Redactor, new: &mut NewObservation) {
+    raw(redactor, &mut new.content);
+    peer(redactor, &mut new.by);
+}
+
+fn new_session(redactor: &Redactor, new: &mut NewSession) {
+    // The workspace is the key that it is found by, and the profile has names only. MCP servers with a secret in them were
+    // refused.
+    let NewSession { title, tags, chosen, context, by, .. } = new;
+    peer(redactor, by);
+    text(redactor, title);
+    texts(redactor, tags);
+    value(redactor, chosen);
+    value(redactor, context);
 }
 
 /// What a program calls itself is its own to choose.

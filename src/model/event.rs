@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::context::SessionContext;
-use super::id::{CheckpointId, MessageId, PermissionId, RuleId, WorkspaceId};
+use super::id::{CheckpointId, MessageId, PermissionId, RuleId, SessionId, WorkspaceId};
 use super::message::Role;
 use super::peer::By;
 use super::permission::Action;
@@ -31,6 +31,8 @@ pub enum EventBody {
         workspace: String,
         agent: String,
         title: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        imported_from: Option<Box<ImportedFrom>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         by: By,
     },
@@ -219,6 +221,17 @@ pub struct RedactedBody {
     #[serde(skip)]
     pub kind: &'static str,
     pub data: Box<RawValue>,
+}
+
+/// Where a session was before it was imported, in the words of whoever exported it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ImportedFrom {
+    pub session_id: SessionId,
+    pub workspace: String,
+    pub agent: String,
+    /// When it was imported. All else in its log has the time at which it happened.
+    pub at: Timestamp,
 }
 
 /// Why a process went away.
@@ -416,6 +429,12 @@ mod tests {
                 workspace: "/home/me/project".into(),
                 agent: "demo".into(),
                 title: "hello".into(),
+                imported_from: Some(Box::new(ImportedFrom {
+                    session_id: SessionId::new(),
+                    workspace: "/home/me/project".into(),
+                    agent: "demo".into(),
+                    at: Timestamp::now(),
+                })),
                 by: Some(somebody()),
             },
             EventBody::SessionStatus {

@@ -3,7 +3,6 @@
 //! It is made of the record alone, so that the same record gives the same bytes. What is alive (a process, its open
 //! questions), what only this machine knows (the agent's own name for the conversation, whose session it is) and values that
 //! may be secrets are not in it. Fields may be added within a version: whoever reads passes over those it does not know.
-#![allow(dead_code, reason = "`acpd import` reads what nobody else does")]
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -11,10 +10,11 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::agent::FrozenProfile;
 use super::block::{Blob, BlobHash};
+use super::checkpoint::Checkpoint;
 use super::choices::Chosen;
 use super::context::SessionContext;
 use super::id::SessionId;
@@ -52,7 +52,7 @@ pub struct Document {
     pub checkpoints: Vec<ExportedCheckpoint>,
     /// Records that tools submitted, as they were.
     #[serde(default)]
-    pub observations: Vec<Value>,
+    pub observations: Vec<Box<RawValue>>,
 }
 
 /// What stands at the beginning, and is looked at before anything else.
@@ -126,13 +126,21 @@ pub struct ExportedBlob {
 }
 
 /// A checkpoint that was made in the session.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExportedCheckpoint {
     pub name: String,
+    /// As it was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<Value>,
+    pub state: Option<Box<RawValue>>,
     pub created_at: Timestamp,
+}
+
+impl From<Checkpoint> for ExportedCheckpoint {
+    fn from(checkpoint: Checkpoint) -> Self {
+        let Checkpoint { name, state, created_at, .. } = checkpoint;
+        Self { name, state: Some(state).filter(|state| state.get() != "null"), created_at }
+    }
 }
 
 /// Why a document cannot be read.
@@ -267,6 +275,7 @@ impl From<ChosenServer> for ExportedServer {
 }
 
 impl ExportedBlob {
+    #[cfg(test)]
     pub fn new(hash: BlobHash, mime_type: &str, data: &[u8]) -> Self {
         Self {
             sha256: hash,
@@ -292,7 +301,7 @@ impl ExportedBlob {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::model::{AgentProfile, MessageId, TurnId};

@@ -9,6 +9,7 @@
 mod admission;
 mod context;
 mod glances;
+mod import;
 mod lookups;
 mod mcp;
 mod profiles;
@@ -42,6 +43,7 @@ use crate::store::{StoreError, Unit};
 use turnstile::Turnstile;
 
 pub use admission::{CreateSession, WorkspaceChoice, narrowed};
+pub use import::{Import, ImportError, ImportedRecord, ImportedSession};
 pub use mcp::McpRefusal;
 pub use profiles::{Found, ProfileRefusal};
 pub use records::Restoring;
@@ -108,6 +110,8 @@ pub struct Registry {
     admission: Turnstile,
     /// Held while a profile is made or changed, so that no change is made to one that is out of date.
     profiles: Turnstile,
+    /// Held from the first look of an import to its commit.
+    imports: Turnstile,
     halt: Lane<Halt>,
     tasks: TaskTracker,
     /// The right to try an agent.
@@ -122,6 +126,7 @@ impl Registry {
             gate: Turnstile::default(),
             admission: Turnstile::default(),
             profiles: Turnstile::default(),
+            imports: Turnstile::default(),
             halt: Lane::new(Halt::No),
             tasks: TaskTracker::new(),
             trials: Arc::default(),

@@ -128,9 +128,10 @@ impl<'a> Apply<'a> {
         Ok(Applied { heads, events: self.events, sequences: self.sequences, withdrawn: self.withdrawn })
     }
 
-    fn op(&mut self, session: SessionId, op: &Op) -> Result<(), StoreError> {
+    pub(super) fn op(&mut self, session: SessionId, op: &Op) -> Result<(), StoreError> {
         match op {
-            Op::CreateSession(new) => self.create_session(session, new),
+            Op::CreateSession(new) => self.create_session(session, new, None),
+            Op::Import(imported) => self.import(session, imported),
             Op::SetStatus { from, to, reason, by } => self.set_status(session, *from, *to, reason, by),
             Op::ChangeSession(change) => self.change_session(session, change),
             Op::SetAgentSession { .. }
@@ -254,6 +255,11 @@ impl<'a> Apply<'a> {
         if !self.active.contains(&session) {
             self.active.push(session);
         }
+    }
+
+    /// What was done to the session in this transaction is no activity of now.
+    pub(super) fn forget_activity(&mut self, session: SessionId) {
+        self.active.retain(|active| *active != session);
     }
 
     /// Forgets a session that is deleted in this transaction: nothing can be written to it, and nobody hears of it.

@@ -91,7 +91,7 @@ fn push_filter(query: &mut QueryBuilder<Sqlite>, filter: &CheckpointFilter) {
     }
 }
 
-fn checkpoint(row: &SqliteRow) -> Result<Checkpoint, StoreError> {
+pub(super) fn checkpoint(row: &SqliteRow) -> Result<Checkpoint, StoreError> {
     Ok(Checkpoint {
         id: row::parsed(row, "id")?,
         session_id: row::parsed(row, "session_id")?,

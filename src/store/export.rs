@@ -4,16 +4,18 @@
 //! emptied. What is recorded only grows, so a moment is how far it reached then: messages are never changed, and neither
 //! are turns that are over. Only the session itself and the turns that were not over are remembered as they were.
 
+use serde_json::value::RawValue;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Sqlite};
 
+use super::checkpoints::checkpoint;
 use super::prompts::StoredBlob;
 use super::read::{SESSION_COLUMNS, bounded_messages};
 use super::{Store, StoreError, row};
 use crate::model::message::Message;
 use crate::model::session::Session;
 use crate::model::turn::Turn;
-use crate::model::{BlobHash, SessionId, TurnId};
+use crate::model::{BlobHash, Checkpoint, SessionId, TurnId};
 
 /// What is in memory of a session at once.
 const PAGE_ROWS: i64 = 100;
@@ -27,6 +29,9 @@ pub struct Snapshot {
     messages_end: i64,
     /// The row of the last turn.
     turns_end: i64,
+    /// The rows of the last checkpoint and of the last observation.
+    checkpoints_end: i64,
+    observations_end: i64,
     /// Those that were not over, as they were. There are no more than the queue takes.
     open: Vec<Turn>,
 }
@@ -45,23 +50,25 @@ impl Store {
         query.push(" WHERE sessions.id = ").push_bind(id.to_string());
         let session = query.build().fetch_optional(&mut *moment).await.map_err(reading())?;
         let Some(session) = session.as_ref().map(row::session).transpose()? else { return Ok(None) };
-        let messages_end = sqlx::query_scalar("SELECT coalesce(max(sequence), 0) FROM messages WHERE session_id = ?")
-            .bind(id.to_string())
-            .fetch_one(&mut *moment)
-            .await
-            .map_err(reading())?;
-        let turns_end = sqlx::query_scalar("SELECT coalesce(max(row), 0) FROM turns WHERE session_id = ?")
-            .bind(id.to_string())
-            .fetch_one(&mut *moment)
-            .await
-            .map_err(reading())?;
+        // The record of a session has the session's own id.
+        let (messages_end, turns_end, checkpoints_end, observations_end) = sqlx::query_as(
+            "SELECT (SELECT coalesce(max(sequence), 0) FROM messages WHERE session_id = ?1), \
+             (SELECT coalesce(max(row), 0) FROM turns WHERE session_id = ?1), \
+             (SELECT coalesce(max(row), 0) FROM checkpoints WHERE session_id = ?1), \
+             (SELECT coalesce(max(row), 0) FROM record_observations WHERE entity_id = ?1)",
+        )
+        .bind(id.to_string())
+        .fetch_one(&mut *moment)
+        .await
+        .map_err(reading())?;
         let open = sqlx::query("SELECT * FROM turns WHERE session_id = ? AND status IN ('queued', 'running')")
             .bind(id.to_string())
             .fetch_all(&mut *moment)
             .await
             .map_err(reading())?;
         let open = open.iter().map(row::turn).collect::<Result<_, _>>()?;
-        Ok(Some(Snapshot { store: self.clone(), session, messages_end, turns_end, open }))
+        let store = self.clone();
+        Ok(Some(Snapshot { store, session, messages_end, turns_end, checkpoints_end, observations_end, open }))
     }
 }
 
@@ -152,6 +159,33 @@ impl Snapshot {
         let blob =
             StoredBlob { mime_type: row::column(&row, "mime_type")?, data: data.ok_or_else(|| self.gone("a blob"))? };
         Ok(Some((row::parsed(&row, "sha256")?, blob)))
+    }
+
+    /// The next of its checkpoints, in the order in which they were made, and its place among them.
+    pub async fn checkpoint(&self, after: i64) -> Result<Option<(i64, Checkpoint)>, StoreError> {
+        let sql = "SELECT * FROM checkpoints WHERE session_id = ? AND row > ? AND row <= ? ORDER BY row LIMIT 1";
+        let row = self.next(sql, after, self.checkpoints_end, "checkpoints").await?;
+        row.map(|row| Ok((row::column(&row, "row")?, checkpoint(&row)?))).transpose()
+    }
+
+    /// The next of what tools said of it, and its place.
+    pub async fn observation(&self, after: i64) -> Result<Option<(i64, Box<RawValue>)>, StoreError> {
+        let sql = "SELECT row, content FROM record_observations WHERE entity_id = ? AND row > ? AND row <= ? \
+                   ORDER BY row LIMIT 1";
+        let row = self.next(sql, after, self.observations_end, "observations").await?;
+        row.map(|row| Ok((row::column(&row, "row")?, row::raw(&row, "content")?))).transpose()
+    }
+
+    async fn next(
+        &self,
+        sql: &'static str,
+        after: i64,
+        end: i64,
+        what: &'static str,
+    ) -> Result<Option<SqliteRow>, StoreError> {
+        let row = sqlx::query(sql).bind(self.session.id.to_string()).bind(after).bind(end);
+        let row = row.fetch_optional(&self.store.pool).await.map_err(StoreError::database("exporting a session"))?;
+        if row.is_none() && after < end { Err(self.gone(what)) } else { Ok(row) }
     }
 
     /// A session is deleted as a whole, also while it is read.

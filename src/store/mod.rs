@@ -23,8 +23,10 @@ mod count;
 mod export;
 mod fault;
 mod files;
+mod foreign;
 mod health;
 mod idempotency;
+mod import;
 mod maintenance;
 mod migrate;
 mod owners;
@@ -66,11 +68,12 @@ pub use backup::{BackedUp, BackupError};
 pub use checkpoints::CheckpointFilter;
 pub use export::{Snapshot, TurnCursor};
 pub use fault::{Fault, SqlError};
+pub use foreign::{Cell, ForeignDatabase, ForeignError, ForeignTable};
 pub use health::{Check, DAMAGED_HINT, StoreHealth};
 pub use idempotency::{Claim, Made, Remembered};
 pub use maintenance::{Goal, Upkeep};
 pub use migrate::{Direction, Versions, migrate, versions};
-pub use peek::{Peek, peek};
+pub use peek::{Peek, begins_like_one, peek};
 pub use permissions::{PermissionFilter, Resolved};
 pub use profiles::Registered;
 pub use prompts::WaitingMessage;
@@ -84,7 +87,8 @@ pub use search_turns::SEARCHES_PER_USER_MAX;
 use search_turns::SearchTurns;
 pub use timeline::{TimelineFilter, TimelineItem};
 pub use unit::{
-    Catalogue, ChoicesChange, Committed, NewCheckpoint, NewMessage, NewSession, Op, SessionChange, Unit, UsageChange,
+    Catalogue, ChoicesChange, Committed, Imported, NewCheckpoint, NewMessage, NewSession, Op, SessionChange, Unit,
+    UsageChange,
 };
 pub use writer::{Appended, Audience, Connections, Head, Writer};
 

@@ -32,8 +32,7 @@ pub enum Peek {
 
 /// Looks at the file.
 pub fn peek(path: &Path) -> io::Result<Peek> {
-    let mut beginning = Vec::new();
-    File::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut beginning)?;
+    let beginning = beginning(path)?;
     if beginning.is_empty() {
         return Ok(Peek::Empty);
     }
@@ -47,6 +46,17 @@ pub fn peek(path: &Path) -> io::Result<Peek> {
     })
 }
 
+/// Whether the file begins like a database, whoever's it is.
+pub fn begins_like_one(path: &Path) -> io::Result<bool> {
+    Ok(beginning(path)? == MAGIC)
+}
+
+fn beginning(path: &Path) -> io::Result<Vec<u8>> {
+    let mut beginning = Vec::new();
+    File::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut beginning)?;
+    Ok(beginning)
+}
+
 fn schema(path: &Path) -> Result<i64, rusqlite::Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(format!("file:{}?immutable=1", encoded(path)), flags)?;
@@ -58,7 +68,7 @@ fn schema(path: &Path) -> Result<i64, rusqlite::Error> {
 }
 
 /// A path may have anything in it that means something in an address.
-fn encoded(path: &Path) -> String {
+pub(super) fn encoded(path: &Path) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'_' | b'.');
     let encode = |byte: &u8| if is_plain(*byte) { char::from(*byte).to_string() } else { format!("%{byte:02X}") };
     path.as_os_str().as_bytes().iter().map(encode).collect()

@@ -4,11 +4,17 @@ use rusqlite::{Params, params};
 
 use super::apply::{Apply, to_json};
 use super::{NewSession, Op, SessionChange, StoreError};
+use crate::model::event::ImportedFrom;
 use crate::model::session::ProcessIdentity;
 use crate::model::{By, EventBody, SessionId, SessionStatus};
 
 impl Apply<'_> {
-    pub(super) fn create_session(&mut self, session: SessionId, new: &NewSession) -> Result<(), StoreError> {
+    pub(super) fn create_session(
+        &mut self,
+        session: SessionId,
+        new: &NewSession,
+        imported_from: Option<&ImportedFrom>,
+    ) -> Result<(), StoreError> {
         self.connection.run(
             "to create a session",
             "INSERT INTO sessions (id, workspace_id, agent, profile, permissions, title, tags, status, created_at, \
@@ -39,6 +45,7 @@ impl Apply<'_> {
             workspace: new.workspace.clone(),
             agent: new.profile.slug.clone(),
             title: new.title.clone(),
+            imported_from: imported_from.cloned().map(Box::new),
             by: new.by.clone(),
         };
         self.note_owner(session, new.owner_uid)?;

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use super::{Claim, Made, NewObservation, Resolved};
 use crate::model::agent::FrozenProfile;
 use crate::model::checkpoint::Origin;
+use crate::model::event::ImportedFrom;
 use crate::model::mcp::ChosenServer;
 use crate::model::permission::question::Permission;
 use crate::model::permission::standing::StandingRule;
@@ -65,6 +66,8 @@ pub enum Catalogue {
 #[derive(Debug)]
 pub enum Op {
     CreateSession(Box<NewSession>),
+    /// A session that was elsewhere, with all that happened in it.
+    Import(Box<Imported>),
     SetStatus {
         from: SessionStatus,
         to: SessionStatus,
@@ -173,6 +176,20 @@ pub struct NewSession {
     pub by: By,
 }
 
+/// A session as it was elsewhere, and as it goes on here.
+#[derive(Debug)]
+pub struct Imported {
+    pub new: NewSession,
+    pub from: ImportedFrom,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub last_active_at: Timestamp,
+    /// What happened in it, each with its time, in order. They are the past: nobody counts them.
+    pub steps: Vec<(Timestamp, Op)>,
+    /// Records of it that tools submitted there.
+    pub observations: Vec<NewObservation>,
+}
+
 #[derive(Debug, Default)]
 pub struct SessionChange {
     pub title: Option<String>,
@@ -191,6 +208,13 @@ pub struct NewCheckpoint {
     pub name: String,
     pub state: Box<RawValue>,
     pub by: By,
+}
+
+impl Imported {
+    fn weight(&self) -> usize {
+        let observations = self.observations.iter().map(|new| 2 * new.content.get().len()).sum::<usize>();
+        observations + self.steps.iter().map(|(_, step)| step.weight()).sum::<usize>()
+    }
 }
 
 impl SessionChange {
@@ -346,6 +370,7 @@ impl Op {
                 _ => 0,
             },
             Self::Message(message) => message.weight(),
+            Self::Import(imported) => imported.weight(),
             Self::SetChoices(change) => change.weight(),
             Self::AddCheckpoint(new) => new.state.get().len(),
             // In its row, and in the event that tells of it.

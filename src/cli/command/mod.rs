@@ -12,6 +12,7 @@ pub mod completions;
 pub mod doctor;
 pub mod export;
 pub mod gc;
+pub mod import;
 pub mod install_service;
 pub mod ls;
 pub mod man;

@@ -160,6 +160,13 @@ const EXAMPLES: &[(&str, &str)] = &[
         "  acpd gc --dry-run                             what would be deleted, and when
   acpd gc",
     ),
+    (
+        "import",
+        "  acpd import session.json                      go on with a session of another machine
+  acpd import session.json --workspace . --agent demo
+  acpd import old.db --workspace /home/a/src=/home/b/src --dry-run
+  acpd import .cursor/memory/sessions           every JSON file in it: exports and session records",
+    ),
     ("backup", "  acpd backup ~/acpd-2026-07-01.db"),
     (
         "agents",

@@ -22,8 +22,8 @@ const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Sessions",
         &[
-            "run", "new", "prompt", "attach", "ls", "show", "messages", "turns", "search", "export", "mode", "model",
-            "cancel", "resume", "archive", "rm",
+            "run", "new", "prompt", "attach", "ls", "show", "messages", "turns", "search", "export", "import", "mode",
+            "model", "cancel", "resume", "archive", "rm",
         ],
     ),
     ("Records", &["checkpoint", "records", "timeline"]),

@@ -25,7 +25,7 @@ pub fn too_many_streams(max: usize) -> Answer {
 
 pub fn body_too_large(max: usize) -> Answer {
     let message = format!("the body is larger than {max} bytes");
-    let hint = "send less, or raise control.body_max";
+    let hint = "send less, or raise control.body_max (of an import, control.import_max)";
     Answer::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message, hint).details(json!({ "max": max }))
 }
 

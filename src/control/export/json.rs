@@ -6,7 +6,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::json;
 
 use super::pieces::{Failure, Out};
-use crate::model::export::{ExportedSession, FORMAT, VERSION};
+use crate::model::export::{ExportedCheckpoint, ExportedSession, FORMAT, VERSION};
 use crate::store::{Snapshot, TurnCursor};
 
 /// Of a blob's data, what is written at a time. Of three bytes each four characters are made, and nothing is left over.
@@ -18,7 +18,9 @@ pub async fn write(snapshot: &Snapshot, out: &mut Out) -> Result<(), Failure> {
     turns(snapshot, out).await?;
     messages(snapshot, out).await?;
     blobs(snapshot, out).await?;
-    out.text(",\n\"checkpoints\":[],\n\"observations\":[]}\n").await
+    checkpoints(snapshot, out).await?;
+    observations(snapshot, out).await?;
+    out.text("}\n").await
 }
 
 /// What stands before an item of a list, and after the last one.
@@ -84,6 +86,28 @@ async fn blobs(snapshot: &Snapshot, out: &mut Out) -> Result<(), Failure> {
         }
         out.text("\"}").await?;
         after = Some(hash);
+    }
+    list.end(out).await
+}
+
+async fn checkpoints(snapshot: &Snapshot, out: &mut Out) -> Result<(), Failure> {
+    let mut list = List::begin("checkpoints", out).await?;
+    let mut after = 0;
+    while let Some((row, checkpoint)) = snapshot.checkpoint(after).await? {
+        list.item(out).await?;
+        out.json(&ExportedCheckpoint::from(checkpoint)).await?;
+        after = row;
+    }
+    list.end(out).await
+}
+
+async fn observations(snapshot: &Snapshot, out: &mut Out) -> Result<(), Failure> {
+    let mut list = List::begin("observations", out).await?;
+    let mut after = 0;
+    while let Some((row, observation)) = snapshot.observation(after).await? {
+        list.item(out).await?;
+        out.text(observation.get()).await?;
+        after = row;
     }
     list.end(out).await
 }

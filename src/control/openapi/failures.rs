@@ -20,7 +20,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("bad_request", "what came is no request of HTTP/1.1"),
     ("blob_not_found", "there is no such blob"),
     ("body_timeout", "the body did not come in time"),
-    ("body_too_large", "the body is larger than control.body_max"),
+    ("body_too_large", "the body is larger than control.body_max, or an import than control.import_max"),
     ("checkpoint_exists", "the session has a checkpoint of that name"),
     ("checkpoint_limit", "the session has as many checkpoints as it may"),
     ("checkpoint_not_found", "the session has no such checkpoint"),
@@ -241,6 +241,7 @@ fn groups(operation: &str) -> Option<Vec<&'static [Failure]>> {
         "revokeRule" => &[OF_SESSIONS, OF_WORK, &[(404, "rule_not_found")]],
         "getBlob" => &[&[(404, "blob_not_found")]],
         "collectGarbage" => &[OF_BODIES, OF_WORK, &[(403, "root_only")]],
+        "importSessions" => &[OF_BODIES, OF_WORK, OF_DIRECTORIES, &[(404, "agent_not_found"), (409, "record_full")]],
         "createBackup" => &[OF_BODIES, OF_WORK, &[(403, "root_only"), (409, "backup_running"), (409, "file_exists")]],
         _ => return None,
     };

@@ -12,8 +12,8 @@ use super::blocks::LogNotice;
 use super::failures;
 use crate::control::wire::{ErrorBody, Event};
 use crate::control::{
-    agents, backup, blobs, checkpoints, events, export, gc, health, info, messages, metrics, openapi, permissions,
-    processes, records, router, search, sessions, timeline, turns, workspaces,
+    agents, backup, blobs, checkpoints, events, export, gc, health, import, info, messages, metrics, openapi,
+    permissions, processes, records, router, search, sessions, timeline, turns, workspaces,
 };
 
 macro_rules! described {

@@ -1,0 +1,134 @@
+//! What `acpd import` takes: documents of ours, what others have kept, as such documents, and records of sessions.
+//!
+//! Everything is read and understood here, as the user who has the files; the daemon gets documents, each with a label by
+//! which a person finds it again when it is refused.
+
+mod content;
+mod database;
+mod workspaces;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+
+use crate::model::Policy;
+use crate::model::error::chain;
+use crate::model::export::Document;
+use crate::store::{ForeignError, begins_like_one};
+
+use super::error::ClientError;
+
+pub use self::workspaces::Workspaces;
+
+/// A file that is larger is no export that could be sent.
+const FILE_BYTES_MAX: u64 = 1 << 30;
+
+/// A document, and where it comes from.
+#[derive(Debug)]
+pub struct Labelled {
+    /// Such as a file's name.
+    pub label: String,
+    /// What is not as it was there.
+    pub notes: Vec<String>,
+    pub document: Document,
+}
+
+/// What to do about a database that cannot be read.
+fn foreign(error: &ForeignError) -> ClientError {
+    let hint = match error {
+        ForeignError::NoTable { tables, .. } if tables.iter().any(|table| table == "_sqlx_migrations") => {
+            "it is a record of acpd's own: have its daemon export the sessions (`acpd export`)"
+        }
+        ForeignError::NoTable { .. } => "databases with the tables Repo, AgentSession and AgentMessage are read",
+        ForeignError::Changing { .. } => "stop the program that writes to it, and try again",
+        ForeignError::TooLarge { .. } => "import a part of it: delete from a copy what is not wanted",
+        ForeignError::Files { .. } => "it must be yours to read, with the files beside it that end in -wal or -journal",
+        ForeignError::Database { .. } => "the file may be damaged; `sqlite3 FILE .recover` saves what can be read",
+    };
+    ClientError::local(chain(error), hint)
+}
+
+/// What was found at a path.
+#[derive(Debug, Default)]
+pub struct Found {
+    pub sessions: Vec<Labelled>,
+    /// Records of sessions, each with the file that it is in.
+    pub records: Vec<(String, Box<RawValue>)>,
+}
+
+/// Reads what is at the path. `agent` is who everything goes on with, and `policies` are the agents' here.
+pub fn read(path: &Path, agent: Option<&str>, policies: &BTreeMap<String, Policy>) -> Result<Found, ClientError> {
+    let unreadable = |error| ClientError::io(format!("read {}", path.display()), error);
+    let mut found = Found::default();
+    if path.metadata().map_err(unreadable)?.is_dir() {
+        for path in files(path)? {
+            file(&path, &mut found)?;
+        }
+    } else if begins_like_one(path).map_err(unreadable)? {
+        found.sessions = database::read(path, agent, policies)?;
+    } else {
+        file(path, &mut found)?;
+    }
+    Ok(found)
+}
+
+/// The JSON files of a directory, in the order of their names.
+fn files(directory: &Path) -> Result<Vec<PathBuf>, ClientError> {
+    let unreadable = |error| ClientError::io(format!("read {}", directory.display()), error);
+    let mut files = Vec::new();
+    for entry in directory.read_dir().map_err(unreadable)? {
+        let file = entry.map_err(unreadable)?.path();
+        if file.extension().is_some_and(|extension| extension == "json") && file.is_file() {
+            files.push(file);
+        }
+    }
+    if files.is_empty() {
+        let hint = "give a directory of JSON files, an exported session, or the database of the earlier application";
+        return Err(ClientError::local(format!("there is no JSON file in {}", directory.display()), hint));
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// What a JSON file may be is told by the fields that it has.
+#[derive(Deserialize)]
+struct Shape {
+    format: Option<IgnoredAny>,
+    session_id: Option<IgnoredAny>,
+}
+
+fn file(path: &Path, found: &mut Found) -> Result<(), ClientError> {
+    let label = path.display().to_string();
+    let unreadable = |error| ClientError::io(format!("read {label}"), error);
+    let bytes = path.metadata().map_err(unreadable)?.len();
+    if bytes > FILE_BYTES_MAX {
+        let message = format!("{label} is {bytes} bytes; the most is {FILE_BYTES_MAX}");
+        return Err(ClientError::local(message, "it is no export of a session"));
+    }
+    let text = std::fs::read_to_string(path).map_err(unreadable)?;
+    let shape: Shape = serde_json::from_str(&text).map_err(|error| {
+        let hint = "give an export of a session (`acpd export`) or a record of one; the file may not be whole";
+        ClientError::local(format!("{label} is no JSON object: {error}"), hint)
+    })?;
+    match shape {
+        Shape { format: None, session_id: Some(_) } => {
+            let record = RawValue::from_string(text).map_err(|error| {
+                ClientError::local(format!("{label} is no JSON: {error}"), "the file may not be whole")
+            })?;
+            found.records.push((label, record));
+        }
+        Shape { format: None, session_id: None } => {
+            let message = format!("{label} is neither an export nor a record of a session");
+            return Err(ClientError::local(message, "an export has the field format, and a record session_id"));
+        }
+        Shape { format: Some(_), .. } => {
+            let document = Document::read(&text)
+                .map_err(|problem| ClientError::local(format!("{label}: {problem}"), problem.hint()))?;
+            found.sessions.push(Labelled { label, notes: Vec::new(), document });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! The JSON of an import.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::model::record::validate::Warning;
+use crate::model::{SessionId, SessionStatus};
+use crate::registry;
+
+/// Sessions and records that come from elsewhere. All of them are imported, or none.
+#[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ImportSessions {
+    /// Documents as an export has them.
+    #[serde(default)]
+    #[schema(value_type = Vec<Object>, max_items = 10_000)]
+    pub sessions: Vec<Box<RawValue>>,
+    /// Records of sessions, as `POST /v1/records` takes them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<Object>, max_items = 10_000)]
+    pub records: Vec<Box<RawValue>>,
+    /// The agent that they go on with. Absent: the one that each names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The directory that they go on in. Absent: the one that each names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+    /// Only tell what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// What an import did, or with a dry run would do.
+#[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ImportReport {
+    pub dry_run: bool,
+    pub made: ImportCounts,
+    /// What was here before, and stays as it is.
+    pub already_here: ImportCounts,
+    /// In the order of the documents.
+    pub sessions: Vec<ImportedSession>,
+    pub records: Vec<ImportedRecord>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ImportCounts {
+    pub sessions: usize,
+    pub turns: usize,
+    pub messages: usize,
+    pub records: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum ImportOutcome {
+    Made,
+    AlreadyHere,
+}
+
+impl ImportOutcome {
+    const fn of(is_new: bool) -> Self {
+        if is_new { Self::Made } else { Self::AlreadyHere }
+    }
+}
+
+/// What became of one record.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ImportedRecord {
+    pub outcome: ImportOutcome,
+    /// The session that it is of, in its own words.
+    pub session_id: String,
+    /// What is odd about it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// What became of one document. What was here before is told as it is here.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ImportedSession {
+    pub outcome: ImportOutcome,
+    /// Its id here.
+    pub id: SessionId,
+    /// Its id in the document.
+    pub source_id: SessionId,
+    pub title: String,
+    pub agent: String,
+    pub workspace: String,
+    pub status: SessionStatus,
+    pub turns: usize,
+    pub messages: usize,
+    /// What is not as the document says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+impl ImportReport {
+    /// `warnings` are those of each record.
+    pub fn new(
+        dry_run: bool,
+        sessions: Vec<registry::ImportedSession>,
+        records: Vec<registry::ImportedRecord>,
+        warnings: Vec<Vec<Warning>>,
+    ) -> Self {
+        let mut report = Self { dry_run, ..Self::default() };
+        for session in sessions {
+            let counts = if session.is_new { &mut report.made } else { &mut report.already_here };
+            counts.sessions += 1;
+            counts.turns += session.turns;
+            counts.messages += session.messages;
+            report.sessions.push(session.into());
+        }
+        for (registry::ImportedRecord { session_id, is_new }, warnings) in records.into_iter().zip(warnings) {
+            let counts = if is_new { &mut report.made } else { &mut report.already_here };
+            counts.records += 1;
+            let notes = warnings.into_iter().map(|warning| warning.message).collect();
+            report.records.push(ImportedRecord { outcome: ImportOutcome::of(is_new), session_id, notes });
+        }
+        report
+    }
+}
+
+impl From<registry::ImportedSession> for ImportedSession {
+    fn from(session: registry::ImportedSession) -> Self {
+        let registry::ImportedSession {
+            id,
+            source_id,
+            title,
+            agent,
+            workspace,
+            status,
+            turns,
+            messages,
+            is_new,
+            notes,
+        } = session;
+        let outcome = ImportOutcome::of(is_new);
+        Self { outcome, id, source_id, title, agent, workspace, status, turns, messages, notes }
+    }
+}
