@@ -210,15 +210,7 @@ impl ApiError {
             Self::HeadTooLarge => plain::head_too_large(),
             Self::UriTooLong => plain::uri_too_long(),
             Self::NotHttp => plain::not_http(),
-            Self::NoRoute { path } => {
-                let hint = misreading::nearest_route(&path);
-                Answer::new(
-                    S::NOT_FOUND,
-                    "route_not_found",
-                    format!("there is no {}", misreading::shortened(path)),
-                    hint,
-                )
-            }
+            Self::NoRoute { path } => no_route_answer(path),
             Self::MethodNotAllowed { method, path } => {
                 let message = format!("{path} does not take {method}");
                 Answer::new(
@@ -269,6 +261,12 @@ impl ApiError {
         let Answer { status, code, message, hint, details, retry_after: _ } = self.answer();
         (status, ErrorBody { error: code.to_owned(), message, hint, details })
     }
+}
+
+fn no_route_answer(path: String) -> Answer {
+    let hint = misreading::nearest_route(&path);
+    let message = format!("there is no {}", misreading::shortened(path));
+    Answer::new(StatusCode::NOT_FOUND, "route_not_found", message, hint)
 }
 
 fn media_type_answer(found: &str) -> Answer {

@@ -193,6 +193,29 @@ fn groups(operation: &str) -> Option<Vec<&'static [Failure]>> {
         "createAgent" => &[OF_BODIES, OF_WORK, OF_PROFILES, &[(409, "agent_exists"), (409, "agent_limit")]],
         "changeAgent" => &[OF_BODIES, OF_WORK, OF_PROFILES, OF_NAMED_PROFILES],
         "archiveAgent" => &[OF_WORK, OF_NAMED_PROFILES],
+        "submitRecord" => &[OF_BODIES, OF_WORK, &[(409, "record_full"), (422, "schema_validation_failed")]],
+        "getRecord" => &[&[(404, "record_not_found")]],
+        "getPermission" => &[&[(404, "permission_not_found")]],
+        // The session can be deleted between the look for the question and its answer.
+        "answerPermission" => &[OF_BODIES, OF_SESSIONS, OF_WORK, OF_ANSWERS],
+        "getBlob" => &[&[(404, "blob_not_found")]],
+        "collectGarbage" => &[OF_BODIES, OF_WORK, &[(403, "root_only")]],
+        "importSessions" => &[
+            OF_BODIES,
+            OF_WORK,
+            OF_DIRECTORIES,
+            &[(403, "mcp_server_not_allowed"), (403, "mcp_url_not_allowed"), (404, "agent_not_found")],
+            &[(409, "agent_archived"), (409, "agent_base_missing"), (409, "record_full")],
+        ],
+        "createBackup" => &[OF_BODIES, OF_WORK, &[(403, "root_only"), (409, "backup_running"), (409, "file_exists")]],
+        _ => return groups_of_sessions(operation),
+    };
+    Some(groups.to_vec())
+}
+
+/// The same of what is below a session, and of sessions themselves.
+fn groups_of_sessions(operation: &str) -> Option<Vec<&'static [Failure]>> {
+    let groups: &[&'static [Failure]] = match operation {
         "createSession" => &[OF_BODIES, OF_WORK, OF_DIRECTORIES, OF_CHOICES, OF_NEW_SESSIONS],
         "createCheckpoint" => &[
             OF_BODIES,
@@ -210,8 +233,6 @@ fn groups(operation: &str) -> Option<Vec<&'static [Failure]>> {
             OF_NEW_SESSIONS,
             &[(403, "wider_mode"), (403, "wider_permissions"), (404, "checkpoint_not_found")],
         ],
-        "submitRecord" => &[OF_BODIES, OF_WORK, &[(409, "record_full"), (422, "schema_validation_failed")]],
-        "getRecord" => &[&[(404, "record_not_found")]],
         "followSession" | "exportSession" => &[OF_SESSIONS, OF_STREAMS],
         "getSession"
         | "listSessionCheckpoints"
@@ -235,14 +256,8 @@ fn groups(operation: &str) -> Option<Vec<&'static [Failure]>> {
         "addMessage" | "promptSession" => &[OF_BODIES, OF_SESSIONS, OF_WORK, OF_INACTIVE, OF_PROMPTS],
         "cancelTurn" => &[OF_BODIES, OF_SESSIONS, OF_WORK, &[(409, "no_turn"), (409, "stale_turn")]],
         "getTurn" => &[OF_SESSIONS, OF_STREAMS, &[(404, "turn_not_found")]],
-        "getPermission" => &[&[(404, "permission_not_found")]],
-        // The session can be deleted between the look for the question and its answer.
-        "answerPermission" | "answerSessionPermission" => &[OF_BODIES, OF_SESSIONS, OF_WORK, OF_ANSWERS],
+        "answerSessionPermission" => &[OF_BODIES, OF_SESSIONS, OF_WORK, OF_ANSWERS],
         "revokeRule" => &[OF_SESSIONS, OF_WORK, &[(404, "rule_not_found")]],
-        "getBlob" => &[&[(404, "blob_not_found")]],
-        "collectGarbage" => &[OF_BODIES, OF_WORK, &[(403, "root_only")]],
-        "importSessions" => &[OF_BODIES, OF_WORK, OF_DIRECTORIES, &[(404, "agent_not_found"), (409, "record_full")]],
-        "createBackup" => &[OF_BODIES, OF_WORK, &[(403, "root_only"), (409, "backup_running"), (409, "file_exists")]],
         _ => return None,
     };
     Some(groups.to_vec())
