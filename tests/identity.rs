@@ -49,19 +49,29 @@ struct Belongings {
     workspace: String,
     checkpoint: String,
     blob: String,
+    /// The id of an agent.
+    agent: String,
 }
 
 impl Belongings {
     /// The same names for what is nobody's.
     fn nothing() -> Self {
         let id = |last: u8| format!("01890000-0000-7000-8000-0000000000{last:02}");
-        let blob = "0".repeat(64);
-        Self { session: id(1), turn: id(2), permission: id(3), rule: id(4), workspace: id(5), checkpoint: id(6), blob }
+        Self {
+            session: id(1),
+            turn: id(2),
+            permission: id(3),
+            rule: id(4),
+            workspace: id(5),
+            checkpoint: id(6),
+            blob: "0".repeat(64),
+            agent: id(7),
+        }
     }
 
-    fn each(&self) -> [&str; 7] {
-        let Self { session, turn, permission, rule, workspace, checkpoint, blob } = self;
-        [session, turn, permission, rule, workspace, checkpoint, blob]
+    fn each(&self) -> [&str; 8] {
+        let Self { session, turn, permission, rule, workspace, checkpoint, blob, agent } = self;
+        [session, turn, permission, rule, workspace, checkpoint, blob, agent]
     }
 
     fn path(&self, route: &str) -> String {
@@ -76,12 +86,10 @@ impl Belongings {
             ("{permission}", &self.permission),
             ("{rule}", &self.rule),
             ("{name}", &self.checkpoint),
+            ("{sha256}", &self.blob),
+            ("{slug}", &self.agent),
         ];
-        names
-            .into_iter()
-            .fold(route.replace("{sha256}", &self.blob).replace("{slug}", "demo"), |path, (name, value)| {
-                path.replace(name, value)
-            })
+        names.into_iter().fold(route.to_owned(), |path, (name, value)| path.replace(name, value))
     }
 }
 
@@ -148,6 +156,10 @@ async fn settle_in(daemon: &Daemon, who: &Who<'_>) -> Belongings {
     let record = json!({"session_id": session, "actions": [{"type": WORD, "result": "success"}],
         "outcomes": [{"type": "issue", "id": WORD}]});
     who.request("POST", "/v1/records", Some(record)).await.expect_status(201);
+    // A slug is of the whole daemon, and there are two who settle in.
+    let slug = format!("{WORD}-{}", &session[session.len() - 8..]);
+    let agent = json!({"slug": slug, "base": "asking", "description": WORD, "systemPrompt": WORD, "tags": [WORD]});
+    let agent = who.request("POST", "/v1/agents", Some(agent)).await.expect_status(201);
     let rules = who.get(&format!("/v1/sessions/{session}/rules")).await;
     let messages = daemon.messages(&session).await;
     let blob = messages[0]["content"]["blocks"][1]["sha256"].as_str().unwrap().to_owned();
@@ -159,6 +171,7 @@ async fn settle_in(daemon: &Daemon, who: &Who<'_>) -> Belongings {
         workspace: text(&created["workspaceId"]),
         checkpoint: text(&checkpoint["id"]),
         blob,
+        agent: text(&agent["id"]),
         session,
     }
 }
@@ -174,6 +187,7 @@ async fn state(daemon: &Daemon, own: &Belongings) -> Vec<Value> {
         &format!("{session}/rules"),
         &format!("{session}/checkpoints"),
         &format!("{session}/record"),
+        &format!("/v1/agents/{}", own.agent),
     ] {
         state.push(daemon.get(path).await.expect_status(200));
     }
@@ -186,6 +200,7 @@ async fn state(daemon: &Daemon, own: &Belongings) -> Vec<Value> {
 fn body(method: &str, route: &str, own: &Belongings) -> Option<Value> {
     match (method, route) {
         ("POST", "/v1/sessions") => Some(json!({"workspaceId": own.workspace, "agent": "asking"})),
+        ("PATCH", "/v1/agents/{slug}") => Some(json!({"name": "mine now"})),
         ("PATCH", _) => Some(json!({"title": "mine now"})),
         ("POST", "/v1/sessions/{id}/prompt") => Some(json!({"text": "hello"})),
         ("POST", "/v1/sessions/{id}/messages") => Some(json!({"role": "system", "text": "hello"})),
@@ -250,7 +265,7 @@ async fn try_route(stranger: &Who<'_>, method: &str, route: &str, own: &Belongin
             let names: Vec<&str> = health.as_object().unwrap().keys().map(String::as_str).collect();
             assert_eq!(names, ["status", "live", "ready", "problems"], "{health}");
         }
-        ("GET", "/v1/agents" | "/v1/agents/{slug}" | "/v1/openapi.json") => {
+        ("GET", "/v1/agents" | "/v1/openapi.json") => {
             assert_eq!(ask(own, "").await.status, 200, "{what}");
         }
         ("GET", "/v1/info") => {
@@ -275,16 +290,14 @@ async fn try_route(stranger: &Who<'_>, method: &str, route: &str, own: &Belongin
             let stream = ask(own, "?after=0&follow=false&all=true").await;
             assert_eq!((stream.status, stream.text.trim()), (200, ": acpd"), "{what}");
         }
-        // A trial of an agent is of whoever asks for it, and leaves nothing behind.
-        ("POST", "/v1/agents/{slug}/check") => {
-            assert_eq!(ask(own, "").await.status, 200, "{what}");
-        }
         // What is imported is of whoever imports it; of nothing comes nothing.
         ("POST", "/v1/import") => {
             assert_eq!(ask(own, "").await.expect_status(200)["made"]["sessions"], 0, "{what}");
         }
         // Whoever may go there at all has a workspace of their own.
         ("POST", "/v1/workspaces") => {}
+        // And agents.
+        ("POST", "/v1/agents") => {}
         // And records of their own, whatever they call what these are of.
         ("POST", "/v1/records") => {}
         ("POST", "/v1/gc" | "/v1/backup") | ("GET", "/metrics") => {

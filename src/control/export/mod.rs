@@ -83,7 +83,7 @@ impl ExportFormat {
         status = 200,
         description = "The document. A connection that ends before it does means that it is not whole.",
         content(
-            (String = "application/json"),
+            (Object = "application/json"),
             (String = "text/markdown"),
             (String = "application/yaml")
         ),
