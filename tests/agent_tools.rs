@@ -328,14 +328,67 @@ async fn a_session_has_the_tools_when_its_profile_does_and_it_does_not_leave_the
     );
 
     // What the profile has no more its sessions have no more.
+    withdraw(&daemon, &named).await;
+    assert!(said(&daemon, &named, "{}").await.contains("no MCP server acpd was given"));
+}
+
+/// Takes the tools from the profiles of the configuration, and the process from a session.
+async fn withdraw(daemon: &Daemon, session: &str) {
     let config = std::fs::read_to_string(daemon.config_file()).unwrap().replace(ENABLED, "acpd_tools = false");
     std::fs::write(daemon.config_file(), config).unwrap();
-    let pid = pid_of(&daemon.session(&named).await);
     daemon.signal(Signal::SIGHUP);
     daemon.logged("reloaded").await;
+    end_process(daemon, session).await;
+}
+
+async fn end_process(daemon: &Daemon, session: &str) {
+    let pid = pid_of(&daemon.session(session).await);
     kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
-    daemon.events(&named, None).await.until("process.exited").await;
-    assert!(said(&daemon, &named, "{}").await.contains("no MCP server acpd was given"));
+    daemon.events(session, None).await.until("process.exited").await;
+}
+
+#[tokio::test]
+async fn an_agent_of_the_api_has_the_tools_of_its_base_or_asks_for_them_with_its_command() {
+    let own = format!("{ENABLED}\nmcp_servers_allowed = true");
+    let builder = Daemon::builder().agent_with("plain", caller(), "").agent_with(TOOLS, caller(), &own);
+    let daemon = builder.config("[limits]\nprocesses = 16\n").start().await;
+    let configured = daemon.get("/v1/agents/tools").await.expect_status(200);
+    let (command, args) = (&configured["command"], &configured["args"]);
+    let other = json!({"name": "other", "command": "sh"});
+    let mut sessions = Vec::new();
+    for (body, has) in [
+        (json!({"slug": "heir", "base": TOOLS}), true),
+        (json!({"slug": "named", "base": TOOLS, "mcpServers": ["acpd"]}), true),
+        (json!({"slug": "beside", "base": TOOLS, "mcpServers": ["acpd", other]}), true),
+        (json!({"slug": "asking", "base": TOOLS, "mcpServers": [], "acpdTools": true}), true),
+        (json!({"slug": "without", "base": TOOLS, "mcpServers": []}), false),
+        (json!({"slug": "refusing", "base": TOOLS, "acpdTools": false}), false),
+        (json!({"slug": "own", "command": command, "args": args, "acpdTools": true}), true),
+        (json!({"slug": "silent", "command": command, "args": args}), false),
+    ] {
+        let slug = body["slug"].as_str().unwrap().to_owned();
+        let made = daemon.post("/v1/agents", body).await.expect_status(201);
+        let servers = made["mcpServers"].as_array().cloned().unwrap_or_default();
+        let is_shown = servers.iter().any(|server| server["name"] == "acpd");
+        assert_eq!((is_shown, made["acpdTools"] == true), (has, has), "{made}");
+        let session = daemon.create_lazy_session(&slug).await;
+        let told = said(&daemon, &session, "{}").await;
+        assert_eq!(told.contains("create_checkpoint"), has, "{slug}: {told}");
+        sessions.push(session);
+    }
+    let wider = json!({"slug": "wider", "base": "plain", "acpdTools": true});
+    let refused = daemon.post("/v1/agents", wider).await.refused(403, "mcp_server_not_allowed");
+    assert_eq!(refused["details"]["setting"], "agents.plain.acpd_tools");
+    let moved = daemon.patch("/v1/agents/own", json!({"base": "plain"})).await;
+    moved.refused(403, "mcp_server_not_allowed");
+    let moved = daemon.patch("/v1/agents/own", json!({"base": "plain", "acpdTools": null})).await.expect_status(200);
+    assert_eq!(moved.get("acpdTools"), None);
+
+    // What the base has no more is no more given; who has a command of their own needs nobody's.
+    withdraw(&daemon, &sessions[0]).await;
+    assert!(said(&daemon, &sessions[0], "{}").await.contains("no MCP server acpd was given"));
+    end_process(&daemon, &sessions[6]).await;
+    assert!(said(&daemon, &sessions[6], "{}").await.contains("create_checkpoint"));
 }
 
 #[tokio::test]

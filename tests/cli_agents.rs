@@ -400,3 +400,30 @@ async fn what_may_be_a_mistake_is_noted() {
     let (after, _) = changed(&daemon, "", &["mine", "--npx", "agent"]).await;
     assert!(after.contains("env_plain = [\"npm_config_cache\"]"), "{after}");
 }
+
+#[tokio::test]
+async fn a_list_of_large_agents_comes_in_pages() {
+    let large = format!("system_prompt = \"{}\"\n", "x".repeat(65_000));
+    let daemon = Daemon::builder().agent_with("large", echo(), &large).start().await;
+    // One way is large by its base, the other one by itself.
+    for number in 0..70 {
+        for body in [
+            json!({"slug": format!("a{number}"), "base": "large"}),
+            json!({"slug": format!("b{number}"), "base": "demo", "systemPrompt": "y".repeat(65_000)}),
+        ] {
+            daemon.post("/v1/agents", body).await.expect_status(201);
+        }
+    }
+    let (mut seen, mut total, mut pages) = (0, 1, 0);
+    while seen < total {
+        let page = daemon.get(&format!("/v1/agents?offset={seen}")).await;
+        assert!(page.text.len() < 9 << 20, "{}", page.text.len());
+        let page = page.expect_status(200);
+        total = page["total"].as_u64().unwrap();
+        seen += page["agents"].as_array().unwrap().len() as u64;
+        pages += 1;
+    }
+    assert_eq!((seen, pages), (total, 2));
+    let told = daemon.cli(&["agents"]).await;
+    assert!(told.stderr.contains("more are not shown"), "{}", told.stderr);
+}

@@ -50,11 +50,8 @@ impl Host {
     }
 
     fn line_of(&self, pid: i32) -> Descent {
-        let line = self.ancestors_of(pid);
-        // The way by which nobody gets away, where there is one. Whose agent it is only its ancestors tell: an agent that is
-        // not confined may enter the cgroup of another one of its user.
         let is_agents = || self.cgroups.as_ref().is_some_and(|cgroups| cgroups.is_agents(pid));
-        if !matches!(line, Descent::Agents(_)) && is_agents() { Descent::Agents(None) } else { line }
+        with_cgroup(self.ancestors_of(pid), is_agents)
     }
 
     fn ancestors_of(&self, pid: i32) -> Descent {
@@ -79,6 +76,12 @@ impl Host {
     }
 }
 
+/// A cgroup is the way by which nobody gets away, where there is one. Whose agent it is only its ancestors tell: an agent that is
+/// not confined may enter the cgroup of another one of its user. So who could not be told by them is looked at again.
+fn with_cgroup(line: Descent, is_agents: impl FnOnce() -> bool) -> Descent {
+    if line == Descent::Others && is_agents() { Descent::Agents(None) } else { line }
+}
+
 /// Of a process that cannot be looked at. Where `/proc` hides other users' processes, one that we may not signal is another
 /// user's, and shims are our own; one that is gone tells nothing.
 fn of_hidden(pid: i32) -> Descent {
@@ -91,6 +94,19 @@ fn of_hidden(pid: i32) -> Descent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cgroup_tells_of_whoever_has_left_the_line_and_not_of_whoever_is_looked_at_again() {
+        let own = Descent::Agents(Some(SessionId::new()));
+        for (line, in_cgroup) in [
+            (own, own),
+            (Descent::Agents(None), Descent::Agents(None)),
+            (Descent::Others, Descent::Agents(None)),
+            (Descent::Unknown, Descent::Unknown),
+        ] {
+            assert_eq!((with_cgroup(line, || true), with_cgroup(line, || false)), (in_cgroup, line));
+        }
+    }
 
     #[test]
     fn what_is_gone_is_not_taken_for_another_users() {

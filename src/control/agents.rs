@@ -21,6 +21,9 @@ use crate::model::profile::{Definition, MadeProfile, Program, SLUG_HINT, Status,
 use crate::registry::{Found, RegistryError};
 use crate::store::StoreError;
 
+/// A page ends early when it is this large.
+const PAGE_BYTES_MAX: usize = 8 << 20;
+
 #[derive(Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -46,7 +49,7 @@ pub struct ListQuery {
     operation_id = "listAgents",
     tag = "agents",
     params(ListQuery),
-    responses((status = 200, description = "A page of them.", body = AgentList)),
+    responses((status = 200, description = "A page of them, with fewer when they are large.", body = AgentList)),
 )]
 pub async fn list(
     State(api): State<Arc<Api>>,
@@ -66,8 +69,25 @@ pub async fn list(
     for agent in &mut agents {
         agent.register(registered.get(&agent.slug));
     }
-    agents.extend(shown_made(&api, &caller, &made).await);
+    agents.extend(shown_made(&api, &caller, of_page(&api, &made)).await);
     Ok(Json(AgentList { agents, total: configured_total + made_total, limit, offset }))
+}
+
+/// The first of them, as many as are not too large together, and never none when there are any. Each has what its base has, a
+/// system prompt too.
+fn of_page<'a>(api: &Api, made: &'a [MadeProfile]) -> &'a [MadeProfile] {
+    let weight = |made: &MadeProfile| {
+        let profile = api.registry.resolved(made).map_or_else(|_| made.alone().freeze(), |profile| profile.freeze());
+        serde_json::to_string(&profile).map_or(0, |text| text.len())
+    };
+    let mut bytes = 0;
+    let has_room = |made: &&MadeProfile| {
+        let has_room = bytes < PAGE_BYTES_MAX;
+        bytes += weight(made);
+        has_room
+    };
+    let count = made.iter().take_while(has_room).count();
+    made.get(..count).unwrap_or(made)
 }
 
 /// Shows an agent, without values of its environment.

@@ -45,6 +45,7 @@ pub fn changed(api: &Api, caller: &Caller, before: Definition, mut change: Patch
         temperature: change.temperature.applied_to(before.temperature),
         max_tokens: change.max_tokens.applied_to(before.max_tokens),
         mcp_servers,
+        acpd_tools: change.acpd_tools.applied_to(before.acpd_tools),
         permissions,
         tags: change.tags.applied_to(Some(before.tags)).unwrap_or_default(),
         program,

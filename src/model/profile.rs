@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::agent::AgentProfile;
 use super::id::AgentId;
-use super::mcp::ChosenServer;
 use super::mcp::reference::is_variable;
+use super::mcp::{ChosenServer, TOOLS};
 use super::permission::policy::Policy;
 use super::time::Timestamp;
 
@@ -144,6 +144,9 @@ pub struct Definition {
     /// Nothing: all of the base's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp_servers: Option<Vec<ChosenServer>>,
+    /// Nothing: as the base has them, unless other servers are named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acpd_tools: Option<bool>,
     /// Nothing: what the base grants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Policy>,
@@ -198,6 +201,7 @@ impl MadeProfile {
                 env_file: own.env_file.clone(),
                 credentials: own.credentials.clone(),
                 permissions: definition.permissions.clone().unwrap_or_else(|| general.clone()),
+                acpd_tools: definition.acpd_tools.unwrap_or(false),
                 ..AgentProfile::new(&self.slug)
             },
         };
@@ -240,12 +244,13 @@ impl MadeProfile {
     /// The base, with less.
     fn standing_on(&self, base: &AgentProfile) -> AgentProfile {
         let definition = &self.definition;
-        let is_kept = |name: &String| {
+        let is_kept = |name: &str| {
             let is_it = |server: &ChosenServer| matches!(server, ChosenServer::Named(named) if named == name);
             definition.mcp_servers.as_ref().is_none_or(|servers| servers.iter().any(is_it))
         };
         let mut profile = AgentProfile { base: Some(base.slug.clone()), ..base.clone() };
         profile.mcp_servers.retain(|name, _| is_kept(name));
+        profile.acpd_tools &= definition.acpd_tools.unwrap_or_else(|| is_kept(TOOLS));
         if let Some(own) = &definition.permissions {
             profile.base_permissions = Some(std::mem::replace(&mut profile.permissions, own.clone()));
         }
@@ -265,6 +270,7 @@ impl Definition {
             temperature: None,
             max_tokens: None,
             mcp_servers: None,
+            acpd_tools: None,
             permissions: None,
             tags: Vec::new(),
             program,
@@ -430,6 +436,31 @@ mod tests {
         assert!(!serde_json::to_string(&frozen).unwrap().contains("hunter2"));
         let gone = made(definition(Program::Base("gone".to_owned()))).resolve(&agents, &general);
         assert_eq!(gone.unwrap_err(), "gone");
+    }
+
+    #[test]
+    fn acpds_tools_are_the_bases_to_give_and_its_own_to_leave_out() {
+        let named = |name: &str| Some(vec![ChosenServer::Named(name.to_owned())]);
+        for (base_has, acpd_tools, mcp_servers, expected) in [
+            (true, None, None, true),
+            (true, None, Some(Vec::new()), false),
+            (true, None, named("b"), false),
+            (true, None, named("acpd"), true),
+            (true, Some(true), named("b"), true),
+            (true, Some(false), None, false),
+            (false, None, named("acpd"), false),
+            (false, Some(true), None, false),
+        ] {
+            let own = Definition { acpd_tools, mcp_servers, ..definition(Program::Base("base".to_owned())) };
+            let agents = [("base".to_owned(), AgentProfile { acpd_tools: base_has, ..base() })].into();
+            let profile = made(own.clone()).resolve(&agents, &Policy::of(PermissionMode::Ask)).unwrap();
+            assert_eq!(profile.acpd_tools, expected, "{base_has} {own:?}");
+        }
+        for (acpd_tools, expected) in [(None, false), (Some(false), false), (Some(true), true)] {
+            let own = Definition { acpd_tools, ..definition(Program::Own(OwnProgram::default())) };
+            let profile = made(own).resolve(&BTreeMap::new(), &Policy::of(PermissionMode::Ask)).unwrap();
+            assert_eq!(profile.acpd_tools, expected);
+        }
     }
 
     #[test]

@@ -11,6 +11,8 @@ pub enum McpRefusal {
     NotAllowed { agent: String, name: String },
     #[error("the MCP server {name:?} is at {host}, which is of this machine or its network")]
     PrivateUrl { agent: String, name: String, host: String },
+    #[error("the agent {agent:?} does not give its sessions acpd's own tools")]
+    NoTools { agent: String },
     #[error("{TOOLS:?} is what acpd's own MCP server is called, which the agent {agent:?} has")]
     Reserved { agent: String, index: usize },
 }
@@ -26,7 +28,8 @@ pub fn chosen(
         if profile.base.is_some() {
             check(profile, &own)?;
         }
-        let named = profile.mcp_servers.keys().cloned().map(ChosenServer::Named);
+        let tools = profile.acpd_tools.then(|| TOOLS.to_owned());
+        let named = profile.mcp_servers.keys().cloned().chain(tools).map(ChosenServer::Named);
         return Ok((!own.is_empty()).then(|| named.chain(own).collect()));
     };
     check(profile, &asked)?;

@@ -4,7 +4,8 @@
 //! A name is one agent's in the whole daemon. When the configuration takes the name of one of the API, the configuration's is
 //! meant by it; the other one is still there, and is reached by its id.
 
-use super::{Registry, RegistryError, admission, mcp};
+use super::mcp::{self, McpRefusal};
+use super::{Registry, RegistryError, admission};
 use crate::model::profile::{Definition, MadeProfile, Program, Status};
 use crate::model::{AgentId, AgentProfile, Chosen, Peer, Policy, Sight, Timestamp};
 use crate::session::check_modes;
@@ -170,12 +171,17 @@ impl Registry {
             })?,
             Program::Own(_) => {
                 let (mcp_servers_allowed, mcp_private_urls) = (true, true);
-                own = AgentProfile { mcp_servers_allowed, mcp_private_urls, ..AgentProfile::new(&made.slug) };
+                let acpd_tools = made.definition.acpd_tools == Some(true);
+                let alone = AgentProfile::new(&made.slug);
+                own = AgentProfile { mcp_servers_allowed, mcp_private_urls, acpd_tools, ..alone };
                 &own
             }
         };
         if let (Program::Base(_), Some(asked)) = (&made.definition.program, &made.definition.permissions) {
             admission::narrower(&base.slug, &base.permissions, asked.clone())?;
+        }
+        if made.definition.acpd_tools == Some(true) && !base.acpd_tools {
+            return Err(McpRefusal::NoTools { agent: base.slug.clone() }.into());
         }
         mcp::check(base, made.definition.mcp_servers.as_deref().unwrap_or_default())?;
         let profile = self.resolved(made)?;

@@ -63,7 +63,7 @@ impl SessionActor {
     /// acpd's own tools, where the session has them. An agent that cannot have them works without.
     fn open_tools(&self, command: &Command) -> (Option<ToolsSocket>, Option<Transport>, Vec<String>) {
         let config = self.shared.config();
-        let current = config.agents.get(&self.profile.slug);
+        let current = self.profile.configured(&config.agents);
         if !mcp::has_tools(&self.profile, self.servers.chosen.as_deref(), current) {
             return (None, None, Vec::new());
         }

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use futures_util::TryStreamExt;
 use rusqlite::params;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Sqlite};
 
 use super::apply::{Apply, to_json};
 use super::owners::push_sight;
+use super::read::MESSAGES_BYTES_MAX;
 use super::{Store, StoreError, row};
 use crate::model::profile::{MadeProfile, Status};
 use crate::model::{AgentId, AgentProfile, Sight, Timestamp};
@@ -50,7 +52,8 @@ impl Store {
         row.as_ref().map(made).transpose()
     }
 
-    /// Those in sight, by slug, and how many there are in all.
+    /// Those in sight, by slug, and how many there are in all; fewer than `limit` when they are large, but never none when there
+    /// are any.
     pub async fn profiles(
         &self,
         sight: Sight,
@@ -67,12 +70,20 @@ impl Store {
         let mut query = QueryBuilder::<Sqlite>::new("SELECT * FROM profiles WHERE TRUE");
         condition(&mut query);
         query.push(" ORDER BY slug LIMIT ").push_bind(limit).push(" OFFSET ").push_bind(offset);
-        let rows = query.build().fetch_all(&self.pool).await.map_err(StoreError::database("listing profiles"))?;
+        let mut rows = query.build().fetch(&self.pool);
+        let (mut profiles, mut bytes) = (Vec::new(), 0);
+        while bytes < MESSAGES_BYTES_MAX
+            && let Some(row) = rows.try_next().await.map_err(StoreError::database("listing profiles"))?
+        {
+            bytes += row::column::<String>(&row, "definition")?.len();
+            profiles.push(made(&row)?);
+        }
+        drop(rows);
         let mut count = QueryBuilder::<Sqlite>::new("SELECT count(*) FROM profiles WHERE TRUE");
         condition(&mut count);
         let total = count.build_query_scalar().fetch_one(&self.pool).await;
         let total: i64 = total.map_err(StoreError::database("counting profiles"))?;
-        Ok((rows.iter().map(made).collect::<Result<_, _>>()?, total))
+        Ok((profiles, total))
     }
 }
 

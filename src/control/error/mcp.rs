@@ -28,6 +28,11 @@ pub fn answer(refusal: McpRefusal) -> Answer {
             Answer::new(StatusCode::FORBIDDEN, "mcp_server_not_allowed", message, hint)
                 .details(json!({ "setting": format!("agents.{agent}.mcp_servers_allowed") }))
         }
+        McpRefusal::NoTools { agent } => {
+            let hint = format!("leave acpdTools out, or have agents.{agent}.acpd_tools set to true in config.toml");
+            Answer::new(StatusCode::FORBIDDEN, "mcp_server_not_allowed", message, hint)
+                .details(json!({ "setting": format!("agents.{agent}.acpd_tools") }))
+        }
         McpRefusal::PrivateUrl { agent, .. } => {
             let hint =
                 format!("have it added to the profile, or agents.{agent}.mcp_private_urls set to true in config.toml");

@@ -60,6 +60,9 @@ pub struct Agent {
     /// The MCP servers that its sessions have, without their values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mcp_servers: Vec<McpServer>,
+    /// Whether acpd's own is among them.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub acpd_tools: bool,
     pub tags: Vec<String>,
     /// `active` or `archived`.
     pub status: String,
@@ -136,6 +139,10 @@ pub struct CreateAgent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 32)]
     pub mcp_servers: Option<Vec<McpChoice>>,
+    /// Whether its sessions have acpd's own tools, which a base has to have as well. Absent: as the base has them, unless
+    /// `mcpServers` leaves `acpd` out; with a command, not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acpd_tools: Option<bool>,
     /// Absent: what the base grants. It only narrows that.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
     pub permissions: Option<PermissionPolicy>,
@@ -196,6 +203,9 @@ pub struct PatchAgent {
     #[serde(default, skip_serializing_if = "Change::is_keep")]
     #[schema(value_type = Option<Vec<McpChoice>>, max_items = 32)]
     pub mcp_servers: Change<Vec<McpChoice>>,
+    #[serde(default, skip_serializing_if = "Change::is_keep")]
+    #[schema(value_type = Option<bool>)]
+    pub acpd_tools: Change<bool>,
     #[serde(default, skip_serializing_if = "Change::is_keep", deserialize_with = "object::change")]
     #[schema(value_type = Option<PermissionPolicy>)]
     pub permissions: Change<PermissionPolicy>,
@@ -241,6 +251,7 @@ impl CreateAgent {
             temperature: set(self.temperature),
             max_tokens: set(self.max_tokens),
             mcp_servers: set(self.mcp_servers),
+            acpd_tools: set(self.acpd_tools),
             permissions: set(self.permissions),
             tags: set(self.tags),
             command: self.command,
@@ -286,6 +297,7 @@ impl Agent {
             permissions: profile.permissions.clone(),
             fs_scope: profile.fs_scope,
             mcp_servers: frozen.mcp_servers.iter().chain(&own).map(McpServer::of_profile).collect(),
+            acpd_tools: profile.acpd_tools,
             tags: profile.tags.clone(),
             status: Status::Active.as_str().to_owned(),
             shadowed: false,

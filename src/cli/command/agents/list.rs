@@ -26,7 +26,14 @@ impl List {
         let path = if self.all { "/v1/agents?limit=1000&includeArchived=true" } else { "/v1/agents?limit=1000" };
         let answer: Box<RawValue> = daemon.get(path).await?;
         let output = context.output;
-        let exit = context.show(&answer, |list: AgentList| table(list.agents).render(output.width(), output.style))?;
+        let mut left = 0;
+        let exit = context.show(&answer, |list: AgentList| {
+            left = list.total - i64::try_from(list.agents.len()).unwrap_or(list.total);
+            table(list.agents).render(output.width(), output.style)
+        })?;
+        if left > 0 {
+            output.note(&format!("{left} more are not shown; GET /v1/agents?offset=N goes on"));
+        }
         output.aside("`acpd agents check NAME` tries one; `acpd agents show NAME` tells what it needs");
         Ok(exit)
     }
