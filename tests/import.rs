@@ -446,6 +446,23 @@ async fn checkpoints_and_records_come_with_their_session() {
     }
 }
 
+#[tokio::test]
+async fn a_session_that_goes_on_from_a_checkpoint_still_does_elsewhere() {
+    let (first, second) = (daemon().await, daemon().await);
+    let id = first.create_lazy_session("mind").await;
+    let checkpoints = format!("/v1/sessions/{id}/checkpoints");
+    first.post(&checkpoints, json!({"name": "half", "state": {"next": "harpsichord"}})).await.expect_status(201);
+    let body = json!({"newSession": {"start": "lazy"}});
+    let restored = first.post(&format!("{checkpoints}/half/restore"), body).await.expect_status(201);
+    let id = restored["session"]["id"].as_str().unwrap();
+    let mut document = exported(&first, id).await;
+    document["session"]["workspace"] = json!(second.workspace());
+    second.post("/v1/import", json!({"sessions": [document]})).await.expect_status(200);
+    assert_eq!(second.prompt_and_wait(id, SECOND).await["status"], "completed");
+    let heard = last_prompt(&second);
+    assert!(heard.to_string().contains("harpsichord"), "{heard}");
+}
+
 /// A database of the earlier application, with what the statements put into it.
 fn database(daemon: &Daemon, name: &str, statements: &str) -> PathBuf {
     let path = daemon.root().join(name);
