@@ -463,6 +463,34 @@ async fn a_session_that_goes_on_from_a_checkpoint_still_does_elsewhere() {
     assert!(heard.to_string().contains("harpsichord"), "{heard}");
 }
 
+#[tokio::test]
+async fn what_happened_elsewhere_notifies_nobody() {
+    let builder = Daemon::builder().agent("mind", mind());
+    let told = builder.root().join("told");
+    let section = format!(
+        "[notifications]\nconcurrent = 1\n[notifications.all]\ncommand = \"/bin/sh\"\nargs = [\"-c\", \"echo $ACPD_SESSION_ID >> {}\"]\n\
+         on = [\"turn.completed\", \"session.failed\"]\n",
+        told.display()
+    );
+    let daemon = builder.config(&section).start().await;
+    let mut document = document(daemon.workspace());
+    document["session"]["status"] = json!("error");
+    daemon.post("/v1/import", json!({"sessions": [document]})).await.expect_status(200);
+    let id = daemon.create_session("mind").await;
+    daemon.prompt_and_wait(&id, FIRST).await;
+    // They come in the order of the log.
+    let lines = harness::within("the notification", async {
+        loop {
+            match std::fs::read_to_string(&told) {
+                Ok(text) if text.contains(&id) => return text,
+                _ => tokio::task::yield_now().await,
+            }
+        }
+    })
+    .await;
+    assert_eq!(lines.lines().collect::<Vec<_>>(), [id.as_str()]);
+}
+
 /// A database of the earlier application, with what the statements put into it.
 fn database(daemon: &Daemon, name: &str, statements: &str) -> PathBuf {
     let path = daemon.root().join(name);
