@@ -464,6 +464,40 @@ async fn a_session_that_goes_on_from_a_checkpoint_still_does_elsewhere() {
 }
 
 #[tokio::test]
+async fn records_are_of_the_session_under_whatever_id_it_comes_and_also_those_from_before() {
+    let daemon = daemon().await;
+    let document = document(daemon.workspace());
+    let id = document["session"]["id"].as_str().unwrap().to_owned();
+    let early = record(&id, "2026-01-02T03:00:00Z");
+    daemon.post("/v1/records", early.clone()).await.expect_status(201);
+    let mut told = document.clone();
+    told["observations"] = json!([record(&id, AT)]);
+    daemon.post("/v1/import", json!({"sessions": [told]})).await.expect_status(200);
+    let list = daemon.get("/v1/records").await.expect_status(200);
+    assert_eq!(list["total"], 1, "one session is one entity: {list}");
+    assert_eq!(exported(&daemon, &id).await["observations"], json!([early, record(&id, AT)]));
+    daemon.post("/v1/records", record(&id, "2026-01-02T03:00:01Z")).await.expect_status(201);
+    let shown = daemon.get(&format!("/v1/records/{id}")).await.expect_status(200);
+    assert_eq!((&shown["entity_id"], &shown["observation_count"]), (&json!(id), &json!(3)));
+    let timeline = daemon.get("/v1/timeline?entity=pr-7").await.expect_status(200);
+    let sessions: Vec<&Value> =
+        timeline["timeline"].as_array().unwrap().iter().map(|item| &item["session_id"]).collect();
+    assert!(!sessions.is_empty() && sessions.iter().all(|session| **session == json!(id)), "{timeline}");
+
+    // The messages are here already, in a session of another id.
+    let other = "019a8b1c-7f2e-7c3a-9d4e-5f6a7b8c9dff";
+    let mut second: Value = serde_json::from_str(&document.to_string().replace(&id, other)).unwrap();
+    second["observations"] = json!([record(other, AT)]);
+    let made = daemon.post("/v1/import", json!({"sessions": [second]})).await.expect_status(200);
+    let derived = made["sessions"][0]["id"].as_str().unwrap();
+    assert_ne!(derived, other);
+    let shown = daemon.get(&format!("/v1/sessions/{derived}/record")).await.expect_status(200);
+    assert_eq!(shown["outcomes"][0]["id"], "pr-7", "{shown}");
+    assert_eq!(exported(&daemon, derived).await["observations"], json!([record(derived, AT)]));
+    assert_eq!(daemon.get("/v1/records").await.expect_status(200)["total"], 2);
+}
+
+#[tokio::test]
 async fn what_happened_elsewhere_notifies_nobody() {
     let builder = Daemon::builder().agent("mind", mind());
     let told = builder.root().join("told");

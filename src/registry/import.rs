@@ -13,6 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde_json::value::to_raw_value;
 use serde_json::{Map, Value};
 
 use self::steps::{Misfit, Past, Story};
@@ -205,8 +206,10 @@ impl Plan<'_> {
             Naming::Derived(id) => (id, true),
         };
         told.id = id;
+        let mut observations = observations;
         if is_derived {
             told.notes.push("its id is taken here, so it has another".to_owned());
+            observations.iter_mut().for_each(|new| rename(new, session.id, id));
         }
         let sight = Sight::Own(self.owner);
         let profile = self.registry.profile_of_new(Some(&told.agent), sight).await.map_err(refused("session.agent"))?;
@@ -406,6 +409,16 @@ fn imported(session: ExportedSession, new: NewSession, story: Story, told: &mut 
     };
     let (created_at, last_active_at) = (session.created_at, session.last_active_at);
     Imported { new, from, created_at, updated_at, last_active_at, steps, observations: Vec::new() }
+}
+
+/// What was said of the session is said of it under its other id, or it would be nobody's here.
+fn rename(new: &mut NewObservation, from: SessionId, to: SessionId) {
+    let mut content: Map<String, Value> = serde_json::from_str(new.content.get()).unwrap_or_default();
+    if record::session_id(&content) == from.to_string() {
+        content.insert("session_id".to_owned(), Value::String(to.to_string()));
+        // A map always has a JSON form.
+        new.content = to_raw_value(&content).unwrap_or_else(|_| new.content.clone());
+    }
 }
 
 fn derived_message(session: SessionId, message: &Message) -> MessageId {

@@ -69,6 +69,7 @@ impl Apply<'_> {
         let now = self.now;
         self.now = *created_at;
         self.create_session(session, new, Some(from))?;
+        self.adopt_entity(session, new.owner_uid)?;
         for (at, step) in steps {
             self.now = *at;
             self.op(session, step)?;
