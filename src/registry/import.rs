@@ -463,12 +463,16 @@ fn servers(
     notes: &mut Vec<String>,
 ) -> Result<Option<Vec<ChosenServer>>, RegistryError> {
     let Some(asked) = asked else { return Ok(mcp::chosen(profile, None)?) };
+    let is_brought = |name: &str| profile.own_servers.iter().any(|own| own.name == name);
     let known = |server: &ExportedServer| match server {
-        ExportedServer::Named(name) => Some(ChosenServer::Named(name.clone())),
-        ExportedServer::Own { .. } => None,
+        ExportedServer::Named(name) => Some(name.clone()),
+        // What its profile brought along there: only the name counts, and this machine's profile says what that is.
+        ExportedServer::Own { server, .. } => Some(server.name.clone()).filter(|name| is_brought(name)),
     };
+    let mut seen = HashSet::new();
+    let names = asked.iter().filter_map(known).filter(|name| seen.insert(name.clone()));
     let is_here = |server: &ChosenServer| mcp::check(profile, std::slice::from_ref(server)).is_ok();
-    let kept: Vec<ChosenServer> = asked.iter().filter_map(known).filter(is_here).collect();
+    let kept: Vec<ChosenServer> = names.map(ChosenServer::Named).filter(is_here).collect();
     if kept.len() < asked.len() {
         notes.push(format!("MCP servers that the agent does not have here are left out: {}", asked.len() - kept.len()));
     }
