@@ -315,8 +315,8 @@ fn time(cell: &Cell) -> Result<Timestamp, String> {
         Cell::Real(number) => since_epoch(*number as i64),
         Cell::Text(text) => {
             let text = text.trim();
-            // SQLite's own form has a space for the T, and no zone because it is UTC.
-            let iso = text.replacen(' ', "T", 1);
+            // SQLite's own form has a space for the T, and no zone because it is UTC. Others have one before the zone, too.
+            let iso = text.replacen(' ', "T", 1).replacen(' ', "", 1);
             let zoned = || iso.parse().or_else(|_| format!("{iso}Z").parse()).ok();
             text.parse::<i64>().map_or_else(|_| zoned(), since_epoch)
         }
@@ -360,6 +360,7 @@ mod tests {
             Cell::Text("2025-11-16T03:00:00Z".into()),
             Cell::Text("2025-11-16T03:00:00.000+00:00".into()),
             Cell::Text("2025-11-16 03:00:00".into()),
+            Cell::Text("2025-11-16 04:00:00.000 +01:00".into()),
         ] {
             assert_eq!(time(&cell), Ok(expected), "{cell:?}");
         }
