@@ -728,6 +728,25 @@ async fn the_earlier_applications_database_becomes_sessions() {
 }
 
 #[tokio::test]
+async fn an_agent_that_spoke_unasked_is_told_of_it_too() {
+    let daemon = daemon().await;
+    let repo = format!("INSERT INTO Repo VALUES ('r', 'app', '{}', 0, 0);", daemon.workspace().display());
+    let statements = format!(
+        "{repo} INSERT INTO AgentSession VALUES ('s', 'r', 't', 'active', 'mind', 1735787060, 1735787060);
+         INSERT INTO AgentMessage VALUES ('m0', 's', 'system', 'be brief', 1735787060);
+         INSERT INTO AgentMessage VALUES ('m1', 's', 'user', NULL, 1735787061);
+         INSERT INTO AgentMessage VALUES ('m2', 's', 'assistant', x'68617270', 1735787062);"
+    );
+    let path = database(&daemon, "unasked.db", &statements);
+    let report = daemon.cli(&["import", path.to_str().unwrap(), "--json"]).await.json();
+    assert_eq!((&report["made"]["turns"], &report["made"]["messages"]), (&json!(1), &json!(2)), "{report}");
+    let id = report["sessions"][0]["id"].as_str().unwrap();
+    daemon.prompt_and_wait(id, SECOND).await;
+    let heard = last_prompt(&daemon)[0]["text"].as_str().unwrap().to_owned();
+    assert!(heard.contains("harp") && heard.contains("be brief"), "{heard}");
+}
+
+#[tokio::test]
 async fn a_database_that_was_not_closed_is_read_with_its_log_and_not_touched() {
     let daemon = daemon().await;
     let path = full(&daemon);

@@ -253,6 +253,16 @@ fn record(session: SessionId, lines: Vec<Line>) -> (Vec<Turn>, Vec<Message>) {
             });
         }
     }
+    // Only what is in a turn is a conversation, of which the agent is told.
+    if let (true, Some(first)) = (turns.is_empty(), messages.iter().position(|message| message.role != Role::System)) {
+        let (id, at) = (messages[first].id.to_string(), messages[first].created_at);
+        let mut only = turn(session, TurnId::derived(at, &[&session.to_string(), &id]), at);
+        for message in &mut messages[first..] {
+            message.turn_id = Some(only.id);
+            answered(&mut only, message.created_at);
+        }
+        turns.push(only);
+    }
     (turns, messages)
 }
 
