@@ -181,7 +181,7 @@ impl Plan<'_> {
         &mut self,
         index: usize,
         document: Document,
-        observations: Vec<NewObservation>,
+        mut observations: Vec<NewObservation>,
     ) -> Result<ImportedSession, ImportError> {
         let misfit = |misfit: Misfit| ImportError::Misfit { index, misfit };
         let refused = |field: &'static str| move |source: RegistryError| ImportError::Refused { index, field, source };
@@ -206,10 +206,11 @@ impl Plan<'_> {
             Naming::Derived(id) => (id, true),
         };
         told.id = id;
-        let mut observations = observations;
         if is_derived {
             told.notes.push("its id is taken here, so it has another".to_owned());
-            observations.iter_mut().for_each(|new| rename(new, session.id, id));
+            for new in &mut observations {
+                rename(new, session.id, id);
+            }
         }
         let sight = Sight::Own(self.owner);
         let profile = self.registry.profile_of_new(Some(&told.agent), sight).await.map_err(refused("session.agent"))?;
