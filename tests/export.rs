@@ -481,6 +481,8 @@ async fn the_command_writes_whole_files_and_replaces_none_unasked() {
     assert_eq!(daemon.cli(&["export", &session, "--format", "pdf"]).await.code, 2);
     let nowhere = daemon.cli(&["export", &session, "-o", directory.join("no/where").to_str().unwrap()]).await;
     assert!(nowhere.code == 1 && nowhere.stderr.contains("no/where"), "{}", nowhere.stderr);
+    let taken = daemon.cli(&["export", &session, "--force", "-o", directory.to_str().unwrap()]).await;
+    assert!(taken.code == 1 && taken.stderr.contains("hint: name a file in it"), "{}", taken.stderr);
     let names: Vec<_> = directory.read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["session.json"], "nothing else is left");
 }

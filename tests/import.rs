@@ -446,6 +446,182 @@ async fn checkpoints_and_records_come_with_their_session() {
     }
 }
 
+const INSTRUCTIONS: &str = "You are brief.\nYou are kind.";
+const PICTURE: &str = "iVBORw0KGgo=";
+
+/// As [`mind`], with eyes; and a profile of the API with instructions and an MCP server of its own.
+async fn kind_daemon() -> Daemon {
+    let mut script = mind();
+    script[1] = json!({"handshake": {"capabilities": {"promptCapabilities": {"image": true}}}});
+    let daemon = Daemon::builder().agent_with("mind", script, "mcp_servers_allowed = true").start().await;
+    let own = json!({"name": "own", "command": "/bin/true", "env": {}});
+    let body = json!({"slug": "kind", "base": "mind", "systemPrompt": INSTRUCTIONS, "temperature": 0.5,
+        "mcpServers": [own]});
+    daemon.post("/v1/agents", body).await.expect_status(201);
+    daemon
+}
+
+#[tokio::test]
+async fn all_that_a_session_has_survives_a_round_trip() {
+    let (first, second, third) = (kind_daemon().await, kind_daemon().await, kind_daemon().await);
+    let id = first.create_session("kind").await;
+    let image = json!({"type": "image", "data": PICTURE, "mimeType": "image/png"});
+    let body = json!({"content": [{"type": "text", "text": FIRST}, image]});
+    let accepted = first.post(&format!("/v1/sessions/{id}/prompt"), body).await.expect_status(202);
+    first.wait_turn(&id, accepted["turnId"].as_str().unwrap()).await;
+    let checkpoints = format!("/v1/sessions/{id}/checkpoints");
+    // Numbers are kept to the letter.
+    let states = ["{\"huge\":1e400,\"exact\":12345678901234567890123}", "null", "[1.10]"];
+    for (index, state) in states.iter().enumerate() {
+        let body = format!("{{\"name\":\"step {index}\",\"state\":{state}}}");
+        assert_eq!(first.raw_request("POST", &checkpoints, "application/json", body).await.status, 201);
+    }
+    assert_eq!(first.prompt_and_wait(&id, "and more").await["status"], "completed");
+    for at in [AT, "2026-01-02T03:04:06Z"] {
+        first.post("/v1/records", record(&id, at)).await.expect_status(201);
+    }
+
+    let mut texts = Vec::new();
+    let mut before = &first;
+    for daemon in [&second, &third] {
+        let file = daemon.root().join("session.json");
+        let path = file.to_str().unwrap();
+        before.cli(&["export", &id, "--output", path]).await.success();
+        texts.push(std::fs::read_to_string(&file).unwrap());
+        let workspace = daemon.workspace().to_str().unwrap();
+        let report = daemon.cli(&["import", path, "--workspace", workspace, "--json"]).await.json();
+        assert_eq!(report["sessions"][0].get("notes"), None, "{report}");
+        before = daemon;
+    }
+    let path = format!("/v1/sessions/{id}/export?format=json");
+    texts.push(third.get(&path).await.text);
+    assert_eq!(third.get(&path).await.text, texts[2], "the same bytes");
+    for text in &texts {
+        assert!(states.iter().filter(|state| **state != "null").all(|state| text.contains(*state)), "{text}");
+        assert!(text.contains(PICTURE), "{text}");
+    }
+    // What a parser of ours refuses is in there as it was.
+    let documents: Vec<Value> =
+        texts.iter().map(|text| serde_json::from_str(&text.replace("1e400", "\"1e400\"")).unwrap()).collect();
+    assert_eq!(documents[0]["checkpoints"].as_array().unwrap().len(), 3);
+    assert_eq!(documents[0]["observations"].as_array().unwrap().len(), 2);
+    for (index, document) in documents.iter().enumerate() {
+        for part in ["turns", "checkpoints", "observations", "blobs"] {
+            assert_eq!(document[part], documents[0][part], "{part} of {index}");
+        }
+        let messages = |document: &Value| {
+            let messages = document["messages"].as_array().unwrap();
+            messages.iter().map(|message| without(message.clone(), &["by"])).collect::<Vec<_>>()
+        };
+        assert_eq!(messages(document), messages(&documents[0]), "{index}");
+        for name in ["title", "status", "createdAt", "updatedAt", "lastActiveAt", "permissions", "mcpServers"] {
+            assert_eq!(document["session"][name], documents[0]["session"][name], "{name} of {index}");
+        }
+    }
+    assert_eq!(documents[0]["session"]["mcpServers"][0]["name"], "own", "{}", documents[0]["session"]);
+
+    assert_eq!(third.prompt_and_wait(&id, SECOND).await["status"], "completed");
+    let heard = last_prompt(&third);
+    assert_eq!((&heard[0]["text"], &heard[2]["text"]), (&json!(INSTRUCTIONS), &json!(SECOND)), "{heard}");
+    let carried = heard[1]["text"].as_str().unwrap();
+    assert!([FIRST, ANSWER, "and more", "look it up"].iter().all(|said| carried.contains(said)), "{carried}");
+    let record = third.get(&format!("/v1/sessions/{id}/record")).await.expect_status(200);
+    assert_eq!(record["outcomes"][0]["id"], "pr-7", "{record}");
+    let workflow = third.get(&format!("/v1/sessions/{id}/export?format=workflow")).await.text;
+    assert!(!workflow.contains("temperature") && workflow.contains("agent_ref: kind"), "{workflow}");
+}
+
+#[tokio::test]
+async fn a_session_that_goes_on_from_a_checkpoint_still_does_elsewhere() {
+    let (first, second) = (daemon().await, daemon().await);
+    let id = first.create_lazy_session("mind").await;
+    let checkpoints = format!("/v1/sessions/{id}/checkpoints");
+    first.post(&checkpoints, json!({"name": "half", "state": {"next": "harpsichord"}})).await.expect_status(201);
+    let body = json!({"newSession": {"start": "lazy"}});
+    let restored = first.post(&format!("{checkpoints}/half/restore"), body).await.expect_status(201);
+    let id = restored["session"]["id"].as_str().unwrap();
+    let mut document = exported(&first, id).await;
+    document["session"]["workspace"] = json!(second.workspace());
+    second.post("/v1/import", json!({"sessions": [document]})).await.expect_status(200);
+    assert_eq!(second.prompt_and_wait(id, SECOND).await["status"], "completed");
+    let heard = last_prompt(&second);
+    assert!(heard.to_string().contains("harpsichord"), "{heard}");
+}
+
+#[tokio::test]
+async fn records_are_of_the_session_under_whatever_id_it_comes_and_also_those_from_before() {
+    let daemon = daemon().await;
+    let document = document(daemon.workspace());
+    let id = document["session"]["id"].as_str().unwrap().to_owned();
+    let early = record(&id, "2026-01-02T03:00:00Z");
+    daemon.post("/v1/records", early.clone()).await.expect_status(201);
+    let mut told = document.clone();
+    told["observations"] = json!([record(&id, AT)]);
+    daemon.post("/v1/import", json!({"sessions": [told]})).await.expect_status(200);
+    let list = daemon.get("/v1/records").await.expect_status(200);
+    assert_eq!(list["total"], 1, "one session is one entity: {list}");
+    assert_eq!(exported(&daemon, &id).await["observations"], json!([early, record(&id, AT)]));
+    daemon.post("/v1/records", record(&id, "2026-01-02T03:00:01Z")).await.expect_status(201);
+    let shown = daemon.get(&format!("/v1/records/{id}")).await.expect_status(200);
+    assert_eq!((&shown["entity_id"], &shown["observation_count"]), (&json!(id), &json!(3)));
+    let timeline = daemon.get("/v1/timeline?entity=pr-7").await.expect_status(200);
+    let sessions: Vec<&Value> =
+        timeline["timeline"].as_array().unwrap().iter().map(|item| &item["session_id"]).collect();
+    assert!(!sessions.is_empty() && sessions.iter().all(|session| **session == json!(id)), "{timeline}");
+
+    // The messages are here already, in a session of another id.
+    let other = "019a8b1c-7f2e-7c3a-9d4e-5f6a7b8c9dff";
+    let mut second: Value = serde_json::from_str(&document.to_string().replace(&id, other)).unwrap();
+    second["observations"] = json!([record(other, AT)]);
+    let made = daemon.post("/v1/import", json!({"sessions": [second]})).await.expect_status(200);
+    let derived = made["sessions"][0]["id"].as_str().unwrap();
+    assert_ne!(derived, other);
+    let shown = daemon.get(&format!("/v1/sessions/{derived}/record")).await.expect_status(200);
+    assert_eq!(shown["outcomes"][0]["id"], "pr-7", "{shown}");
+    assert_eq!(exported(&daemon, derived).await["observations"], json!([record(derived, AT)]));
+    assert_eq!(daemon.get("/v1/records").await.expect_status(200)["total"], 2);
+}
+
+#[tokio::test]
+async fn what_happened_elsewhere_notifies_nobody() {
+    let builder = Daemon::builder().agent("mind", mind());
+    let told = builder.root().join("told");
+    let section = format!(
+        "[notifications]\nconcurrent = 1\n[notifications.all]\ncommand = \"/bin/sh\"\nargs = [\"-c\", \"echo $ACPD_SESSION_ID >> {}\"]\n\
+         on = [\"turn.completed\", \"session.failed\"]\n",
+        told.display()
+    );
+    let daemon = builder.config(&section).start().await;
+    let mut document = document(daemon.workspace());
+    document["session"]["status"] = json!("error");
+    daemon.post("/v1/import", json!({"sessions": [document]})).await.expect_status(200);
+    let id = daemon.create_session("mind").await;
+    daemon.prompt_and_wait(&id, FIRST).await;
+    // They come in the order of the log.
+    let lines = harness::within("the notification", async {
+        loop {
+            match std::fs::read_to_string(&told) {
+                Ok(text) if text.contains(&id) => return text,
+                _ => tokio::task::yield_now().await,
+            }
+        }
+    })
+    .await;
+    assert_eq!(lines.lines().collect::<Vec<_>>(), [id.as_str()]);
+}
+
+#[tokio::test]
+async fn a_file_that_is_too_large_for_the_daemon_is_refused_with_what_to_do() {
+    let daemon = Daemon::builder().config("[control]\nimport_max = \"1MiB\"").agent("mind", mind()).start().await;
+    let mut document = document(daemon.workspace());
+    document["messages"][0]["content"]["text"] = json!("x".repeat(20 << 20));
+    let file = write(&daemon, "large.json", &document.to_string());
+    let output = daemon.cli(&["import", &file]).await;
+    assert_eq!(output.code, 1, "{}", output.stderr);
+    assert!(output.stderr.contains("control.import_max"), "{}", output.stderr);
+    assert_eq!(rows(&daemon).await, [0; 7]);
+}
+
 /// A database of the earlier application, with what the statements put into it.
 fn database(daemon: &Daemon, name: &str, statements: &str) -> PathBuf {
     let path = daemon.root().join(name);
@@ -549,6 +725,25 @@ async fn the_earlier_applications_database_becomes_sessions() {
     let again = daemon.cli(&["import", path.to_str().unwrap(), "--json"]).await.json();
     assert_eq!((&again["made"]["sessions"], &again["alreadyHere"]["sessions"]), (&json!(0), &json!(6)));
     assert_eq!(rows(&daemon).await, before);
+}
+
+#[tokio::test]
+async fn an_agent_that_spoke_unasked_is_told_of_it_too() {
+    let daemon = daemon().await;
+    let repo = format!("INSERT INTO Repo VALUES ('r', 'app', '{}', 0, 0);", daemon.workspace().display());
+    let statements = format!(
+        "{repo} INSERT INTO AgentSession VALUES ('s', 'r', 't', 'active', 'mind', 1735787060, 1735787060);
+         INSERT INTO AgentMessage VALUES ('m0', 's', 'system', 'be brief', 1735787060);
+         INSERT INTO AgentMessage VALUES ('m1', 's', 'user', NULL, 1735787061);
+         INSERT INTO AgentMessage VALUES ('m2', 's', 'assistant', x'68617270', 1735787062);"
+    );
+    let path = database(&daemon, "unasked.db", &statements);
+    let report = daemon.cli(&["import", path.to_str().unwrap(), "--json"]).await.json();
+    assert_eq!((&report["made"]["turns"], &report["made"]["messages"]), (&json!(1), &json!(2)), "{report}");
+    let id = report["sessions"][0]["id"].as_str().unwrap();
+    daemon.prompt_and_wait(id, SECOND).await;
+    let heard = last_prompt(&daemon)[0]["text"].as_str().unwrap().to_owned();
+    assert!(heard.contains("harp") && heard.contains("be brief"), "{heard}");
 }
 
 #[tokio::test]

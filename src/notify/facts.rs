@@ -96,6 +96,10 @@ impl Facts {
         };
         let Some(Told { status, permission, took, summary }) = told else { return Ok(None) };
         let Some(session) = store.session(event.session).await? else { return Ok(None) };
+        // What happened elsewhere, maybe long ago, is no news.
+        if store.imported_at(event.session).await?.is_some_and(|imported| event.created_at < imported) {
+            return Ok(None);
+        }
         let last_error = session.last_error.filter(|_| occasion == Occasion::SessionFailed);
         let summary = last_error.map_or(summary, |error| error.message);
         Ok(Some(Self {

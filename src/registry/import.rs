@@ -13,6 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde_json::value::to_raw_value;
 use serde_json::{Map, Value};
 
 use self::steps::{Misfit, Past, Story};
@@ -180,7 +181,7 @@ impl Plan<'_> {
         &mut self,
         index: usize,
         document: Document,
-        observations: Vec<NewObservation>,
+        mut observations: Vec<NewObservation>,
     ) -> Result<ImportedSession, ImportError> {
         let misfit = |misfit: Misfit| ImportError::Misfit { index, misfit };
         let refused = |field: &'static str| move |source: RegistryError| ImportError::Refused { index, field, source };
@@ -207,6 +208,9 @@ impl Plan<'_> {
         told.id = id;
         if is_derived {
             told.notes.push("its id is taken here, so it has another".to_owned());
+            for new in &mut observations {
+                rename(new, session.id, id);
+            }
         }
         let sight = Sight::Own(self.owner);
         let profile = self.registry.profile_of_new(Some(&told.agent), sight).await.map_err(refused("session.agent"))?;
@@ -408,6 +412,16 @@ fn imported(session: ExportedSession, new: NewSession, story: Story, told: &mut 
     Imported { new, from, created_at, updated_at, last_active_at, steps, observations: Vec::new() }
 }
 
+/// What was said of the session is said of it under its other id, or it would be nobody's here.
+fn rename(new: &mut NewObservation, from: SessionId, to: SessionId) {
+    let mut content: Map<String, Value> = serde_json::from_str(new.content.get()).unwrap_or_default();
+    if record::session_id(&content) == from.to_string() {
+        content.insert("session_id".to_owned(), Value::String(to.to_string()));
+        // A map always has a JSON form.
+        new.content = to_raw_value(&content).unwrap_or_else(|_| new.content.clone());
+    }
+}
+
 fn derived_message(session: SessionId, message: &Message) -> MessageId {
     MessageId::derived(message.created_at, &[&session.to_string(), &message.id.to_string()])
 }
@@ -450,12 +464,16 @@ fn servers(
     notes: &mut Vec<String>,
 ) -> Result<Option<Vec<ChosenServer>>, RegistryError> {
     let Some(asked) = asked else { return Ok(mcp::chosen(profile, None)?) };
+    let is_brought = |name: &str| profile.own_servers.iter().any(|own| own.name == name);
     let known = |server: &ExportedServer| match server {
-        ExportedServer::Named(name) => Some(ChosenServer::Named(name.clone())),
-        ExportedServer::Own { .. } => None,
+        ExportedServer::Named(name) => Some(name.clone()),
+        // What its profile brought along there: only the name counts, and this machine's profile says what that is.
+        ExportedServer::Own { server, .. } => Some(server.name.clone()).filter(|name| is_brought(name)),
     };
+    let mut seen = HashSet::new();
+    let names = asked.iter().filter_map(known).filter(|name| seen.insert(name.clone()));
     let is_here = |server: &ChosenServer| mcp::check(profile, std::slice::from_ref(server)).is_ok();
-    let kept: Vec<ChosenServer> = asked.iter().filter_map(known).filter(is_here).collect();
+    let kept: Vec<ChosenServer> = names.map(ChosenServer::Named).filter(is_here).collect();
     if kept.len() < asked.len() {
         notes.push(format!("MCP servers that the agent does not have here are left out: {}", asked.len() - kept.len()));
     }

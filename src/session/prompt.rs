@@ -27,7 +27,7 @@ use crate::model::{
 use crate::store::{Made, NewMessage, Op, StoreError, WaitingMessage};
 
 /// System messages that wait for one prompt. Together they are bounded in bytes as a prompt is.
-const WAITING_MAX: usize = 32;
+pub const WAITING_MAX: usize = 32;
 
 /// The data of a prompt's media.
 pub type Media = HashMap<BlobHash, Vec<u8>>;

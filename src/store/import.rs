@@ -4,7 +4,7 @@ use rusqlite::params;
 
 use super::apply::Apply;
 use super::{Imported, Store, StoreError};
-use crate::model::{MessageId, SessionId};
+use crate::model::{MessageId, SessionId, Timestamp};
 
 impl Store {
     /// Whether a message has one of these ids. They are unique over all sessions.
@@ -39,6 +39,19 @@ impl Store {
         .map_err(StoreError::database("looking for an observation"))
     }
 
+    /// When a session came from elsewhere, if it did. What its log has from before happened there.
+    pub async fn imported_at(&self, session: SessionId) -> Result<Option<Timestamp>, StoreError> {
+        let at: Option<String> = sqlx::query_scalar(
+            "SELECT data ->> '$.importedFrom.at' FROM events WHERE session_id = ? ORDER BY sequence LIMIT 1",
+        )
+        .bind(session.to_string())
+        .fetch_optional(&self.pool)
+        .await
+        .map_err(StoreError::database("reading when a session was imported"))?
+        .flatten();
+        Ok(at.and_then(|at| at.parse().ok()))
+    }
+
     pub async fn message_count(&self, session: SessionId) -> Result<i64, StoreError> {
         sqlx::query_scalar("SELECT count(*) FROM messages WHERE session_id = ?")
             .bind(session.to_string())
@@ -56,6 +69,7 @@ impl Apply<'_> {
         let now = self.now;
         self.now = *created_at;
         self.create_session(session, new, Some(from))?;
+        self.adopt_entity(session, new.owner_uid)?;
         for (at, step) in steps {
             self.now = *at;
             self.op(session, step)?;

@@ -14,7 +14,7 @@ use super::apply::{Apply, to_json};
 use super::owners::push_sight;
 use super::{Store, StoreError, row};
 use crate::model::record::{self, ENTITIES_MAX, Moment, OBSERVATIONS_MAX};
-use crate::model::{By, EntityId, ObservationId, Sight, Timestamp};
+use crate::model::{By, EntityId, ObservationId, SessionId, Sight, Timestamp};
 
 /// Observations that are shown of an entity: the newest.
 const OBSERVATIONS_SHOWN: i64 = 100;
@@ -283,6 +283,22 @@ impl Apply<'_> {
             if content.get(field).is_some_and(|value| !value.is_null()) {
                 self.set_moments(&known.id, kind, &moments)?;
             }
+        }
+        Ok(())
+    }
+
+    /// What was said of a session before it came is said of the session that is here now.
+    pub(super) fn adopt_entity(&self, session: SessionId, owner: Option<u32>) -> Result<(), StoreError> {
+        let session = session.to_string();
+        let Some(known) = self.known_entity(&session, owner)? else { return Ok(()) };
+        // Whatever refers to it follows before the commit.
+        self.connection.run("to give a record another id", "PRAGMA defer_foreign_keys = ON", [])?;
+        for sql in [
+            "UPDATE record_entities SET id = ?2, session_id = ?2 WHERE id = ?1",
+            "UPDATE record_observations SET entity_id = ?2 WHERE entity_id = ?1",
+            "UPDATE record_moments SET entity_id = ?2 WHERE entity_id = ?1",
+        ] {
+            self.connection.run("to give a record another id", sql, [&known.id, &session])?;
         }
         Ok(())
     }

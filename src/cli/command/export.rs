@@ -59,7 +59,8 @@ impl Export {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
         let daemon = context.daemon().await?;
         let id = lookup::session(&daemon, &self.session).await?;
-        if let Some(path) = self.output.as_deref().filter(|path| !self.force && path.symlink_metadata().is_ok()) {
+        let is_taken = |path: &&Path| path.is_dir() || (!self.force && path.symlink_metadata().is_ok());
+        if let Some(path) = self.output.as_deref().filter(is_taken) {
             return Err(exists(path));
         }
         let path = with_query(&format!("/v1/sessions/{id}/export"), &[("format", self.format.name().to_owned())]);
@@ -121,6 +122,9 @@ async fn next(body: &mut StreamBody) -> Result<Option<bytes::Bytes>, ClientError
 }
 
 fn exists(path: &Path) -> ClientError {
+    if path.is_dir() {
+        return ClientError::local(format!("{} is a directory", path.display()), "name a file in it");
+    }
     let message = format!("{} is there already", path.display());
     ClientError::local(message, "choose another name, or replace it with --force")
 }

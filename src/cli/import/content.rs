@@ -112,11 +112,12 @@ fn object(author: Author, fields: &Map<String, Value>, id: &str, source: &str, s
         (Some("thought" | "thinking" | "reasoning"), Some(Value::String(words))) => {
             text(Author::Thoughts, words, id, said);
         }
-        // An object without a type, or one of words, says what is in it.
-        (
-            None | Some("text" | "message" | "markdown" | "error"),
-            Some(inner @ (Value::String(_) | Value::Array(_))),
-        ) => {
+        // An object of words says what is in it; and so does one without a type that has nothing else. One that has is
+        // somebody's JSON.
+        (kind @ (None | Some("text" | "message" | "markdown" | "error")), Some(inner))
+            if (kind.is_some() || fields.keys().filter(|name| *name != "role").count() == 1)
+                && (inner.is_string() || inner.is_array()) =>
+        {
             parts(author, inner, id, source, said);
         }
         _ => text(author, source, id, said),
@@ -211,6 +212,8 @@ mod tests {
         assert_eq!(of(Author::Agent, "{not json"), [(Role::Agent, words("{not json"))]);
         assert_eq!(of(Author::Agent, r#"{"odd":1}"#), [(Role::Agent, words(r#"{"odd":1}"#))], "nothing is lost");
         assert_eq!(of(Author::Agent, "[1, 2]"), [(Role::Agent, words("[1, 2]"))]);
+        let pasted = r#"{"message": "boom", "code": 5}"#;
+        assert_eq!(of(Author::User, pasted), [(Role::User, words(pasted))], "what somebody pasted is not taken apart");
         assert_eq!(of(Author::System, "be brief"), [(Role::System, words("be brief"))]);
         assert_eq!(of(Author::User, "  "), []);
     }

@@ -253,6 +253,16 @@ fn record(session: SessionId, lines: Vec<Line>) -> (Vec<Turn>, Vec<Message>) {
             });
         }
     }
+    // Only what is in a turn is a conversation, of which the agent is told.
+    if let (true, Some(first)) = (turns.is_empty(), messages.iter().position(|message| message.role != Role::System)) {
+        let (id, at) = (messages[first].id.to_string(), messages[first].created_at);
+        let mut only = turn(session, TurnId::derived(at, &[&session.to_string(), &id]), at);
+        for message in &mut messages[first..] {
+            message.turn_id = Some(only.id);
+            answered(&mut only, message.created_at);
+        }
+        turns.push(only);
+    }
     (turns, messages)
 }
 
@@ -315,8 +325,8 @@ fn time(cell: &Cell) -> Result<Timestamp, String> {
         Cell::Real(number) => since_epoch(*number as i64),
         Cell::Text(text) => {
             let text = text.trim();
-            // SQLite's own form has a space for the T, and no zone because it is UTC.
-            let iso = text.replacen(' ', "T", 1);
+            // SQLite's own form has a space for the T, and no zone because it is UTC. Others have one before the zone, too.
+            let iso = text.replacen(' ', "T", 1).replacen(' ', "", 1);
             let zoned = || iso.parse().or_else(|_| format!("{iso}Z").parse()).ok();
             text.parse::<i64>().map_or_else(|_| zoned(), since_epoch)
         }
@@ -360,6 +370,7 @@ mod tests {
             Cell::Text("2025-11-16T03:00:00Z".into()),
             Cell::Text("2025-11-16T03:00:00.000+00:00".into()),
             Cell::Text("2025-11-16 03:00:00".into()),
+            Cell::Text("2025-11-16 04:00:00.000 +01:00".into()),
         ] {
             assert_eq!(time(&cell), Ok(expected), "{cell:?}");
         }

@@ -23,7 +23,7 @@ use super::error::ClientError;
 
 pub use self::workspaces::Workspaces;
 
-/// A file that is larger is no export that could be sent.
+/// A file that is larger is not read: hardly a daemon takes as much.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
 /// A document, and where it comes from.
@@ -106,7 +106,8 @@ fn file(path: &Path, found: &mut Found) -> Result<(), ClientError> {
     let bytes = path.metadata().map_err(unreadable)?.len();
     if bytes > FILE_BYTES_MAX {
         let message = format!("{label} is {bytes} bytes; the most is {FILE_BYTES_MAX}");
-        return Err(ClientError::local(message, "it is no export of a session"));
+        let hint = "an export of this size cannot be imported; `acpd export --format markdown` is one to be read";
+        return Err(ClientError::local(message, hint));
     }
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
     let shape: Shape = serde_json::from_str(&text).map_err(|error| {

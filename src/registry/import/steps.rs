@@ -19,6 +19,7 @@ use crate::model::{
     Blob, BlobHash, CheckpointId, Content, ErrorCode, EventBody, MessageId, Role, SessionId, Timestamp, TurnError,
     TurnId, TurnStatus,
 };
+use crate::session::WAITING_MAX;
 use crate::store::{NewCheckpoint, NewMessage, Op};
 
 /// A text has as many bytes again when all of it has to be escaped.
@@ -70,7 +71,9 @@ pub fn tell(past: Past, limits: &Limits, name: impl Fn(&Message) -> MessageId) -
     let media = media(&blobs, limits.media_max.0)?;
     let places = turns.iter().enumerate().map(|(index, turn)| (turn.id, index)).collect();
     let lasts = messages.iter().enumerate().filter_map(|(index, message)| Some((message.turn_id?, index))).collect();
+    let has_turns = !turns.is_empty();
     let turns = turns.into_iter().map(|turn| Told { turn, is_started: false }).collect();
+    let mut waiting = Vec::new();
     let mut teller = Teller { turns, places, lasts, media, queued: 0, open: 0, story: Story::default() };
     for (index, message) in messages.into_iter().enumerate() {
         let id = name(&message);
@@ -78,8 +81,12 @@ pub fn tell(past: Past, limits: &Limits, name: impl Fn(&Message) -> MessageId) -
             let field = format!("messages[{index}].{field}");
             Misfit { field, problem }
         })?;
+        if let (false, Role::System, Content::Text { text, .. }) = (has_turns, checked.message.role, &checked.content) {
+            waiting.push((checked.message.created_at, id, text.len()));
+        }
         teller.message(index, id, checked);
     }
+    teller.story.steps.extend(kept(waiting, limits.prompt_max.0));
     teller.queue_through(teller.turns.len());
     for (at, checkpoint) in checked_checkpoints(session, checkpoints, limits)? {
         let steps = &mut teller.story.steps;
@@ -87,6 +94,17 @@ pub fn tell(past: Past, limits: &Limits, name: impl Fn(&Message) -> MessageId) -
         steps.insert(place, (at, Op::AddCheckpoint(Box::new(checkpoint))));
     }
     Ok(teller.story)
+}
+
+/// Without a turn there is no conversation to replay: what the agent was to be told with its first prompt, such as the
+/// checkpoint that the session goes on from, waits for that here as it did there. The newest of it, where it is too much.
+fn kept(waiting: Vec<(Timestamp, MessageId, usize)>, bytes_max: usize) -> Vec<(Timestamp, Op)> {
+    let mut left = bytes_max;
+    let newest = waiting.into_iter().rev().take(WAITING_MAX).map_while(|(at, message, bytes)| {
+        left = left.checked_sub(bytes)?;
+        Some((at, Op::KeepForPrompt(message)))
+    });
+    newest.collect()
 }
 
 fn checked_checkpoints(
