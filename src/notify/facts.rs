@@ -89,6 +89,10 @@ pub fn occasion(kind: &str) -> Option<Occasion> {
 impl Facts {
     /// What there is to tell of an event; nothing, when there is nobody to tell any more, or no need to.
     pub async fn gather(store: &Store, occasion: Occasion, event: &StoredEvent) -> Result<Option<Self>, StoreError> {
+        let imported_at = store.imported_at(event.session).await?;
+        if imported_at.is_some_and(|imported_at| event.created_at < imported_at) {
+            return Ok(None);
+        }
         let told = match occasion {
             Occasion::TurnCompleted => turn_completed(store, event).await?,
             Occasion::PermissionRequested => permission_requested(store, event).await?,

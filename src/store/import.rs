@@ -4,7 +4,7 @@ use rusqlite::params;
 
 use super::apply::Apply;
 use super::{Imported, Store, StoreError};
-use crate::model::{MessageId, SessionId};
+use crate::model::{MessageId, SessionId, Timestamp};
 
 impl Store {
     /// Whether a message has one of these ids. They are unique over all sessions.
@@ -37,6 +37,17 @@ impl Store {
         .fetch_one(&self.pool)
         .await
         .map_err(StoreError::database("looking for an observation"))
+    }
+
+    /// When a session came here, if it did not begin here. What its log tells from before that happened elsewhere.
+    pub async fn imported_at(&self, session: SessionId) -> Result<Option<Timestamp>, StoreError> {
+        let at: Option<Option<String>> =
+            sqlx::query_scalar("SELECT data ->> '$.importedFrom.at' FROM events WHERE session_id = ? AND sequence = 1")
+                .bind(session.to_string())
+                .fetch_optional(&self.pool)
+                .await
+                .map_err(StoreError::database("looking where a session comes from"))?;
+        Ok(at.flatten().and_then(|at| at.parse().ok()))
     }
 
     pub async fn message_count(&self, session: SessionId) -> Result<i64, StoreError> {
