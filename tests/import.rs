@@ -446,6 +446,48 @@ async fn checkpoints_and_records_come_with_their_session() {
     }
 }
 
+#[tokio::test]
+async fn what_was_said_of_a_session_before_it_came_is_said_of_it() {
+    let daemon = daemon().await;
+    let mut document = document(daemon.workspace());
+    document["session"]["status"] = json!("archived");
+    document["session"]["updatedAt"] = json!("2026-01-02T03:05:05.000Z");
+    let id = document["session"]["id"].as_str().unwrap().to_owned();
+    let said = daemon.post("/v1/records", record(&id, AT)).await.expect_status(201);
+    let entity = said["entity_id"].as_str().unwrap();
+    assert_ne!(entity, id);
+    daemon.post("/v1/import", json!({"sessions": [document]})).await.expect_status(200);
+
+    // One entity, by whichever name.
+    let list = daemon.get("/v1/records").await.expect_status(200);
+    assert_eq!((&list["total"], &list["records"][0]["entity_id"]), (&json!(1), &json!(id)), "{list}");
+    assert_eq!(list["records"][0]["observations"].as_array().unwrap().len(), 1);
+    for name in [entity, &id] {
+        let shown = daemon.get(&format!("/v1/records/{name}")).await.expect_status(200);
+        assert_eq!(shown, list["records"][0], "{name}");
+        let timeline = daemon.get(&format!("/v1/timeline?entity={name}")).await.expect_status(200);
+        let told: Vec<&str> =
+            timeline["timeline"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect();
+        assert_eq!(told, ["session_start", "checkpoint", "outcome", "session_end"], "{name}: {timeline}");
+        assert!(timeline["timeline"].as_array().unwrap().iter().all(|item| item["entity_id"] == json!(id)));
+    }
+    assert_eq!(daemon.get("/v1/timeline?entity=pr-7").await.body["total"], 4);
+    let mut more = record(&id, AT);
+    more["more"] = json!(1);
+    let said = daemon.post("/v1/records", more).await.expect_status(201);
+    assert_eq!((&said["entity_id"], &said["observation_count"]), (&json!(id), &json!(2)));
+
+    // It was over before it came.
+    let shown = daemon.get(&format!("/v1/sessions/{id}/record")).await.expect_status(200);
+    let end = json!("2026-01-02T03:05:05.000Z");
+    assert_eq!((&shown["ended_at"], &shown["duration"]), (&end, &json!(60.0)));
+    let timeline = daemon.get(&format!("/v1/timeline?entity={id}")).await.expect_status(200);
+    assert_eq!(timeline["timeline"][3]["timestamp"], end, "{timeline}");
+
+    daemon.delete(&format!("/v1/sessions/{id}?purge=true")).await;
+    assert_eq!(daemon.get("/v1/records").await.body["total"], 0, "it is purged with what was said of it");
+}
+
 /// A database of the earlier application, with what the statements put into it.
 fn database(daemon: &Daemon, name: &str, statements: &str) -> PathBuf {
     let path = daemon.root().join(name);

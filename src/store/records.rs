@@ -14,7 +14,7 @@ use super::apply::{Apply, to_json};
 use super::owners::push_sight;
 use super::{Store, StoreError, row};
 use crate::model::record::{self, ENTITIES_MAX, Moment, OBSERVATIONS_MAX};
-use crate::model::{By, EntityId, ObservationId, Sight, Timestamp};
+use crate::model::{By, EntityId, ObservationId, SessionId, Sight, Timestamp};
 
 /// Observations that are shown of an entity: the newest.
 const OBSERVATIONS_SHOWN: i64 = 100;
@@ -39,7 +39,11 @@ pub struct NewObservation {
 /// What is known of an entity.
 #[derive(Debug)]
 pub struct Entity {
+    /// The session's, when it is one of acpd's own.
     pub id: String,
+    /// By which its observations are found. It is another when the session came here after the first of them.
+    key: String,
+    pub session: Option<SessionId>,
     pub snapshot: Map<String, Value>,
     pub observation_count: i64,
 }
@@ -149,9 +153,9 @@ impl Store {
     }
 
     /// The newest observations of an entity, in order.
-    pub async fn observations(&self, entity: &str) -> Result<Vec<Observation>, StoreError> {
+    pub async fn observations(&self, entity: &Entity) -> Result<Vec<Observation>, StoreError> {
         let mut rows = sqlx::query("SELECT * FROM record_observations WHERE entity_id = ? ORDER BY row DESC LIMIT +?")
-            .bind(entity)
+            .bind(&entity.key)
             .bind(OBSERVATIONS_SHOWN)
             .fetch(&self.pool);
         let mut observations = Vec::new();
@@ -180,16 +184,19 @@ impl Store {
 }
 
 fn entity(row: &SqliteRow) -> Result<Entity, StoreError> {
+    let (key, session) = (row::column::<String>(row, "id")?, row::parsed_option::<SessionId>(row, "session_id")?);
     Ok(Entity {
-        id: row::column(row, "id")?,
+        id: session.map_or_else(|| key.clone(), |session| session.to_string()),
+        key,
+        session,
         snapshot: row::from_json(row, "snapshot")?,
         observation_count: row::column(row, "observation_count")?,
     })
 }
 
-/// When one of acpd's own sessions was over, if it is.
-pub(super) const SESSION_END: &str =
-    "CASE WHEN sessions.status IN ('archived', 'error') THEN sessions.status_changed_at END";
+/// When one of acpd's own sessions was over, if it is: as [`record::derive::ended_at`] has it.
+pub(super) const SESSION_END: &str = "CASE WHEN sessions.status IN ('archived', 'error') \
+     THEN min(sessions.status_changed_at, sessions.updated_at) END";
 
 /// A row each, with all that they can be ordered by.
 fn push_entities(query: &mut QueryBuilder<Sqlite>, filter: EntityFilter) {
@@ -303,6 +310,16 @@ impl Apply<'_> {
         found.map(known).transpose()
     }
 
+    /// What was said of a session before it came here is said of it.
+    pub(super) fn adopt_entity(&self, session: SessionId, owner: Option<u32>) -> Result<(), StoreError> {
+        self.connection.run(
+            "to find what was said of a session",
+            "UPDATE record_entities SET session_id = ?1 WHERE name = ?1 AND ifnull(owner_uid, -1) = ifnull(?2, -1)",
+            params![session.to_string(), owner],
+        )?;
+        Ok(())
+    }
+
     fn new_entity(&self, name: &str, new: &NewObservation) -> Result<Known, StoreError> {
         let sql = "SELECT count(*) FROM record_entities WHERE owner_uid IS ?1";
         let count = self.connection.first("to count records", sql, [new.owner], |row| row.get::<_, i64>(0))?;
@@ -373,7 +390,7 @@ mod tests {
             writer.append(Unit { catalogue, ops: vec![] }).await.unwrap();
             let entity = store.entity_named("s-100", None).await.unwrap().unwrap();
             assert_eq!((entity.observation_count, &entity.snapshot["b"]), (2, &json!(1)));
-            assert_eq!(store.observations(&entity.id).await.unwrap().len(), 2);
+            assert_eq!(store.observations(&entity).await.unwrap().len(), 2);
             assert_eq!(store.entity_named(&own, None).await.unwrap().unwrap().id, own, "it is the session");
         }
         assert!(store.entity_named("s-100", Some(1)).await.unwrap().is_none(), "each owner's are their own");
