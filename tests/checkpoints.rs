@@ -145,6 +145,12 @@ async fn one_key_makes_one_checkpoint() {
     let first = daemon.request_with("POST", &path, &key, Some(body.clone())).await.expect_status(201);
     let again = daemon.request_with("POST", &path, &key, Some(body)).await.expect_status(201);
     assert_eq!(again["session"]["id"], first["session"]["id"]);
+
+    // The same words about another checkpoint are another request.
+    add(&daemon, &session, json!({"name": "whole"})).await.expect_status(201);
+    let path = format!("/v1/sessions/{session}/checkpoints/whole/restore");
+    let body = json!({"newSession": {"start": "lazy"}});
+    daemon.request_with("POST", &path, &key, Some(body)).await.refused(422, "idempotency_mismatch");
 }
 
 #[tokio::test]
@@ -236,6 +242,10 @@ async fn a_secret_is_kept_out_of_names_and_states() {
         (&json!("with [redacted:PLAIN_KEY]"), &json!("[redacted:PLAIN_KEY]"))
     );
     add(&daemon, &session, json!({"name": name})).await.refused(409, "checkpoint_exists");
+    let (path, key) = (format!("/v1/sessions/{session}/checkpoints"), [("idempotency-key", "k-1")]);
+    let body = json!({"name": format!("more {SECRET}")});
+    let first = daemon.request_with("POST", &path, &key, Some(body.clone())).await.expect_status(201);
+    assert_eq!(daemon.request_with("POST", &path, &key, Some(body)).await.expect_status(201), first);
 }
 
 #[tokio::test]

@@ -583,34 +583,6 @@ async fn records_are_of_the_session_under_whatever_id_it_comes_and_also_those_fr
 }
 
 #[tokio::test]
-async fn what_happened_elsewhere_notifies_nobody() {
-    let builder = Daemon::builder().agent("mind", mind());
-    let told = builder.root().join("told");
-    let section = format!(
-        "[notifications]\nconcurrent = 1\n[notifications.all]\ncommand = \"/bin/sh\"\nargs = [\"-c\", \"echo $ACPD_SESSION_ID >> {}\"]\n\
-         on = [\"turn.completed\", \"session.failed\"]\n",
-        told.display()
-    );
-    let daemon = builder.config(&section).start().await;
-    let mut document = document(daemon.workspace());
-    document["session"]["status"] = json!("error");
-    daemon.post("/v1/import", json!({"sessions": [document]})).await.expect_status(200);
-    let id = daemon.create_session("mind").await;
-    daemon.prompt_and_wait(&id, FIRST).await;
-    // They come in the order of the log.
-    let lines = harness::within("the notification", async {
-        loop {
-            match std::fs::read_to_string(&told) {
-                Ok(text) if text.contains(&id) => return text,
-                _ => tokio::task::yield_now().await,
-            }
-        }
-    })
-    .await;
-    assert_eq!(lines.lines().collect::<Vec<_>>(), [id.as_str()]);
-}
-
-#[tokio::test]
 async fn a_file_that_is_too_large_for_the_daemon_is_refused_with_what_to_do() {
     let daemon = Daemon::builder().config("[control]\nimport_max = \"1MiB\"").agent("mind", mind()).start().await;
     let mut document = document(daemon.workspace());
@@ -620,6 +592,48 @@ async fn a_file_that_is_too_large_for_the_daemon_is_refused_with_what_to_do() {
     assert_eq!(output.code, 1, "{}", output.stderr);
     assert!(output.stderr.contains("control.import_max"), "{}", output.stderr);
     assert_eq!(rows(&daemon).await, [0; 7]);
+}
+
+#[tokio::test]
+async fn what_was_said_of_a_session_before_it_came_is_said_of_it() {
+    let daemon = daemon().await;
+    let mut document = document(daemon.workspace());
+    document["session"]["status"] = json!("archived");
+    document["session"]["updatedAt"] = json!("2026-01-02T03:05:05.000Z");
+    let id = document["session"]["id"].as_str().unwrap().to_owned();
+    let said = daemon.post("/v1/records", record(&id, AT)).await.expect_status(201);
+    let entity = said["entity_id"].as_str().unwrap();
+    assert_ne!(entity, id);
+    daemon.post("/v1/import", json!({"sessions": [document]})).await.expect_status(200);
+
+    // One entity, by whichever name.
+    let list = daemon.get("/v1/records").await.expect_status(200);
+    assert_eq!((&list["total"], &list["records"][0]["entity_id"]), (&json!(1), &json!(id)), "{list}");
+    assert_eq!(list["records"][0]["observations"].as_array().unwrap().len(), 1);
+    for name in [entity, &id] {
+        let shown = daemon.get(&format!("/v1/records/{name}")).await.expect_status(200);
+        assert_eq!(shown, list["records"][0], "{name}");
+        let timeline = daemon.get(&format!("/v1/timeline?entity={name}")).await.expect_status(200);
+        let told: Vec<&str> =
+            timeline["timeline"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect();
+        assert_eq!(told, ["session_start", "checkpoint", "outcome", "session_end"], "{name}: {timeline}");
+        assert!(timeline["timeline"].as_array().unwrap().iter().all(|item| item["entity_id"] == json!(id)));
+    }
+    assert_eq!(daemon.get("/v1/timeline?entity=pr-7").await.body["total"], 4);
+    let mut more = record(&id, AT);
+    more["more"] = json!(1);
+    let said = daemon.post("/v1/records", more).await.expect_status(201);
+    assert_eq!((&said["entity_id"], &said["observation_count"]), (&json!(id), &json!(2)));
+
+    // It was over before it came.
+    let shown = daemon.get(&format!("/v1/sessions/{id}/record")).await.expect_status(200);
+    let end = json!("2026-01-02T03:05:05.000Z");
+    assert_eq!((&shown["ended_at"], &shown["duration"]), (&end, &json!(60.0)));
+    let timeline = daemon.get(&format!("/v1/timeline?entity={id}")).await.expect_status(200);
+    assert_eq!(timeline["timeline"][3]["timestamp"], end, "{timeline}");
+
+    daemon.delete(&format!("/v1/sessions/{id}?purge=true")).await;
+    assert_eq!(daemon.get("/v1/records").await.body["total"], 0, "it is purged with what was said of it");
 }
 
 /// A database of the earlier application, with what the statements put into it.

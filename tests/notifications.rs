@@ -404,6 +404,25 @@ async fn a_reload_adds_and_removes_them_and_without_any_nothing_follows_the_log(
 }
 
 #[tokio::test]
+async fn what_happened_before_an_import_is_not_told() {
+    let first = Daemon::builder().agent("echo", echo()).start().await;
+    let session = first.create_session("echo").await;
+    first.prompt_and_wait(&session, "far away").await;
+    let document = first.get(&format!("/v1/sessions/{session}/export?format=json")).await.expect_status(200);
+
+    let builder = Daemon::builder();
+    let hook = Recorder::new(&builder);
+    let section = hook.section("mine", ALL, &["{summary}"]);
+    let second = builder.config(&section).agent("echo", echo()).start().await;
+    let import = json!({"sessions": [document], "workspace": second.workspace()});
+    second.post("/v1/import", import).await.expect_status(200);
+    second.prompt_and_wait(&session, "close by").await;
+    let runs = hook.count(1).await;
+    let told: Vec<&str> = runs.iter().map(|run| run.args[0].as_str()).collect();
+    assert!(told.len() == 1 && told[0].contains("close by"), "{told:?}");
+}
+
+#[tokio::test]
 async fn a_command_that_calls_acpd_is_served() {
     for user in users() {
         let config = "[notifications.yes]\non = [\"permission.requested\"]\ncommand = \"{acpd}\"\n\

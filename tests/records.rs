@@ -329,6 +329,23 @@ async fn a_timeline_goes_across_sessions_in_order() {
 }
 
 #[tokio::test]
+async fn a_timeline_of_large_outcomes_comes_in_pages() {
+    let daemon = Daemon::builder().start().await;
+    for number in 0..12 {
+        let outcome = json!({"type": "issue", "id": "I-1", "details": {"log": "x".repeat(1000 << 10)}});
+        submit(&daemon, with(record(&format!("s-{number:03}"), 1), json!({"outcomes": [outcome]}))).await;
+    }
+    let mut seen = 0;
+    while seen < 36 {
+        let page = daemon.get(&format!("/v1/timeline?entity=I-1&offset={seen}")).await.expect_status(200);
+        let shown = page["timeline"].as_array().unwrap().len();
+        assert!(shown > 0 && page.to_string().len() < 10 << 20, "{shown} of {}", page["total"]);
+        assert!(seen > 0 || shown < 36, "not all at once");
+        seen += shown;
+    }
+}
+
+#[tokio::test]
 async fn an_outcome_that_is_said_anew_replaces_what_was_said() {
     let daemon = Daemon::builder().start().await;
     let open = json!({"session_id": "s-100", "actions": [{"type": "a", "result": "b"}], "outcomes": [{"type": "issue", "id": "I-1"}]});

@@ -90,8 +90,10 @@ pub async fn create(
     caller.reach(&api, session).await?;
     match idempotency::begin(&api, key, "checkpoints", Some(session)).await? {
         Attempt::Again(_) => {
-            // The body is the same, so its name is.
-            let checkpoint = found(&api, session, body.name).await?;
+            // The body is the same, so its name is, as it was recorded.
+            let mut name = body.name;
+            api.registry.hub().secrets().redact(&mut name);
+            let checkpoint = found(&api, session, name).await?;
             Ok(again((StatusCode::CREATED, Json(checkpoint))))
         }
         Attempt::First(first) => {
@@ -245,6 +247,7 @@ pub async fn restore(
         let session = Some(sessions::shown(&api, session));
         (StatusCode::CREATED, Json(Restored { checkpoint, state, session }))
     };
+    let key = key.map(|key| key.about(&checkpoint.id.to_string()));
     match idempotency::begin(&api, key, "restore", Some(session)).await? {
         Attempt::Again(remembered) => {
             let made = caller.session(&api, remembered.session).await?;

@@ -42,6 +42,14 @@ pub struct Key {
     body_hash: [u8; 32],
 }
 
+impl Key {
+    /// The path says more than the session: the same body about something else is another request.
+    pub fn about(self, what: &str) -> Self {
+        let body_hash = Sha256::new().chain_update(self.body_hash).chain_update(what).finalize().into();
+        Self { body_hash, ..self }
+    }
+}
+
 impl<T: DeserializeOwned> FromRequest<Arc<Api>> for Keyed<T> {
     type Rejection = ApiError;
 

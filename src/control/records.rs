@@ -215,7 +215,7 @@ pub async fn show(
 /// id of a session means that session, whatever others call theirs.
 async fn whole(api: &Api, caller: &Caller, name: &str) -> Result<Option<RecordEntity>, ApiError> {
     let store = api.registry.hub().store();
-    let session = match name.parse() {
+    let mut session = match name.parse() {
         Ok(id) => store.session(id).await?.filter(|session| caller.sight().has(session.owner_uid)),
         Err(_) => None,
     };
@@ -223,8 +223,11 @@ async fn whole(api: &Api, caller: &Caller, name: &str) -> Result<Option<RecordEn
         Some(session) => store.entity_named(name, session.owner_uid).await?,
         None => store.entity(name, caller.sight(), caller.owner()).await?,
     };
+    if let Some(id) = submitted.as_ref().and_then(|entity| entity.session).filter(|_| session.is_none()) {
+        session = store.session(id).await?;
+    }
     let (observations, observation_count) = match &submitted {
-        Some(entity) => (store.observations(&entity.id).await?, entity.observation_count),
+        Some(entity) => (store.observations(entity).await?, entity.observation_count),
         None => (Vec::new(), 0),
     };
     let (entity_id, snapshot) = match (session, submitted) {

@@ -89,6 +89,11 @@ pub fn occasion(kind: &str) -> Option<Occasion> {
 impl Facts {
     /// What there is to tell of an event; nothing, when there is nobody to tell any more, or no need to.
     pub async fn gather(store: &Store, occasion: Occasion, event: &StoredEvent) -> Result<Option<Self>, StoreError> {
+        // What happened elsewhere, maybe long ago, is no news.
+        let imported_at = store.imported_at(event.session).await?;
+        if imported_at.is_some_and(|imported_at| event.created_at < imported_at) {
+            return Ok(None);
+        }
         let told = match occasion {
             Occasion::TurnCompleted => turn_completed(store, event).await?,
             Occasion::PermissionRequested => permission_requested(store, event).await?,
@@ -96,10 +101,6 @@ impl Facts {
         };
         let Some(Told { status, permission, took, summary }) = told else { return Ok(None) };
         let Some(session) = store.session(event.session).await? else { return Ok(None) };
-        // What happened elsewhere, maybe long ago, is no news.
-        if store.imported_at(event.session).await?.is_some_and(|imported| event.created_at < imported) {
-            return Ok(None);
-        }
         let last_error = session.last_error.filter(|_| occasion == Occasion::SessionFailed);
         let summary = last_error.map_or(summary, |error| error.message);
         Ok(Some(Self {

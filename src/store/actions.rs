@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteRow;
 
 use super::{Store, StoreError, row};
 use crate::model::message::Role;
-use crate::model::record::derive::{ARGUMENTS_BYTES_MAX, ToolUse};
+use crate::model::record::derive::{ARGUMENTS_BYTES_MAX, ERROR_CHARS_MAX, ToolUse};
 use crate::model::turn::Turn;
 use crate::model::{SessionId, Timestamp, TurnId};
 
@@ -37,7 +37,7 @@ impl Store {
         // Of a large content only the parts that are told are read out.
         let mut rows = sqlx::query(
             "SELECT messages.id, role, turn_id, tool_call_id, created_at, content ->> 'name' AS name, \
-             content ->> 'kind' AS kind, content ->> 'status' AS status, content ->> 'error' AS error, \
+             content ->> 'kind' AS kind, content ->> 'status' AS status, substr(content ->> 'error', 1, ?3) AS error, \
              CASE WHEN role = 'tool_call' AND length(content) <= ?2 THEN content -> 'arguments' END AS arguments, \
              EXISTS (SELECT 1 FROM turns WHERE turns.session_id = messages.session_id AND turns.id = messages.turn_id \
              AND turns.status = 'running') AS is_open \
@@ -45,6 +45,7 @@ impl Store {
         )
         .bind(session.to_string())
         .bind(i64::try_from(ARGUMENTS_BYTES_MAX).unwrap_or(i64::MAX))
+        .bind(i64::try_from(ERROR_CHARS_MAX).unwrap_or(i64::MAX))
         .fetch(&self.pool);
         let mut endings: HashMap<(Option<TurnId>, String), Ending> = HashMap::new();
         let mut uses = Vec::new();

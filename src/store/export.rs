@@ -50,12 +50,12 @@ impl Store {
         query.push(" WHERE sessions.id = ").push_bind(id.to_string());
         let session = query.build().fetch_optional(&mut *moment).await.map_err(reading())?;
         let Some(session) = session.as_ref().map(row::session).transpose()? else { return Ok(None) };
-        // The record of a session has the session's own id.
         let (messages_end, turns_end, checkpoints_end, observations_end) = sqlx::query_as(
             "SELECT (SELECT coalesce(max(sequence), 0) FROM messages WHERE session_id = ?1), \
              (SELECT coalesce(max(row), 0) FROM turns WHERE session_id = ?1), \
              (SELECT coalesce(max(row), 0) FROM checkpoints WHERE session_id = ?1), \
-             (SELECT coalesce(max(row), 0) FROM record_observations WHERE entity_id = ?1)",
+             (SELECT coalesce(max(record_observations.row), 0) FROM record_entities JOIN record_observations \
+             ON record_observations.entity_id = record_entities.id WHERE record_entities.session_id = ?1)",
         )
         .bind(id.to_string())
         .fetch_one(&mut *moment)
@@ -170,7 +170,8 @@ impl Snapshot {
 
     /// The next of what tools said of it, and its place.
     pub async fn observation(&self, after: i64) -> Result<Option<(i64, Box<RawValue>)>, StoreError> {
-        let sql = "SELECT row, content FROM record_observations WHERE entity_id = ? AND row > ? AND row <= ? \
+        let sql = "SELECT row, content FROM record_observations \
+                   WHERE entity_id = (SELECT id FROM record_entities WHERE session_id = ?) AND row > ? AND row <= ? \
                    ORDER BY row LIMIT 1";
         let row = self.next(sql, after, self.observations_end, "observations").await?;
         row.map(|row| Ok((row::column(&row, "row")?, row::raw(&row, "content")?))).transpose()

@@ -39,17 +39,15 @@ impl Store {
         .map_err(StoreError::database("looking for an observation"))
     }
 
-    /// When a session came from elsewhere, if it did. What its log has from before happened there.
+    /// When a session came here, if it did not begin here. What its log tells from before that happened elsewhere.
     pub async fn imported_at(&self, session: SessionId) -> Result<Option<Timestamp>, StoreError> {
-        let at: Option<String> = sqlx::query_scalar(
-            "SELECT data ->> '$.importedFrom.at' FROM events WHERE session_id = ? ORDER BY sequence LIMIT 1",
-        )
-        .bind(session.to_string())
-        .fetch_optional(&self.pool)
-        .await
-        .map_err(StoreError::database("reading when a session was imported"))?
-        .flatten();
-        Ok(at.and_then(|at| at.parse().ok()))
+        let at: Option<Option<String>> =
+            sqlx::query_scalar("SELECT data ->> '$.importedFrom.at' FROM events WHERE session_id = ? AND sequence = 1")
+                .bind(session.to_string())
+                .fetch_optional(&self.pool)
+                .await
+                .map_err(StoreError::database("looking where a session comes from"))?;
+        Ok(at.flatten().and_then(|at| at.parse().ok()))
     }
 
     pub async fn message_count(&self, session: SessionId) -> Result<i64, StoreError> {
@@ -69,7 +67,6 @@ impl Apply<'_> {
         let now = self.now;
         self.now = *created_at;
         self.create_session(session, new, Some(from))?;
-        self.adopt_entity(session, new.owner_uid)?;
         for (at, step) in steps {
             self.now = *at;
             self.op(session, step)?;
@@ -81,6 +78,7 @@ impl Apply<'_> {
             "UPDATE sessions SET updated_at = ?2, last_active_at = ?3, status_changed_at = ?4 WHERE id = ?1",
             params![session.to_string(), updated_at.as_millis(), last_active_at.as_millis(), now.as_millis()],
         )?;
+        self.adopt_entity(session, new.owner_uid)?;
         observations.iter().try_for_each(|new| self.observe(new))
     }
 }

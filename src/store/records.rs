@@ -39,7 +39,11 @@ pub struct NewObservation {
 /// What is known of an entity.
 #[derive(Debug)]
 pub struct Entity {
+    /// The session's, when it is one of acpd's own.
     pub id: String,
+    /// By which its observations are found. It is another when the session came here after the first of them.
+    key: String,
+    pub session: Option<SessionId>,
     pub snapshot: Map<String, Value>,
     pub observation_count: i64,
 }
@@ -149,9 +153,9 @@ impl Store {
     }
 
     /// The newest observations of an entity, in order.
-    pub async fn observations(&self, entity: &str) -> Result<Vec<Observation>, StoreError> {
+    pub async fn observations(&self, entity: &Entity) -> Result<Vec<Observation>, StoreError> {
         let mut rows = sqlx::query("SELECT * FROM record_observations WHERE entity_id = ? ORDER BY row DESC LIMIT +?")
-            .bind(entity)
+            .bind(&entity.key)
             .bind(OBSERVATIONS_SHOWN)
             .fetch(&self.pool);
         let mut observations = Vec::new();
@@ -180,16 +184,19 @@ impl Store {
 }
 
 fn entity(row: &SqliteRow) -> Result<Entity, StoreError> {
+    let (key, session) = (row::column::<String>(row, "id")?, row::parsed_option::<SessionId>(row, "session_id")?);
     Ok(Entity {
-        id: row::column(row, "id")?,
+        id: session.map_or_else(|| key.clone(), |session| session.to_string()),
+        key,
+        session,
         snapshot: row::from_json(row, "snapshot")?,
         observation_count: row::column(row, "observation_count")?,
     })
 }
 
-/// When one of acpd's own sessions was over, if it is.
-pub(super) const SESSION_END: &str =
-    "CASE WHEN sessions.status IN ('archived', 'error') THEN sessions.status_changed_at END";
+/// When one of acpd's own sessions was over, if it is: as [`record::derive::ended_at`] has it.
+pub(super) const SESSION_END: &str = "CASE WHEN sessions.status IN ('archived', 'error') \
+     THEN min(sessions.status_changed_at, sessions.updated_at) END";
 
 /// A row each, with all that they can be ordered by.
 fn push_entities(query: &mut QueryBuilder<Sqlite>, filter: EntityFilter) {
@@ -287,22 +294,6 @@ impl Apply<'_> {
         Ok(())
     }
 
-    /// What was said of a session before it came is said of the session that is here now.
-    pub(super) fn adopt_entity(&self, session: SessionId, owner: Option<u32>) -> Result<(), StoreError> {
-        let session = session.to_string();
-        let Some(known) = self.known_entity(&session, owner)? else { return Ok(()) };
-        // Whatever refers to it follows before the commit.
-        self.connection.run("to give a record another id", "PRAGMA defer_foreign_keys = ON", [])?;
-        for sql in [
-            "UPDATE record_entities SET id = ?2, session_id = ?2 WHERE id = ?1",
-            "UPDATE record_observations SET entity_id = ?2 WHERE entity_id = ?1",
-            "UPDATE record_moments SET entity_id = ?2 WHERE entity_id = ?1",
-        ] {
-            self.connection.run("to give a record another id", sql, [&known.id, &session])?;
-        }
-        Ok(())
-    }
-
     fn known_entity(&self, name: &str, owner: Option<u32>) -> Result<Option<Known>, StoreError> {
         let found = self.connection.first(
             "to find whom a record is of",
@@ -317,6 +308,16 @@ impl Apply<'_> {
             Ok(Known { id, session, snapshot, observations })
         };
         found.map(known).transpose()
+    }
+
+    /// What was said of a session before it came here is said of it.
+    pub(super) fn adopt_entity(&self, session: SessionId, owner: Option<u32>) -> Result<(), StoreError> {
+        self.connection.run(
+            "to find what was said of a session",
+            "UPDATE record_entities SET session_id = ?1 WHERE name = ?1 AND ifnull(owner_uid, -1) = ifnull(?2, -1)",
+            params![session.to_string(), owner],
+        )?;
+        Ok(())
     }
 
     fn new_entity(&self, name: &str, new: &NewObservation) -> Result<Known, StoreError> {
@@ -389,7 +390,7 @@ mod tests {
             writer.append(Unit { catalogue, ops: vec![] }).await.unwrap();
             let entity = store.entity_named("s-100", None).await.unwrap().unwrap();
             assert_eq!((entity.observation_count, &entity.snapshot["b"]), (2, &json!(1)));
-            assert_eq!(store.observations(&entity.id).await.unwrap().len(), 2);
+            assert_eq!(store.observations(&entity).await.unwrap().len(), 2);
             assert_eq!(store.entity_named(&own, None).await.unwrap().unwrap().id, own, "it is the session");
         }
         assert!(store.entity_named("s-100", Some(1)).await.unwrap().is_none(), "each owner's are their own");

@@ -19,7 +19,7 @@ pub const ACTIONS_MAX: usize = 1000;
 const STATES_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a tool's arguments, and characters of an error, that are told.
 pub const ARGUMENTS_BYTES_MAX: usize = 2048;
-const ERROR_CHARS_MAX: usize = 1000;
+pub const ERROR_CHARS_MAX: usize = 1000;
 
 /// A tool call as the messages tell it.
 #[derive(Clone, Debug)]
@@ -49,11 +49,12 @@ pub struct Sources {
     pub is_cut: bool,
 }
 
-/// When the session was over, if it is. One that can go on has no end.
+/// When the session was over, if it is. One that can go on has no end. A change of status is an update too; only the import of
+/// a session that was over before is later than that, and not its end.
 pub fn ended_at(session: &Session) -> Option<Timestamp> {
     match session.status {
         SessionStatus::Active | SessionStatus::Suspended => None,
-        SessionStatus::Archived | SessionStatus::Error => Some(session.status_changed_at),
+        SessionStatus::Archived | SessionStatus::Error => Some(session.status_changed_at.min(session.updated_at)),
     }
 }
 

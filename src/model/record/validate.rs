@@ -18,6 +18,9 @@ const WARNINGS_MAX: usize = 100;
 /// Characters that are told back of a value that is wrong.
 const VALUE_CHARS_MAX: usize = 200;
 
+/// Of a fraction of a second, with its point: nanoseconds.
+const FRACTION_CHARS_MAX: usize = 10;
+
 const TIME: &str = "an RFC 3339 time such as 2026-01-31T12:00:00Z";
 
 /// What a document is refused for.
@@ -176,11 +179,14 @@ pub fn rfc3339(text: &str) -> Option<Timestamp> {
     let is_offset = match offset.as_bytes() {
         [b'Z' | b'z'] => true,
         [b'+' | b'-', hours @ .., b':', tens, ones] => {
-            hours.len() == 2 && hours.iter().chain([tens, ones]).all(u8::is_ascii_digit)
+            hours.len() == 2 && hours.iter().chain([tens, ones]).all(u8::is_ascii_digit) && hours < b"24".as_slice()
         }
         _ => false,
     };
-    if is_date && is_clock && is_offset { text.parse().ok() } else { None }
+    // There may be more digits than anybody can tell apart.
+    let fraction = rest.strip_suffix(offset)?;
+    let fraction = fraction.get(..FRACTION_CHARS_MAX).unwrap_or(fraction);
+    if is_date && is_clock && is_offset { format!("{date}T{clock}{fraction}{offset}").parse().ok() } else { None }
 }
 
 fn invalid(field: &str, value: Option<&Value>, expected: &str) -> Box<Invalid> {
@@ -313,6 +319,7 @@ mod tests {
         for time in ["2026-01-31T12:00:00Z", "2026-01-31t12:00:00.123456789z", "2026-01-31 12:00:00+01:30"] {
             assert!(rfc3339(time).is_some(), "{time}");
         }
+        assert_eq!(rfc3339("2026-01-31T12:00:00.1239999999999-23:59"), rfc3339("2026-02-01T11:59:00.123Z"));
         let wrong = [
             "",
             "Z",
@@ -321,6 +328,8 @@ mod tests {
             "2026-01-31T12:00:00",
             "2026-01-31T12:00:00.Z",
             "2026-01-31T12:00:00+0100",
+            "2026-01-31T12:00:00+24:00",
+            "2026-01-31T12:00:00+01:60",
             "2026-01-31T12:00:00+01:00[Europe/Paris]",
             "2026-02-31T12:00:00Z",
             "+002026-01-31T12:00:00Z",
