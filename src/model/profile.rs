@@ -451,7 +451,7 @@ mod tests {
             (false, None, named("acpd"), false),
             (false, Some(true), None, false),
         ] {
-            let own = Definition { acpd_tools, mcp_servers, ..definition(Program::Base("base".to_owned())) };
+            let own = Definition { mcp_servers, acpd_tools, ..definition(Program::Base("base".to_owned())) };
             let agents = [("base".to_owned(), AgentProfile { acpd_tools: base_has, ..base() })].into();
             let profile = made(own.clone()).resolve(&agents, &Policy::of(PermissionMode::Ask)).unwrap();
             assert_eq!(profile.acpd_tools, expected, "{base_has} {own:?}");

@@ -41,7 +41,7 @@ pub struct NewObservation {
 pub struct Entity {
     /// The session's, when it is one of acpd's own.
     pub id: String,
-    /// By which its observations are found. It is another when the session came here after the first of them.
+    /// By which its observations are found.
     key: String,
     pub session: Option<SessionId>,
     pub snapshot: Map<String, Value>,
@@ -332,8 +332,8 @@ impl Apply<'_> {
             params![name, new.owner],
             |row| row.get::<_, String>(0),
         )?;
-        let id = session.clone().unwrap_or_else(|| new.entity.to_string());
-        Ok(Known { id, session, snapshot: Map::new(), observations: 0 })
+        // Not the session's: what others brought along may have that for its own.
+        Ok(Known { id: new.entity.to_string(), session, snapshot: Map::new(), observations: 0 })
     }
 
     fn set_moments(&self, entity: &str, kind: &str, moments: &[Moment]) -> Result<(), StoreError> {
