@@ -49,7 +49,7 @@ pub struct ListQuery {
     operation_id = "listAgents",
     tag = "agents",
     params(ListQuery),
-    responses((status = 200, description = "A page of them, with fewer when they are large.", body = AgentList)),
+    responses((status = 200, description = "A page of agents; large profiles make the page shorter.", body = AgentList)),
 )]
 pub async fn list(
     State(api): State<Arc<Api>>,
@@ -97,7 +97,7 @@ fn of_page<'a>(api: &Api, made: &'a [MadeProfile]) -> &'a [MadeProfile] {
     operation_id = "getAgent",
     tag = "agents",
     params(
-        ("slug" = String, Path, description = "Its slug, or its id."),
+        ("slug" = String, Path, description = "The agent's slug or id."),
     ),
     responses((status = 200, description = "The agent.", body = Agent)),
 )]
@@ -127,7 +127,7 @@ pub async fn show(
     operation_id = "createAgent",
     tag = "agents",
     request_body = CreateAgent,
-    responses((status = 201, description = "It is made.", body = Agent)),
+    responses((status = 201, description = "The new agent.", body = Agent)),
 )]
 pub async fn create(
     State(api): State<Arc<Api>>,
@@ -136,7 +136,7 @@ pub async fn create(
 ) -> Result<(StatusCode, Json<Agent>), ApiError> {
     let (slug, change) = request.into_change();
     if !is_slug(&slug) {
-        return Err(ApiError::misunderstood("slug", "is not a name for an agent", SLUG_HINT));
+        return Err(ApiError::misunderstood("slug", "is not a valid agent name", SLUG_HINT));
     }
     let base = api.registry.shared().config().sessions.agent.clone();
     let definition = changed(&api, &caller, Definition::new(&slug, Program::Base(base)), change)?;
@@ -151,10 +151,10 @@ pub async fn create(
     operation_id = "changeAgent",
     tag = "agents",
     params(
-        ("slug" = String, Path, description = "Its slug, or its id."),
+        ("slug" = String, Path, description = "The agent's slug or id."),
     ),
     request_body = PatchAgent,
-    responses((status = 200, description = "The agent as it is now.", body = Agent)),
+    responses((status = 200, description = "The agent after the change.", body = Agent)),
 )]
 pub async fn change(
     State(api): State<Arc<Api>>,
@@ -177,9 +177,9 @@ pub async fn change(
     operation_id = "archiveAgent",
     tag = "agents",
     params(
-        ("slug" = String, Path, description = "Its slug, or its id."),
+        ("slug" = String, Path, description = "The agent's slug or id."),
     ),
-    responses((status = 200, description = "It is archived, now or already.", body = Agent)),
+    responses((status = 200, description = "The archived agent.", body = Agent)),
 )]
 pub async fn archive(
     State(api): State<Arc<Api>>,
@@ -251,10 +251,10 @@ const CHECK_SECONDS_MAX: u64 = 600;
     operation_id = "checkAgent",
     tag = "agents",
     params(
-        ("slug" = String, Path, description = "Its slug, or its id."),
+        ("slug" = String, Path, description = "The agent's slug or id."),
     ),
     request_body = Option<CheckAgent>,
-    responses((status = 200, description = "What was seen.", body = AgentCheck)),
+    responses((status = 200, description = "The result of the check.", body = AgentCheck)),
 )]
 pub async fn check(
     State(api): State<Arc<Api>>,
@@ -264,7 +264,7 @@ pub async fn check(
 ) -> Result<Json<Box<RawValue>>, ApiError> {
     let timeout = match request.timeout_seconds {
         Some(seconds @ 1..=CHECK_SECONDS_MAX) => Some(Duration::from_secs(seconds)),
-        Some(_) => return Err(ApiError::invalid("timeoutSeconds", format!("is not within 1 and {CHECK_SECONDS_MAX}"))),
+        Some(_) => return Err(ApiError::invalid("timeoutSeconds", format!("must be from 1 to {CHECK_SECONDS_MAX}"))),
         None => None,
     };
     let began = Instant::now();

@@ -21,7 +21,7 @@ use super::wire::{BackUp, Backup};
     operation_id = "createBackup",
     tag = "daemon",
     request_body = BackUp,
-    responses((status = 201, description = "The copy has its name.", body = Backup)),
+    responses((status = 201, description = "The finished backup.", body = Backup)),
 )]
 pub async fn create(
     State(api): State<Arc<Api>>,

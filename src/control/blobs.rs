@@ -25,13 +25,14 @@ const CACHING: &str = "private, max-age=31536000, immutable";
     operation_id = "getBlob",
     tag = "messages",
     params(
-        ("sha256" = String, Path, description = "The hash, in small letters.", pattern = "^[0-9a-f]{64}$"),
-        ("If-None-Match" = Option<String>, Header, description = "Entity tags that are known."),
+        ("sha256" = String, Path, description = "The blob's SHA-256 hash in lower case.", pattern = "^[0-9a-f]{64}$"),
+        ("If-None-Match" = Option<String>, Header, description = "Entity tags that the client already has."),
     ),
     responses(
         (
             status = 200,
-            description = "The bytes. The type is the message's word for images, sounds, films and plain text.",
+            description = "The blob's bytes. Images, audio, video and plain text have the media type of their \
+                message.",
             content(
                 (String = "application/octet-stream"),
                 (String = "image/*"),
@@ -39,9 +40,9 @@ const CACHING: &str = "private, max-age=31536000, immutable";
                 (String = "video/*"),
                 (String = "text/plain")
             ),
-            headers(("ETag" = String, description = "The hash, in quotes."))
+            headers(("ETag" = String, description = "The blob's hash in quotes."))
         ),
-        (status = 304, description = "It is known.")
+        (status = 304, description = "The client already has this blob.")
     ),
 )]
 pub async fn show(

@@ -75,11 +75,12 @@ impl FromRequestParts<Arc<Api>> for CheckpointPath {
     operation_id = "createCheckpoint",
     tag = "records",
     params(
-        ("id" = SessionId, Path, description = "The session."),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same key with the same body is carried out once.", min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
+        ("id" = SessionId, Path, description = "The session's id."),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: acpd carries out requests with the same key and body only once.", min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
     ),
     request_body = CreateCheckpoint,
-    responses((status = 201, description = "The checkpoint is committed.", body = Checkpoint, headers(("Idempotent-Replayed" = bool, description = "There, and true, when an earlier request with the key is answered again.")))),
+    responses((status = 201, description = "The checkpoint, as committed to the store.", body = Checkpoint, headers(("Idempotent-Replayed" = bool, description = "Present, \
+        and `true`, when this repeats the response to an earlier request with the same key.")))),
 )]
 pub async fn create(
     State(api): State<Arc<Api>>,
@@ -118,11 +119,11 @@ async fn make(
     // It goes before a prompt when a session goes on from it.
     let (bytes, bytes_max) = (state.get().len(), limits.checkpoint_max.0.min(limits.prompt_max.0));
     if bytes > bytes_max {
-        let problem = format!("is {bytes} bytes; the most is {bytes_max} (limits.checkpoint_max)");
+        let problem = format!("has {bytes} bytes; the maximum is {bytes_max} (limits.checkpoint_max)");
         return Err(ApiError::invalid("state", problem));
     }
     if !is_shallow(state.get()) {
-        return Err(ApiError::invalid("state", "is nested too deep"));
+        return Err(ApiError::invalid("state", "is nested too deeply"));
     }
     let new = NewCheckpoint { id: CheckpointId::new(), name, state, by };
     Ok(api.registry.add_checkpoint(session, new, claim).await?)
@@ -135,10 +136,10 @@ async fn make(
     operation_id = "listSessionCheckpoints",
     tag = "records",
     params(
-        ("id" = SessionId, Path, description = "The session."),
+        ("id" = SessionId, Path, description = "The session's id."),
         PageQuery,
     ),
-    responses((status = 200, description = "A page of them, with fewer when they are large.", body = CheckpointList)),
+    responses((status = 200, description = "A page of checkpoints; large checkpoints make the page shorter.", body = CheckpointList)),
 )]
 pub async fn of_session(
     State(api): State<Arc<Api>>,
@@ -158,7 +159,7 @@ pub async fn of_session(
     operation_id = "listCheckpoints",
     tag = "records",
     params(ListQuery),
-    responses((status = 200, description = "A page of them, with fewer when they are large.", body = CheckpointList)),
+    responses((status = 200, description = "A page of checkpoints; large checkpoints make the page shorter.", body = CheckpointList)),
 )]
 pub async fn of_all(
     State(api): State<Arc<Api>>,
@@ -192,7 +193,7 @@ async fn listed(
     operation_id = "getCheckpoint",
     tag = "records",
     params(
-        ("id" = SessionId, Path, description = "The session."),
+        ("id" = SessionId, Path, description = "The session's id."),
         ("name" = String, Path, description = "The checkpoint's name or id."),
     ),
     responses((status = 200, description = "The checkpoint.", body = Checkpoint)),
@@ -221,14 +222,15 @@ async fn found(api: &Api, session: SessionId, name: String) -> Result<Checkpoint
     operation_id = "restoreCheckpoint",
     tag = "records",
     params(
-        ("id" = SessionId, Path, description = "The session."),
+        ("id" = SessionId, Path, description = "The session's id."),
         ("name" = String, Path, description = "The checkpoint's name or id."),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same key with the same body is carried out once.", min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: acpd carries out requests with the same key and body only once.", min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
     ),
     request_body = Option<RestoreCheckpoint>,
     responses(
-        (status = 200, description = "The state.", body = Restored),
-        (status = 201, description = "The state, and the session that goes on from it.", body = Restored, headers(("Idempotent-Replayed" = bool, description = "There, and true, when an earlier request with the key is answered again."))),
+        (status = 200, description = "The checkpoint with its state.", body = Restored),
+        (status = 201, description = "The checkpoint with its state, and the new session that continues from it.", body = Restored, headers(("Idempotent-Replayed" = bool, description = "Present, \
+            and `true`, when this repeats the response to an earlier request with the same key."))),
     ),
 )]
 pub async fn restore(

@@ -59,7 +59,7 @@ pub fn chosen(
         }
     }
     if config_options.len() > OPTIONS_MAX {
-        return Err(ApiError::invalid("configOptions", format!("are more than {OPTIONS_MAX}")));
+        return Err(ApiError::invalid("configOptions", format!("must be at most {OPTIONS_MAX}")));
     }
     for (id, value) in &config_options {
         check_name("configOptions", id)?;
@@ -67,7 +67,7 @@ pub fn chosen(
         match value {
             Value::String(value) => check_name(&field, value)?,
             Value::Bool(_) => {}
-            _ => return Err(ApiError::invalid(field, "must be a text or true or false")),
+            _ => return Err(ApiError::invalid(field, "must be a string, true or false")),
         }
     }
     Ok(Chosen { mode, model, config_options })

@@ -26,8 +26,8 @@ use crate::model::event::{LOG_COMPACTED, LOG_RESET};
 use crate::store::{EventScope, StoredEvent};
 
 /// What a stream is, for the description.
-const STREAM: &str = "Server-sent events, each with these fields. With `follow` the stream of one session ends when that is \
-    deleted, and every one when the daemon stops.";
+const STREAM: &str = "Server-sent events with these fields. With `follow`, the stream of one session ends when the \
+    session is deleted. Every stream ends when the daemon stops.";
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -69,9 +69,9 @@ fn yes() -> bool {
     operation_id = "followSession",
     tag = "events",
     params(
-        ("id" = SessionId, Path, description = "The session."),
+        ("id" = SessionId, Path, description = "The session's id."),
         EventsQuery,
-        ("Last-Event-ID" = Option<i64>, Header, description = "The cursor of the last event that was seen; it goes before `after`.", minimum = 0),
+        ("Last-Event-ID" = Option<i64>, Header, description = "The cursor of the last event received; it takes precedence over `after`.", minimum = 0),
     ),
     responses((status = 200, description = STREAM, body = EventFrame, content_type = "text/event-stream")),
 )]
@@ -98,7 +98,7 @@ pub async fn of_session(
     tag = "events",
     params(
         AllEventsQuery,
-        ("Last-Event-ID" = Option<i64>, Header, description = "The cursor of the last event that was seen; it goes before `after`.", minimum = 0),
+        ("Last-Event-ID" = Option<i64>, Header, description = "The cursor of the last event received; it takes precedence over `after`.", minimum = 0),
     ),
     responses((status = 200, description = STREAM, body = EventFrame, content_type = "text/event-stream")),
 )]
@@ -128,7 +128,7 @@ fn cursor(headers: &HeaderMap, query: &EventsQuery) -> Result<Option<i64>, ApiEr
     let cursor = match headers.get("last-event-id") {
         Some(value) => {
             let number = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-            Some(number.ok_or_else(|| ApiError::invalid("Last-Event-ID", "is not a number"))?)
+            Some(number.ok_or_else(|| ApiError::invalid("Last-Event-ID", "must be a whole number"))?)
         }
         None => query.after,
     };
@@ -217,7 +217,7 @@ impl Streaming {
                 // Ending is honest: the client comes again with its cursor and misses nothing.
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
-                    "a stream ends because the log cannot be read"
+                    "an event stream ended: cannot read the event log"
                 );
                 None
             }

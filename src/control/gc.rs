@@ -24,7 +24,7 @@ const UPKEEP_PATIENCE: Duration = Duration::from_secs(20);
     operation_id = "collectGarbage",
     tag = "daemon",
     request_body = Option<CollectGarbage>,
-    responses((status = 200, description = "What was done, or would be.", body = GarbageReport)),
+    responses((status = 200, description = "The result; with a dry run, the changes that a collection would make.", body = GarbageReport)),
 )]
 pub async fn collect(
     State(api): State<Arc<Api>>,

@@ -41,7 +41,7 @@ pub struct InfoQuery {
     operation_id = "getInfo",
     tag = "daemon",
     params(InfoQuery),
-    responses((status = 200, description = "What runs.", body = Info)),
+    responses((status = 200, description = "The daemon's version, settings and load.", body = Info)),
 )]
 pub async fn info(
     State(api): State<Arc<Api>>,

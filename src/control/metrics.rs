@@ -28,10 +28,10 @@ const NO_ROUTE: &str = "none";
     path = "/metrics",
     operation_id = "getMetrics",
     tag = "daemon",
-    params(("Accept" = Option<String>, Header, description = "`application/openmetrics-text` gives that format.")),
+    params(("Accept" = Option<String>, Header, description = "`application/openmetrics-text` selects the OpenMetrics format.")),
     responses((
         status = 200,
-        description = "Prometheus's text format, or OpenMetrics.",
+        description = "Metrics in Prometheus text format, or OpenMetrics.",
         content((String = "text/plain"), (String = "application/openmetrics-text"))
     )),
 )]

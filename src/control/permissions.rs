@@ -80,7 +80,7 @@ impl Named for RuleId {
     operation_id = "listPermissions",
     tag = "permissions",
     params(ListQuery),
-    responses((status = 200, description = "A page of them.", body = PermissionList)),
+    responses((status = 200, description = "A page of permission requests.", body = PermissionList)),
 )]
 pub async fn of_all(
     State(api): State<Arc<Api>>,
@@ -97,10 +97,10 @@ pub async fn of_all(
     operation_id = "listSessionPermissions",
     tag = "permissions",
     params(
-        ("id" = SessionId, Path, description = "The session."),
+        ("id" = SessionId, Path, description = "The session's id."),
         ListQuery,
     ),
-    responses((status = 200, description = "A page of them.", body = PermissionList)),
+    responses((status = 200, description = "A page of permission requests.", body = PermissionList)),
 )]
 pub async fn of_session(
     State(api): State<Arc<Api>>,
@@ -122,7 +122,7 @@ async fn list(
     let open_only = match query.status.as_deref() {
         None | Some("open") => true,
         Some("all") => false,
-        Some(other) => return Err(ApiError::invalid("status", format!("{other:?} is neither open nor all"))),
+        Some(other) => return Err(ApiError::invalid("status", format!("must be open or all, not {other:?}"))),
     };
     let sight = if session.is_some() { caller.sight() } else { caller.listing(query.all) };
     let filter = PermissionFilter { sight, session, open_only };
@@ -138,9 +138,9 @@ async fn list(
     operation_id = "getPermission",
     tag = "permissions",
     params(
-        ("id" = PermissionId, Path, description = "The permission."),
+        ("id" = PermissionId, Path, description = "The permission request's id."),
     ),
-    responses((status = 200, description = "The question, and its answer when there is one.", body = Permission)),
+    responses((status = 200, description = "The permission request, with its answer if there is one.", body = Permission)),
 )]
 pub async fn show(
     State(api): State<Arc<Api>>,
@@ -158,10 +158,10 @@ pub async fn show(
     operation_id = "answerPermission",
     tag = "permissions",
     params(
-        ("id" = PermissionId, Path, description = "The permission."),
+        ("id" = PermissionId, Path, description = "The permission request's id."),
     ),
     request_body = AnswerPermission,
-    responses((status = 200, description = "The answer is committed, and the agent is told.", body = Permission)),
+    responses((status = 200, description = "The answered permission request. The answer is committed and goes to the agent.", body = Permission)),
 )]
 pub async fn answer(
     State(api): State<Arc<Api>>,
@@ -179,11 +179,11 @@ pub async fn answer(
     operation_id = "answerSessionPermission",
     tag = "permissions",
     params(
-        ("id" = SessionId, Path, description = "The session."),
-        ("permission" = PermissionId, Path, description = "The permission."),
+        ("id" = SessionId, Path, description = "The session's id."),
+        ("permission" = PermissionId, Path, description = "The permission request's id."),
     ),
     request_body = AnswerPermission,
-    responses((status = 200, description = "The answer is committed, and the agent is told.", body = Permission)),
+    responses((status = 200, description = "The answered permission request. The answer is committed and goes to the agent.", body = Permission)),
 )]
 pub async fn answer_in_session(
     State(api): State<Arc<Api>>,
@@ -217,7 +217,8 @@ async fn decide(
 /// Exactly one way of answering, and what belongs to it.
 fn understood(request: AnswerPermission) -> Result<PermissionAnswer, ApiError> {
     let AnswerPermission { option_id, decision, always, action, content } = request;
-    let misplaced = |field: &str, with: &str| Err(ApiError::invalid(field, format!("goes with {with} only")));
+    let misplaced =
+        |field: &str, with: &str| Err(ApiError::invalid(field, format!("can only be given together with {with}")));
     if always.is_some() && decision.is_none() {
         return misplaced("always", "decision");
     }
@@ -236,7 +237,10 @@ fn understood(request: AnswerPermission) -> Result<PermissionAnswer, ApiError> {
             Ok(PermissionAnswer::Elicitation { decision, content })
         }
         (None, None, None) => Err(ApiError::invalid("decision", "is missing; give optionId, decision or action")),
-        _ => Err(ApiError::invalid("decision", "give only one of optionId, decision and action")),
+        _ => Err(ApiError::invalid(
+            "decision",
+            "conflicts with another field; give only one of optionId, decision and action",
+        )),
     }
 }
 
@@ -246,8 +250,8 @@ fn understood(request: AnswerPermission) -> Result<PermissionAnswer, ApiError> {
     path = "/v1/sessions/{id}/rules",
     operation_id = "listRules",
     tag = "permissions",
-    params(("id" = SessionId, Path, description = "The session.")),
-    responses((status = 200, description = "All of them.", body = PermissionRuleList)),
+    params(("id" = SessionId, Path, description = "The session's id.")),
+    responses((status = 200, description = "The session's rules.", body = PermissionRuleList)),
 )]
 pub async fn rules(
     State(api): State<Arc<Api>>,
@@ -271,10 +275,10 @@ pub async fn rules(
     operation_id = "revokeRule",
     tag = "permissions",
     params(
-        ("id" = SessionId, Path, description = "The session."),
-        ("rule" = RuleId, Path, description = "The rule."),
+        ("id" = SessionId, Path, description = "The session's id."),
+        ("rule" = RuleId, Path, description = "The rule's id."),
     ),
-    responses((status = 200, description = "The rule as it was.", body = PermissionRule)),
+    responses((status = 200, description = "The deleted rule.", body = PermissionRule)),
 )]
 pub async fn revoke(
     State(api): State<Arc<Api>>,

@@ -31,7 +31,7 @@ pub struct ProcessesQuery {
     operation_id = "listProcesses",
     tag = "daemon",
     params(ProcessesQuery),
-    responses((status = 200, description = "All of it.", body = ProcessList)),
+    responses((status = 200, description = "The running processes.", body = ProcessList)),
 )]
 pub async fn list(
     State(api): State<Arc<Api>>,

@@ -63,8 +63,8 @@ pub struct ListQuery {
     path = "/v1/sessions/{id}/record",
     operation_id = "getSessionRecord",
     tag = "records",
-    params(("id" = SessionId, Path, description = "The session.")),
-    responses((status = 200, description = "The record.", body = SessionRecord)),
+    params(("id" = SessionId, Path, description = "The session's id.")),
+    responses((status = 200, description = "The session record.", body = SessionRecord)),
 )]
 pub async fn of_session(
     State(api): State<Arc<Api>>,
@@ -85,10 +85,10 @@ pub async fn of_session(
     path = "/v1/records",
     operation_id = "submitRecord",
     tag = "records",
-    request_body(content = Object, description = "A SessionRecord. What is not described there is kept."),
+    request_body(content = Object, description = "A SessionRecord. Fields that the schema does not describe are stored too."),
     responses(
-        (status = 200, description = "It is known already.", body = SubmittedRecord),
-        (status = 201, description = "It is recorded.", body = SubmittedRecord),
+        (status = 200, description = "The session record was already stored.", body = SubmittedRecord),
+        (status = 201, description = "The session record was stored.", body = SubmittedRecord),
     ),
 )]
 pub async fn submit(
@@ -130,10 +130,10 @@ pub fn observation(
 
 /// As it is going to be recorded: without secrets, so that it is found by what it says then.
 fn recordable(api: &Api, document: &Map<String, Value>) -> Result<Box<RawValue>, ApiError> {
-    let damaged = |error: serde_json::Error| StoreError::Damaged { what: format!("a record: {error}") };
+    let damaged = |error: serde_json::Error| StoreError::Damaged { what: format!("a session record: {error}") };
     let content = to_raw_value(document).map_err(damaged)?;
     if !is_shallow(content.get()) {
-        return Err(ApiError::invalid("", "is nested too deep"));
+        return Err(ApiError::invalid("", "is nested too deeply"));
     }
     let redactor = api.registry.hub().secrets().redactor();
     Ok(redactor.and_then(|redactor| redactor.json(&content)).unwrap_or(content))
@@ -146,7 +146,7 @@ fn recordable(api: &Api, document: &Map<String, Value>) -> Result<Box<RawValue>,
     operation_id = "listRecords",
     tag = "records",
     params(ListQuery),
-    responses((status = 200, description = "A page of them, with fewer when they are large.", body = RecordList)),
+    responses((status = 200, description = "A page of session records; large records make the page shorter.", body = RecordList)),
 )]
 pub async fn list(
     State(api): State<Arc<Api>>,
@@ -187,8 +187,8 @@ fn one_of<T: Copy + Default>(field: &str, word: Option<String>, known: &[(&str, 
     let meant = known.iter().find(|(name, _)| *name == word).map(|(_, meant)| *meant);
     meant.ok_or_else(|| {
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-        let hint = format!("it may be {}", names.join(", "));
-        ApiError::misunderstood(field, format!("{word:?} is not known"), hint)
+        let hint = format!("use one of {}", names.join(", "));
+        ApiError::misunderstood(field, format!("{word:?} is unknown"), hint)
     })
 }
 
@@ -198,8 +198,8 @@ fn one_of<T: Copy + Default>(field: &str, word: Option<String>, known: &[(&str, 
     path = "/v1/records/{id}",
     operation_id = "getRecord",
     tag = "records",
-    params(("id" = String, Path, description = "The entity's id, or the session_id of its records.")),
-    responses((status = 200, description = "The record.", body = RecordEntity)),
+    params(("id" = String, Path, description = "The entity's id, or the session_id of its session records.")),
+    responses((status = 200, description = "The session record.", body = RecordEntity)),
 )]
 pub async fn show(
     State(api): State<Arc<Api>>,

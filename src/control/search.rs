@@ -56,7 +56,8 @@ pub struct SearchRequest {
     operation_id = "searchMessages",
     tag = "messages",
     params(SearchRequest),
-    responses((status = 200, description = "A page of what was found, the best first; to a member of a group, the newest.", body = SearchResults)),
+    responses((status = 200, description = "A page of matching messages, best match first; for members of \
+        control.group, newest first.", body = SearchResults)),
 )]
 pub async fn search(
     State(api): State<Arc<Api>>,

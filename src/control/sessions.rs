@@ -101,10 +101,11 @@ pub struct Nothing {}
     operation_id = "createSession",
     tag = "sessions",
     params(
-        ("Idempotency-Key" = Option<String>, Header, description = "The same key with the same body is carried out once.", min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: acpd carries out requests with the same key and body only once.", min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
     ),
     request_body = CreateSession,
-    responses((status = 201, description = "The session is committed; its process starts in the background.", body = Session, headers(("Idempotent-Replayed" = bool, description = "There, and true, when an earlier request with the key is answered again.")))),
+    responses((status = 201, description = "The session, as committed to the store. Its process starts in the background.", body = Session, headers(("Idempotent-Replayed" = bool, description = "Present, \
+        and `true`, when this repeats the response to an earlier request with the same key.")))),
 )]
 pub async fn create(
     State(api): State<Arc<Api>>,
@@ -170,7 +171,7 @@ async fn make(
     operation_id = "listSessions",
     tag = "sessions",
     params(ListQuery),
-    responses((status = 200, description = "A page of them.", body = SessionList)),
+    responses((status = 200, description = "A page of sessions.", body = SessionList)),
 )]
 pub async fn list(
     State(api): State<Arc<Api>>,
@@ -207,8 +208,8 @@ pub async fn list(
     path = "/v1/sessions/{id}",
     operation_id = "getSession",
     tag = "sessions",
-    params(("id" = SessionId, Path, description = "The session.")),
-    responses((status = 200, description = "The session, with its last messages.", body = SessionView)),
+    params(("id" = SessionId, Path, description = "The session's id.")),
+    responses((status = 200, description = "The session with its newest messages.", body = SessionView)),
 )]
 pub async fn show(
     State(api): State<Arc<Api>>,
@@ -236,9 +237,9 @@ pub async fn show(
     path = "/v1/sessions/{id}",
     operation_id = "changeSession",
     tag = "sessions",
-    params(("id" = SessionId, Path, description = "The session.")),
+    params(("id" = SessionId, Path, description = "The session's id.")),
     request_body = PatchSession,
-    responses((status = 200, description = "The session as it is now.", body = Session)),
+    responses((status = 200, description = "The session after the change.", body = Session)),
 )]
 pub async fn change(
     State(api): State<Arc<Api>>,
@@ -282,9 +283,9 @@ pub async fn change(
     path = "/v1/sessions/{id}/resume",
     operation_id = "resumeSession",
     tag = "sessions",
-    params(("id" = SessionId, Path, description = "The session.")),
+    params(("id" = SessionId, Path, description = "The session's id.")),
     request_body = Option<Nothing>,
-    responses((status = 200, description = "It is active.", body = Session)),
+    responses((status = 200, description = "The session, now active.", body = Session)),
 )]
 pub async fn resume(
     State(api): State<Arc<Api>>,
@@ -304,9 +305,9 @@ pub async fn resume(
     path = "/v1/sessions/{id}/archive",
     operation_id = "archiveSession",
     tag = "sessions",
-    params(("id" = SessionId, Path, description = "The session.")),
+    params(("id" = SessionId, Path, description = "The session's id.")),
     request_body = Option<Nothing>,
-    responses((status = 200, description = "It is archived, and its process is gone.", body = Session)),
+    responses((status = 200, description = "The archived session. Its process has ended.", body = Session)),
 )]
 pub async fn archive(
     State(api): State<Arc<Api>>,
@@ -329,10 +330,10 @@ pub async fn archive(
     operation_id = "removeSession",
     tag = "sessions",
     params(
-        ("id" = SessionId, Path, description = "The session."),
+        ("id" = SessionId, Path, description = "The session's id."),
         RemoveQuery,
     ),
-    responses((status = 200, description = "The session; one that was purged as it was.", body = Session)),
+    responses((status = 200, description = "The archived session; with `purge`, the session as it was before it was deleted.", body = Session)),
 )]
 pub async fn remove(
     State(api): State<Arc<Api>>,
@@ -349,7 +350,7 @@ pub async fn remove(
     if query.purge {
         // The record has nothing of it any more, so the log has to say who it was.
         let Peer { uid, pid, program } = &*caller.peer;
-        tracing::info!(session = %id, uid, pid, program, "a session was deleted for good");
+        tracing::info!(session = %id, uid, pid, program, "deleted a session permanently");
     }
     api.registry.log_session_counts().await;
     let session = if query.purge { before } else { caller.session(&api, id).await? };
@@ -363,10 +364,10 @@ pub async fn remove(
     operation_id = "listMessages",
     tag = "messages",
     params(
-        ("id" = SessionId, Path, description = "The session."),
+        ("id" = SessionId, Path, description = "The session's id."),
         MessagesQuery,
     ),
-    responses((status = 200, description = "A page of them.", body = MessageList)),
+    responses((status = 200, description = "A page of messages.", body = MessageList)),
 )]
 pub async fn messages(
     State(api): State<Arc<Api>>,
@@ -394,10 +395,7 @@ pub fn checked_policy(api: &Api, policy: Option<Policy>) -> Result<Option<Policy
     }
     // It would be kept without the secret, and match something else then.
     if holds_secret(api, &policy) {
-        return Err(ApiError::invalid(
-            "permissions.rules",
-            "hold the value of an agent's secret; rules are no place for it",
-        ));
+        return Err(ApiError::invalid("permissions.rules", "contain the value of an agent's secret; remove it"));
     }
     Ok(Some(policy))
 }
@@ -417,8 +415,8 @@ pub(super) fn checked_servers(
         .map_err(|ServerProblem { field, problem, hint }| ApiError::misunderstood(field, problem, hint))?;
     // They are recorded as they are, so that they can be given to every process.
     if holds_secret(api, &chosen) {
-        let hint = "write ${NAME} in its place: it stands for a variable of the agent's own environment";
-        return Err(ApiError::misunderstood("mcpServers", "hold the value of an agent's secret", hint));
+        let hint = "write ${NAME} instead: acpd replaces it by the variable NAME of the agent's environment";
+        return Err(ApiError::misunderstood("mcpServers", "contain the value of an agent's secret", hint));
     }
     Ok(Some(chosen))
 }
@@ -428,7 +426,7 @@ pub fn check_title(title: &str) -> Result<(), ApiError> {
         return Err(ApiError::invalid("title", format!("is longer than {TITLE_CHARS_MAX} characters")));
     }
     if title.chars().any(char::is_control) {
-        return Err(ApiError::invalid("title", "has control characters"));
+        return Err(ApiError::invalid("title", "must not have control characters"));
     }
     Ok(())
 }
@@ -436,11 +434,11 @@ pub fn check_title(title: &str) -> Result<(), ApiError> {
 pub fn check_tags(tags: &[String]) -> Result<(), ApiError> {
     let problem = |problem: String| Err(ApiError::invalid("tags", problem));
     if tags.len() > TAGS_MAX {
-        return problem(format!("are more than {TAGS_MAX}"));
+        return problem(format!("must be at most {TAGS_MAX}"));
     }
     for tag in tags {
         if tag.is_empty() || tag.chars().count() > TAG_CHARS_MAX || tag.chars().any(char::is_control) {
-            return problem(format!("{tag:?} is not a tag of 1 to {TAG_CHARS_MAX} printable characters"));
+            return problem(format!("{tag:?} is not valid: a tag has 1 to {TAG_CHARS_MAX} printable characters"));
         }
     }
     Ok(())

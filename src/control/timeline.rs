@@ -51,7 +51,7 @@ pub struct TimelineQuery {
     operation_id = "getTimeline",
     tag = "records",
     params(TimelineQuery),
-    responses((status = 200, description = "A page of it.", body = Timeline)),
+    responses((status = 200, description = "A page of timeline entries.", body = Timeline)),
 )]
 pub async fn show(
     State(api): State<Arc<Api>>,
@@ -60,7 +60,7 @@ pub async fn show(
 ) -> Result<Json<Timeline>, ApiError> {
     let (limit, offset) = page(query.limit.or(Some(LIMIT_DEFAULT)), query.offset)?;
     if query.entity.is_empty() {
-        return Err(ApiError::invalid("entity", "is empty"));
+        return Err(ApiError::invalid("entity", "must not be empty"));
     }
     let sight = caller.listing(query.all);
     let filter = TimelineFilter { sight, entity: query.entity.clone(), from: query.from, to: query.to };

@@ -40,11 +40,12 @@ pub struct ShowQuery {
     operation_id = "promptSession",
     tag = "turns",
     params(
-        ("id" = SessionId, Path, description = "The session."),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same key with the same body is carried out once.", min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
+        ("id" = SessionId, Path, description = "The session's id."),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: acpd carries out requests with the same key and body only once.", min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
     ),
     request_body = Prompt,
-    responses((status = 202, description = "The prompt is committed.", body = Accepted, headers(("Idempotent-Replayed" = bool, description = "There, and true, when an earlier request with the key is answered again.")))),
+    responses((status = 202, description = "The accepted prompt. It is committed to the store.", body = Accepted, headers(("Idempotent-Replayed" = bool, description = "Present, \
+        and `true`, when this repeats the response to an earlier request with the same key.")))),
 )]
 pub async fn prompt(
     State(api): State<Arc<Api>>,
@@ -101,9 +102,9 @@ async fn accept(
     path = "/v1/sessions/{id}/cancel",
     operation_id = "cancelTurn",
     tag = "turns",
-    params(("id" = SessionId, Path, description = "The session.")),
+    params(("id" = SessionId, Path, description = "The session's id.")),
     request_body = Option<Cancel>,
-    responses((status = 202, description = "They are told to end.", body = CancelAccepted)),
+    responses((status = 202, description = "The turns that are being cancelled.", body = CancelAccepted)),
 )]
 pub async fn cancel(
     State(api): State<Arc<Api>>,
@@ -123,10 +124,10 @@ pub async fn cancel(
     operation_id = "listTurns",
     tag = "turns",
     params(
-        ("id" = SessionId, Path, description = "The session."),
+        ("id" = SessionId, Path, description = "The session's id."),
         PageQuery,
     ),
-    responses((status = 200, description = "A page of them.", body = TurnList)),
+    responses((status = 200, description = "A page of turns.", body = TurnList)),
 )]
 pub async fn list(
     State(api): State<Arc<Api>>,
@@ -149,11 +150,11 @@ pub async fn list(
     operation_id = "getTurn",
     tag = "turns",
     params(
-        ("id" = SessionId, Path, description = "The session."),
-        ("turn" = TurnId, Path, description = "The turn."),
+        ("id" = SessionId, Path, description = "The session's id."),
+        ("turn" = TurnId, Path, description = "The turn's id."),
         ShowQuery,
     ),
-    responses((status = 200, description = "The turn, ended or as it is when the time is over.", body = Turn)),
+    responses((status = 200, description = "The turn; if `wait` runs out first, as it is then.", body = Turn)),
 )]
 pub async fn show(
     State(api): State<Arc<Api>>,

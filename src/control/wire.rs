@@ -454,7 +454,7 @@ impl Accepted {
     /// As it was answered to the first request with its key.
     pub fn of(remembered: &Remembered) -> Result<Self, StoreError> {
         let Remembered { made, after, .. } = remembered;
-        let damaged = || StoreError::Damaged { what: "an idempotency key names no turn".to_owned() };
+        let damaged = || StoreError::Damaged { what: "an idempotency key refers to no turn".to_owned() };
         Ok(Self {
             turn_id: made.turn.ok_or_else(damaged)?,
             message_id: made.message.ok_or_else(damaged)?,

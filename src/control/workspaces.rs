@@ -37,7 +37,7 @@ pub struct ListQuery {
     operation_id = "listWorkspaces",
     tag = "workspaces",
     params(ListQuery),
-    responses((status = 200, description = "A page of them.", body = WorkspaceList)),
+    responses((status = 200, description = "A page of workspaces.", body = WorkspaceList)),
 )]
 pub async fn list(
     State(api): State<Arc<Api>>,
@@ -57,7 +57,7 @@ pub async fn list(
     operation_id = "registerWorkspace",
     tag = "workspaces",
     request_body = RegisterWorkspace,
-    responses((status = 201, description = "It is registered, now or already.", body = Workspace)),
+    responses((status = 201, description = "The registered workspace.", body = Workspace)),
 )]
 pub async fn register(
     State(api): State<Arc<Api>>,
@@ -75,7 +75,7 @@ pub async fn register(
     path = "/v1/workspaces/{id}",
     operation_id = "getWorkspace",
     tag = "workspaces",
-    params(("id" = WorkspaceId, Path, description = "The workspace.")),
+    params(("id" = WorkspaceId, Path, description = "The workspace's id.")),
     responses((status = 200, description = "The workspace.", body = Workspace)),
 )]
 pub async fn show(
@@ -93,8 +93,8 @@ pub async fn show(
     path = "/v1/workspaces/{id}",
     operation_id = "removeWorkspace",
     tag = "workspaces",
-    params(("id" = WorkspaceId, Path, description = "The workspace.")),
-    responses((status = 200, description = "The workspace as it was.", body = Workspace)),
+    params(("id" = WorkspaceId, Path, description = "The workspace's id.")),
+    responses((status = 200, description = "The removed workspace.", body = Workspace)),
 )]
 pub async fn remove(
     State(api): State<Arc<Api>>,

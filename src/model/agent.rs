@@ -208,7 +208,7 @@ impl AgentProfile {
     /// What a person does whose machine does not have the command.
     pub fn how_to_install(&self) -> String {
         if self.install_hint.is_empty() {
-            format!("install it, or give its absolute path as agents.{}.command", self.section())
+            format!("install it, or set its absolute path as agents.{}.command", self.section())
         } else {
             self.install_hint.clone()
         }

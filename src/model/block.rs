@@ -38,7 +38,7 @@ impl FromStr for BlockKind {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let known = Self::ALL.into_iter().find(|kind| kind.as_str() == text);
         known.ok_or_else(|| {
-            format!("{text:?} is no kind of block; the kinds are {}", Self::ALL.map(Self::as_str).join(", "))
+            format!("{text:?} is not a kind of content block; use one of {}", Self::ALL.map(Self::as_str).join(", "))
         })
     }
 }
@@ -100,7 +100,7 @@ impl FromStr for BlobHash {
 
     /// In the one way that it is written: small letters, so that one blob has one address.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || format!("{text:?} is no SHA-256");
+        let wrong = || format!("{text:?} is not a SHA-256 hash");
         let digit = |digit: u8| match digit {
             b'0'..=b'9' => Ok(digit - b'0'),
             b'a'..=b'f' => Ok(digit - b'a' + 10),

@@ -48,7 +48,8 @@ impl Checkpoint {
     /// What an agent is told that goes on from here.
     pub fn as_context(&self) -> String {
         format!(
-            "This session goes on from the checkpoint {:?}, which the session {} reached at {}. Its state, as JSON:\n{}",
+            "This session continues from the checkpoint {:?}, which the session {} reached at {}. Its state, as \
+                JSON:\n{}",
             self.name,
             self.session_id,
             self.created_at,
@@ -60,17 +61,17 @@ impl Checkpoint {
 /// What is wrong with a checkpoint's name, if anything is.
 pub fn check_name(name: &str) -> Result<(), String> {
     if name.trim().is_empty() {
-        return Err("is empty".to_owned());
+        return Err("must not be empty".to_owned());
     }
     if name.chars().count() > NAME_CHARS_MAX {
         return Err(format!("is longer than {NAME_CHARS_MAX} characters"));
     }
     if name.chars().any(char::is_control) {
-        return Err("has control characters".to_owned());
+        return Err("must not have control characters".to_owned());
     }
     // It stands in paths, where these two lead elsewhere.
     if matches!(name, "." | "..") {
-        return Err(format!("{name:?} is no name"));
+        return Err(format!("{name:?} is not a valid name"));
     }
     Ok(())
 }

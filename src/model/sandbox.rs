@@ -36,7 +36,7 @@ impl FromStr for FsScope {
             "sandboxed" => Ok(Self::Sandboxed),
             "project" => Ok(Self::Project),
             "full" => Ok(Self::Full),
-            _ => Err(format!("{text:?} is not a scope; the scopes are sandboxed, project and full")),
+            _ => Err(format!("{text:?} is not a file system scope; use sandboxed, project or full")),
         }
     }
 }

@@ -159,7 +159,7 @@ impl FromStr for ContextRestored {
             "native" => Ok(Self::Native),
             "replayed" => Ok(Self::Replayed),
             "fresh" => Ok(Self::Fresh),
-            _ => Err(format!("{text:?} does not say how a context was restored")),
+            _ => Err(format!("{text:?} is not a way to restore a context")),
         }
     }
 }

@@ -66,7 +66,7 @@ impl Serialize for Amount {
 impl<'de> Deserialize<'de> for Amount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = f64::deserialize(deserializer)?;
-        let problem = || format!("{value} is not an amount from 0 to {}, in steps of a billionth", Self::MAX);
+        let problem = || format!("{value} is not an amount from 0 to {} with at most nine decimal places", Self::MAX);
         Self::written(value).ok_or_else(|| serde::de::Error::custom(problem()))
     }
 }
@@ -239,7 +239,7 @@ impl FromStr for OnExceed {
         match text {
             "fail" => Ok(Self::Fail),
             "pause" => Ok(Self::Pause),
-            _ => Err(format!("{text:?} is neither fail nor pause")),
+            _ => Err(format!("{text:?} is not valid; use fail or pause")),
         }
     }
 }

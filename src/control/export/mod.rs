@@ -76,18 +76,18 @@ impl ExportFormat {
     operation_id = "exportSession",
     tag = "sessions",
     params(
-        ("id" = SessionId, Path, description = "The session, of whichever status."),
+        ("id" = SessionId, Path, description = "The session's id; any status."),
         ExportQuery,
     ),
     responses((
         status = 200,
-        description = "The document. A connection that ends before it does means that it is not whole.",
+        description = "The exported document. If the connection ends early, the document is incomplete.",
         content(
             (Object = "application/json"),
             (String = "text/markdown"),
             (String = "application/yaml")
         ),
-        headers(("Content-Disposition" = String, description = "With a name for the file."))
+        headers(("Content-Disposition" = String, description = "A suggested file name."))
     )),
 )]
 pub async fn show(

@@ -24,7 +24,7 @@ const DOCUMENT: &str = include_str!("../../../docs/openapi.json");
     path = "/v1/openapi.json",
     operation_id = "getOpenapi",
     tag = "daemon",
-    responses((status = 200, description = "An OpenAPI 3.1 document.", body = Object)),
+    responses((status = 200, description = "The OpenAPI 3.1 document.", body = Object)),
 )]
 pub async fn show(_: NoQuery) -> ([(HeaderName, &'static str); 1], &'static str) {
     ([(header::CONTENT_TYPE, "application/json")], DOCUMENT)

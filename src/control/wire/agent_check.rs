@@ -105,7 +105,7 @@ impl AgentCheck {
         // It said so itself, and a prompt would fail.
         let unknown = (trial.signed_in == Some(false) && error.is_none()).then(|| CheckProblem {
             code: ErrorCode::AuthRequired.as_str().to_owned(),
-            message: "the agent says that nobody is signed in".to_owned(),
+            message: "the agent reports that no user is signed in".to_owned(),
             hint: profile.how_to_sign_in(),
         });
         let error = error.or(unknown);
@@ -167,7 +167,7 @@ impl CheckProblem {
             TrialError::NotFound => {
                 return Self {
                     code: "agent_not_installed".to_owned(),
-                    message: format!("the command {:?} was not found on the daemon's PATH", profile.command),
+                    message: format!("the command {:?} is not on the daemon's PATH", profile.command),
                     hint: profile.how_to_install(),
                 };
             }
@@ -178,23 +178,24 @@ impl CheckProblem {
                 let more_time = if is_cut_short {
                     format!("`acpd agents check {} --timeout {LONG_SECONDS}`", profile.slug)
                 } else {
-                    "the setting that is named there".to_owned()
+                    "the setting named in the message".to_owned()
                 };
                 format!(
-                    "run its command in a terminal to see what it waits for; a first start that downloads something may \
-                     only need more time ({more_time})"
+                    "run the agent's command in a terminal to see what it waits for; if it downloads something at its \
+                        first start, allow more time ({more_time})"
                 )
             }
             ErrorCode::AgentExited => {
                 format!(
-                    "run its command in a terminal to see what it says; `acpd agents show {}` tells how acpd starts it",
+                    "run the agent's command in a terminal to see its output; `acpd agents show {}` shows how acpd \
+                        starts it",
                     profile.slug
                 )
             }
-            ErrorCode::RateLimited => "its provider asks to wait; try again later".to_owned(),
+            ErrorCode::RateLimited => "the provider limits the rate of requests; try again later".to_owned(),
             ErrorCode::Interrupted => "start the daemon again".to_owned(),
             ErrorCode::AgentError => {
-                "the agent itself, or the service behind it, went wrong; run its command in a terminal to see what it says"
+                "the agent or the service behind it failed; run the agent's command in a terminal to see its output"
                     .to_owned()
             }
             ErrorCode::Protocol
@@ -202,7 +203,7 @@ impl CheckProblem {
             | ErrorCode::TurnLimit
             | ErrorCode::CostLimit
             | ErrorCode::UnsupportedContent => {
-                "it may be too old or too new for ACP version 1, or its arguments do not have it speak ACP".to_owned()
+                "check that the agent supports ACP version 1 and that its arguments make it speak ACP".to_owned()
             }
         };
         Self { code: error.code.as_str().to_owned(), message: error.message, hint }

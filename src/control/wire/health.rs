@@ -58,8 +58,8 @@ impl Health {
         let problems = self.problems.map(|problems| problems.into_iter().map(codes_only).collect());
         let error = self.error.map(|error| ErrorBody {
             error: error.error,
-            message: "the daemon is not ready for work".to_owned(),
-            hint: "ask whoever runs the daemon".to_owned(),
+            message: "the daemon is not ready".to_owned(),
+            hint: "ask the administrator of the daemon".to_owned(),
             details: Value::Object(Map::new()),
         });
         Self { problems, error, store: None, ..self }

@@ -138,7 +138,7 @@ pub fn chosen(choices: Vec<McpChoice>) -> Result<Vec<ChosenServer>, ServerProble
     check_all(servers).map_err(|problem| ServerProblem {
         field: "mcpServers".to_owned(),
         problem,
-        hint: "give each server once, and no more than there may be".to_owned(),
+        hint: "give each server only once, and keep within the maximum number of servers".to_owned(),
     })?;
     Ok(chosen)
 }
@@ -150,7 +150,7 @@ impl McpDefinition {
         let sorted = Written { command, args, env, kind, url, headers }.sorted();
         let (transport, values) = sorted.ok_or_else(|| ServerProblem {
             field: "command".to_owned(),
-            problem: "is missing, or does not go with the other fields".to_owned(),
+            problem: "is missing, or does not fit the other fields".to_owned(),
             hint: Written::<String>::HINT.to_owned(),
         })?;
         Ok(OwnServer { name, transport, values })

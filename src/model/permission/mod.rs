@@ -81,7 +81,7 @@ impl FromStr for PermissionMode {
             "edit" => Ok(Self::Edit),
             "allow" => Ok(Self::Allow),
             "deny" => Ok(Self::Deny),
-            _ => Err(format!("{text:?} is not a permission mode; the modes are ask, read-only, edit, allow and deny")),
+            _ => Err(format!("{text:?} is not a permission mode; use ask, read-only, edit, allow or deny")),
         }
     }
 }

@@ -34,7 +34,7 @@ impl Policy {
 
     pub fn check(&self) -> Result<(), PolicyProblem> {
         if self.rules.len() > RULES_MAX {
-            let problem = format!("are more than {RULES_MAX}");
+            let problem = format!("must be at most {RULES_MAX}");
             return Err(PolicyProblem { field: "rules".to_owned(), problem });
         }
         for (index, rule) in self.rules.iter().enumerate() {

@@ -53,8 +53,8 @@ macro_rules! words {
     };
 }
 
-words!(PermissionKind, "a kind of permission": Tool = "tool", File = "file", Terminal = "terminal", Elicitation = "elicitation");
-words!(PermissionStatus, "the status of a permission": Open = "open", Answered = "answered", Cancelled = "cancelled", Expired = "expired");
+words!(PermissionKind, "a kind of permission request": Tool = "tool", File = "file", Terminal = "terminal", Elicitation = "elicitation");
+words!(PermissionStatus, "a permission request status": Open = "open", Answered = "answered", Cancelled = "cancelled", Expired = "expired");
 
 /// A question of an agent's, with its answer when there is one.
 #[derive(Clone, Debug)]
