@@ -132,7 +132,7 @@ async fn errors_have_a_hint_and_a_code() {
     "#);
     let outside = daemon.cli(&["run", "--agent", "echo", "--workspace", "/", "hello"]).await;
     assert_eq!(outside.code, 1);
-    assert!(outside.stderr.contains("outside the allowed roots") && outside.stderr.contains("hint: the roots are"));
+    assert!(outside.stderr.contains("outside the allowed roots") && outside.stderr.contains("hint: allowed roots are"));
     let nobody = daemon.cli(&["show", "nobody"]).await;
     assert_eq!(nobody.code, 1);
     assert!(nobody.stderr.contains("nobody"), "{}", nobody.stderr);

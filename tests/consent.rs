@@ -357,7 +357,7 @@ async fn of_a_large_write_the_beginning_is_shown() {
     let diff = &asked["request"]["toolCall"]["content"][0];
     let (old, new) = (diff["oldText"].as_str().unwrap(), diff["newText"].as_str().unwrap());
     assert!(new.starts_with("new\nnew\n"), "{new:.100}");
-    assert!(new.ends_with("(only the beginning: the whole text has 2097152 bytes)"), "{}", new.len());
+    assert!(new.ends_with("(shortened: the whole text has 2097152 bytes)"), "{}", new.len());
     assert!(old.contains("too large to show"), "{old}");
     turn.answer(&asked, json!({"decision": "allow"})).await;
     turn.end().await;

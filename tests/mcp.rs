@@ -287,7 +287,10 @@ async fn a_sessions_own_servers_are_given_to_every_process_also_of_the_next_daem
         // Once by each daemon, and before the agent was there.
         let told = notices(&daemon, &session).await;
         assert_eq!(told.len(), 2, "{told:?}");
-        assert!(told[0].contains("\"no-such-program\" of the MCP server tool was not found"), "{told:?}");
+        assert!(
+            told[0].contains("\"no-such-program\" of the MCP server tool is not on the session's PATH"),
+            "{told:?}"
+        );
         let events = daemon.events_so_far(&session, None).await;
         let warned = events.iter().position(|event| event.payload()["content"]["code"] == "mcp_servers");
         assert!(warned < events.iter().position(|event| event.kind == "process.ready"), "before the agent runs");

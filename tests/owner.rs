@@ -91,7 +91,7 @@ async fn an_ordinary_users_daemon_serves_that_user_and_root_and_has_no_group() {
     let refusal =
         Daemon::builder().user(ORDINARY.uid, ORDINARY.gid).config("[control]\ngroup = \"root\"").fail_to_start();
     let told = refusal.await.stderr;
-    assert!(told.contains("control.group: is for a daemon of root's"), "{told}");
+    assert!(told.contains("control.group: is only for a daemon that runs as root"), "{told}");
     let told = Daemon::builder().config("[control]\ngroup = \"no-such-group\"").fail_to_start().await.stderr;
     assert!(told.contains("which does not exist") && told.contains("groupadd"), "{told}");
 }

@@ -214,7 +214,7 @@ async fn a_question_does_not_outlive_the_daemon() {
     let (_, asked) = prompt_and_be_asked(&daemon, &session).await;
     daemon.restart().await;
     let stopped = shown(&daemon, &asked).await;
-    assert_eq!(stopped["resolution"]["by"], json!({"type": "cancelled", "reason": "the daemon stops"}));
+    assert_eq!(stopped["resolution"]["by"], json!({"type": "cancelled", "reason": "the daemon is stopping"}));
 
     daemon.post(&format!("/v1/sessions/{session}/resume"), json!({})).await.expect_status(200);
     let (_, asked) = prompt_and_be_asked(&daemon, &session).await;

@@ -260,7 +260,7 @@ async fn an_environment_that_cannot_be_had_is_told_with_what_to_do() {
     for (agent, told) in [
         ("absent", "does not exist; create it"),
         ("open", "chmod 600 "),
-        ("bad", "wrong in line 2"),
+        ("bad", "invalid in line 2"),
         ("credential", "LoadCredential=nobody:PATH"),
     ] {
         let session = daemon.create_lazy_session(agent).await;

@@ -260,11 +260,11 @@ mod tests {
         let ready = gathered(&frozen, None, Some(&today)).unwrap();
         assert_eq!(names(&ready), ["a", "c"]);
         assert_eq!(ready.servers[0].values, [("TOKEN".to_owned(), Secret::from("new"))]);
-        assert!(ready.warnings[0].starts_with("left out: the MCP server b;"), "{:?}", ready.warnings);
+        assert!(ready.warnings[0].starts_with("omitted the MCP server b:"), "{:?}", ready.warnings);
 
         let orphan = gathered(&frozen, None, None).unwrap();
         assert_eq!(names(&orphan), ["c"], "one without values needs no profile");
-        assert!(orphan.warnings[0].starts_with("left out: the MCP servers a, b;"), "{:?}", orphan.warnings);
+        assert!(orphan.warnings[0].starts_with("omitted the MCP servers a, b:"), "{:?}", orphan.warnings);
     }
 
     #[test]

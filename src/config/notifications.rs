@@ -234,9 +234,9 @@ mod tests {
             "notifications.a.on: has an invalid value [\"turn.ended\"]",
             "notifications.B c: is not a valid name for a notification",
             "notifications.B c.command: is missing, or is a relative path",
-            "notifications.B c.on: has no turns",
+            "notifications.B c.on: does not include",
             "notifications.B c.agents: has \"Nobody!\"",
-            "notifications.B c.args: has {titel}",
+            "notifications.B c.args: has the unknown placeholder {titel}",
             "notifications.B c.statuses: has an invalid value",
             "notifications.B c.shell: is not a known key",
         ] {

@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(error.in_one_line(), "agents.mine.env: has an invalid value");
         let error = read("[agents.mine]\nenv = { KEY = \"hidden }\n", &[]).unwrap_err();
         let problem = error.in_one_line();
-        assert!(problem.starts_with("config.toml: is not TOML at line 2, column "), "{problem}");
+        assert!(problem.starts_with("config.toml: is not valid TOML at line 2, column "), "{problem}");
         assert!(!problem.contains("hidden"), "{problem}");
     }
 

@@ -28,21 +28,23 @@ const PAGE_BYTES_MAX: usize = 8 << 20;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// The archived ones too.
+    /// Include archived agents.
     #[serde(default)]
     include_archived: bool,
-    /// Everybody's, to those who may see them.
+    /// Include the agents of all users. Only root can do this; for other users it has no effect.
     #[serde(default)]
     all: bool,
-    /// How many at the most.
+    /// Maximum number of items to return.
     #[param(minimum = 1, maximum = 1000, default = 1000)]
     limit: Option<i64>,
-    /// How many are passed over.
+    /// Number of items to skip.
     #[param(minimum = 0, default = 0)]
     offset: Option<i64>,
 }
 
-/// Lists the agents: first those of the configuration, then those that were made here, each by slug.
+/// List agents.
+///
+/// Agents from the configuration come first, then agents made over the API, each sorted by slug.
 #[utoipa::path(
     get,
     path = "/v1/agents",
@@ -90,7 +92,9 @@ fn of_page<'a>(api: &Api, made: &'a [MadeProfile]) -> &'a [MadeProfile] {
     made.get(..count).unwrap_or(made)
 }
 
-/// Shows an agent, without values of its environment.
+/// Show an agent.
+///
+/// The values of its environment variables are not shown.
 #[utoipa::path(
     get,
     path = "/v1/agents/{slug}",
@@ -120,7 +124,9 @@ pub async fn show(
     agents.into_iter().next().map(Json).ok_or(ApiError::NoSuchAgent(slug))
 }
 
-/// Makes an agent: one of the configuration with less, or a command.
+/// Create an agent.
+///
+/// The agent narrows an agent from the configuration (its base), or runs a command of its own.
 #[utoipa::path(
     post,
     path = "/v1/agents",
@@ -144,7 +150,9 @@ pub async fn create(
     Ok((StatusCode::CREATED, Json(one_made(&api, &caller, made).await?)))
 }
 
-/// Changes an agent that was made here. Sessions that are there keep what they have of it.
+/// Change an agent that was made over the API.
+///
+/// Existing sessions keep the settings that they were created with.
 #[utoipa::path(
     patch,
     path = "/v1/agents/{slug}",
@@ -170,7 +178,9 @@ pub async fn change(
     Ok(Json(one_made(&api, &caller, made.map_err(named)?).await?))
 }
 
-/// Archives an agent that was made here: it takes no new sessions, and those that it has go on.
+/// Archive an agent that was made over the API.
+///
+/// It takes no new sessions. Its existing sessions continue.
 #[utoipa::path(
     delete,
     path = "/v1/agents/{slug}",
@@ -242,9 +252,10 @@ async fn one_made(api: &Api, caller: &Caller, made: MadeProfile) -> Result<Agent
 /// The longest that somebody may want a check to take.
 const CHECK_SECONDS_MAX: u64 = 600;
 
-/// Starts the agent and shakes hands with it, as a session would, and stops it again.
+/// Check an agent: start it, complete the ACP handshake and stop it.
 ///
-/// Answers when nothing of it is left. What goes wrong with the agent is told in the answer, and is no error of the request.
+/// The response comes when all processes of the agent have ended. A failure of the agent is part of the response, not
+/// an error of the request.
 #[utoipa::path(
     post,
     path = "/v1/agents/{slug}/check",

@@ -16,9 +16,10 @@ use crate::model::BlobHash;
 /// What is named by its hash never changes.
 const CACHING: &str = "private, max-age=31536000, immutable";
 
-/// Gives the data that a block of a message names.
+/// Download the data of a content block.
 ///
-/// The type is the newest message's, unless a browser would run that; and a browser is told to save it and not to guess.
+/// The media type comes from the newest message, unless a browser would execute that type. Headers tell browsers to
+/// save the data and not to guess its type.
 #[utoipa::path(
     get,
     path = "/v1/blobs/{sha256}",

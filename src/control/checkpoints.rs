@@ -31,21 +31,21 @@ use crate::store::{CheckpointFilter, Claim, NewCheckpoint};
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// Of exactly this name.
+    /// Only checkpoints with exactly this name.
     name: Option<String>,
-    /// Of this session.
+    /// Only checkpoints of this session.
     #[param(value_type = Option<SessionId>)]
     session_id: Option<SessionId>,
-    /// Of sessions in this workspace.
+    /// Only checkpoints of sessions in this workspace.
     #[param(value_type = Option<WorkspaceId>)]
     workspace_id: Option<WorkspaceId>,
-    /// Everybody's, to those who may see them.
+    /// Include the checkpoints of all users. Only root can do this; for other users it has no effect.
     #[serde(default)]
     all: bool,
-    /// How many at the most.
+    /// Maximum number of items to return.
     #[param(minimum = 1, maximum = 1000, default = 20)]
     limit: Option<i64>,
-    /// How many are passed over.
+    /// Number of items to skip.
     #[param(minimum = 0, default = 0)]
     offset: Option<i64>,
 }
@@ -68,7 +68,7 @@ impl FromRequestParts<Arc<Api>> for CheckpointPath {
     }
 }
 
-/// Gives a session a checkpoint.
+/// Create a checkpoint of a session.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{id}/checkpoints",
@@ -129,7 +129,7 @@ async fn make(
     Ok(api.registry.add_checkpoint(session, new, claim).await?)
 }
 
-/// Lists a session's checkpoints, the newest first.
+/// List a session's checkpoints, newest first.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}/checkpoints",
@@ -152,7 +152,7 @@ pub async fn of_session(
     listed(&api, &filter, query.limit, query.offset).await
 }
 
-/// Lists checkpoints of all sessions, the newest first.
+/// List the checkpoints of all sessions, newest first.
 #[utoipa::path(
     get,
     path = "/v1/checkpoints",
@@ -186,7 +186,7 @@ async fn listed(
     Ok(Json(CheckpointList { checkpoints, total, limit, offset }))
 }
 
-/// Shows a checkpoint by its name or its id.
+/// Show a checkpoint by its name or id.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}/checkpoints/{name}",
@@ -213,9 +213,9 @@ async fn found(api: &Api, session: SessionId, name: String) -> Result<Checkpoint
     checkpoint.ok_or(ApiError::Record(RecordRefusal::NoSuchCheckpoint(name)))
 }
 
-/// Gives a checkpoint's state, and starts a session that goes on from it if asked to.
+/// Restore a checkpoint: return its state, and optionally create a session that continues from it.
 ///
-/// The new session is in the same workspace. Its agent gets the state before the first prompt.
+/// The new session has the same workspace. Its agent receives the state before the first prompt.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{id}/checkpoints/{name}/restore",

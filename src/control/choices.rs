@@ -12,7 +12,7 @@ use crate::model::{Announced, Chosen};
 const NAME_CHARS_MAX: usize = 200;
 const OPTIONS_MAX: usize = 64;
 
-/// What the agent announced, in its own words but for what has changed since.
+/// The choices that the agent offers, in its own format, with acpd's updates of the current values.
 #[derive(Debug, Default, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = AgentOffers)]

@@ -33,10 +33,10 @@ const STREAM: &str = "Server-sent events with these fields. With `follow`, the s
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct EventsQuery {
-    /// The cursor after which to begin.
+    /// Start after the event with this cursor.
     #[param(minimum = 0)]
     after: Option<i64>,
-    /// Whether to wait for what comes when all that was is told.
+    /// Keep the stream open for new events after the stored ones.
     #[param(default = true)]
     #[serde(default = "yes")]
     follow: bool,
@@ -46,14 +46,14 @@ pub struct EventsQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct AllEventsQuery {
-    /// The cursor after which to begin.
+    /// Start after the event with this cursor.
     #[param(minimum = 0)]
     after: Option<i64>,
-    /// Whether to wait for what comes when all that was is told.
+    /// Keep the stream open for new events after the stored ones.
     #[param(default = true)]
     #[serde(default = "yes")]
     follow: bool,
-    /// Everybody's, to those who may see them.
+    /// Include the events of all users. Only root can do this; for other users it has no effect.
     #[serde(default)]
     all: bool,
 }
@@ -62,7 +62,7 @@ fn yes() -> bool {
     true
 }
 
-/// Streams a session's events, those that were and those that come.
+/// Stream a session's events: stored ones first, then new ones.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}/events",
@@ -90,7 +90,7 @@ pub async fn of_session(
     stream(&api, open, events, EventScope::Session(id), cursor, query.follow).await
 }
 
-/// Streams the events of all sessions, from now on unless told otherwise.
+/// Stream the events of all sessions, by default only new ones.
 #[utoipa::path(
     get,
     path = "/v1/events",

@@ -204,15 +204,15 @@ pub(super) fn from_query<T: DeserializeOwned>(query: &str) -> Result<T, ApiError
     serde_path_to_error::deserialize(pairs).map_err(|error| misreading::explained(&error))
 }
 
-/// Which page of a list.
+/// The page of a list.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct PageQuery {
-    /// How many at the most.
+    /// Maximum number of items to return.
     #[param(minimum = 1, maximum = 1000, default = 20)]
     pub limit: Option<i64>,
-    /// How many are passed over.
+    /// Number of items to skip.
     #[param(minimum = 0, default = 0)]
     pub offset: Option<i64>,
 }

@@ -31,19 +31,19 @@ const PATH: &str = "/v1/health";
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct HealthQuery {
-    /// Only whether it lives (`live`), or whether it takes on work, too.
+    /// `live`: check only that the daemon responds. `ready`: also check that it accepts work.
     #[serde(default)]
     #[param(inline, default = "ready")]
     pub probe: Probe,
 }
 
-/// What is asked for.
+/// The kind of health check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Probe {
-    /// Whether the daemon lives.
+    /// Check that the daemon responds.
     Live,
-    /// Whether it takes on work, and what is wrong.
+    /// Check that the daemon accepts work, and list its problems.
     #[default]
     Ready,
 }
@@ -104,9 +104,9 @@ impl Trials {
     }
 }
 
-/// Tells whether the daemon lives, whether it is ready for work, and what is wrong.
+/// Check the daemon's health: whether it responds, whether it accepts work, and its problems.
 ///
-/// Members of the group are told the codes of what is wrong, and no more.
+/// Members of `control.group` see only the codes of the problems.
 #[utoipa::path(
     get,
     path = "/v1/health",

@@ -42,9 +42,9 @@ impl FromRequest<Arc<Api>> for ImportBody {
     }
 }
 
-/// Imports sessions that were exported elsewhere, and records of sessions.
+/// Import exported sessions and session records.
 ///
-/// In one transaction. What is here already stays as it is, so that an import can be repeated.
+/// The import is one transaction. Sessions and records that already exist stay unchanged, so an import can be repeated.
 #[utoipa::path(
     post,
     path = "/v1/import",

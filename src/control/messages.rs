@@ -20,9 +20,10 @@ use crate::store::{Claim, StoreError};
 /// The name under which keys of this route are kept.
 const ROUTE: &str = "messages";
 
-/// Adds a message: a prompt, or context for the next one.
+/// Add a message: a prompt, or context for the next prompt.
 ///
-/// Role `user` is exactly a prompt. Role `system` begins no turn: the agent gets it before the next prompt.
+/// The role `user` is the same as a prompt. The role `system` starts no turn: the agent receives the message before the
+/// next prompt.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{id}/messages",

@@ -20,9 +20,9 @@ use crate::model::Sight;
 /// The route of what has none.
 const NO_ROUTE: &str = "none";
 
-/// Tells Prometheus how the daemon is.
+/// Export metrics for Prometheus.
 ///
-/// It tells of everybody's sessions, so whoever sees only their own does not get it.
+/// The metrics cover the sessions of all users, so members of `control.group` cannot read them.
 #[utoipa::path(
     get,
     path = "/metrics",

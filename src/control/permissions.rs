@@ -24,16 +24,16 @@ use crate::store::PermissionFilter;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// `open`, or `all` for those that were answered too.
+    /// `open` for open permission requests, `all` to include answered ones.
     #[param(pattern = "^(open|all)$", default = "open")]
     status: Option<String>,
-    /// Those of everybody's sessions, to those who may see them.
+    /// Include the permission requests of all users. Only root can do this; for other users it has no effect.
     #[serde(default)]
     all: bool,
-    /// How many at the most.
+    /// Maximum number of items to return.
     #[param(minimum = 1, maximum = 1000, default = 20)]
     limit: Option<i64>,
-    /// How many are passed over.
+    /// Number of items to skip.
     #[param(minimum = 0, default = 0)]
     offset: Option<i64>,
 }
@@ -73,7 +73,7 @@ impl Named for RuleId {
     }
 }
 
-/// Lists the questions of agents that wait for an answer.
+/// List the permission requests of all sessions.
 #[utoipa::path(
     get,
     path = "/v1/permissions",
@@ -90,7 +90,7 @@ pub async fn of_all(
     list(&api, &caller, None, &query).await
 }
 
-/// Lists the questions of a session's agent.
+/// List a session's permission requests.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}/permissions",
@@ -131,7 +131,7 @@ async fn list(
     Ok(Json(PermissionList { permissions, total, limit, offset }))
 }
 
-/// Shows a question.
+/// Show a permission request.
 #[utoipa::path(
     get,
     path = "/v1/permissions/{id}",
@@ -151,7 +151,7 @@ pub async fn show(
     Ok(Json(known(&api, &caller, id, None).await?))
 }
 
-/// Answers a question; the first answer wins.
+/// Answer a permission request. The first answer counts.
 #[utoipa::path(
     post,
     path = "/v1/permissions/{id}",
@@ -172,7 +172,7 @@ pub async fn answer(
     decide(&api, &caller, id, None, request).await
 }
 
-/// Answers a question of a session's agent; the first answer wins.
+/// Answer a permission request of a session. The first answer counts.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{id}/permissions/{permission}",
@@ -244,7 +244,7 @@ fn understood(request: AnswerPermission) -> Result<PermissionAnswer, ApiError> {
     }
 }
 
-/// Lists what was answered with "always".
+/// List a session's rules that came from "always" answers.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}/rules",
@@ -266,9 +266,9 @@ pub async fn rules(
     Ok(Json(PermissionRuleList { rules, total, limit: LIMIT_MAX, offset: 0 }))
 }
 
-/// Takes an "always" back.
+/// Delete a rule of a session.
 ///
-/// Answers with the rule as it was.
+/// Returns the deleted rule.
 #[utoipa::path(
     delete,
     path = "/v1/sessions/{id}/rules/{rule}",

@@ -32,32 +32,32 @@ const PAGE_BYTES_MAX: usize = 8 << 20;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// By what they are ordered.
+    /// The field to sort by.
     #[param(
         pattern = "^(started_at|ended_at|duration|session_id|observation_count|last_observed_at)$",
         default = "started_at"
     )]
     order_by: Option<String>,
-    /// Whether the smallest or the greatest comes first. Those without the value come last.
+    /// Ascending or descending order. Records without the value come last.
     #[param(pattern = "^(asc|desc)$", default = "desc")]
     order: Option<String>,
-    /// Those of which records were submitted, sessions of acpd's own, or all.
+    /// Submitted records, sessions of acpd, or all.
     #[param(pattern = "^(submitted|derived|all)$", default = "all")]
     source: Option<String>,
-    /// Everybody's, to those who may see them.
+    /// Include the records of all users. Only root can do this; for other users it has no effect.
     #[serde(default)]
     all: bool,
-    /// How many at the most.
+    /// Maximum number of items to return.
     #[param(minimum = 1, maximum = 100, default = 20)]
     limit: Option<i64>,
-    /// How many are passed over.
+    /// Number of items to skip.
     #[param(minimum = 0, default = 0)]
     offset: Option<i64>,
 }
 
-/// Gives the record of a session.
+/// Show the session record of a session of acpd.
 ///
-/// It is derived from the session's turns and tool calls, with its checkpoints and what was submitted for it.
+/// acpd derives it from the session's turns and tool calls, and adds its checkpoints and the records submitted for it.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}/record",
@@ -77,9 +77,9 @@ pub async fn of_session(
     Ok(Json(derived(&api, &session, submitted.map(|entity| entity.snapshot).unwrap_or_default()).await?))
 }
 
-/// Takes a record of a session from outside.
+/// Submit a session record.
 ///
-/// Of one session there may be many. The same record again changes nothing.
+/// A session can have many records. Submitting the same record again changes nothing.
 #[utoipa::path(
     post,
     path = "/v1/records",
@@ -139,7 +139,7 @@ fn recordable(api: &Api, document: &Map<String, Value>) -> Result<Box<RawValue>,
     Ok(redactor.and_then(|redactor| redactor.json(&content)).unwrap_or(content))
 }
 
-/// Lists records: of sessions that others have told of, and of acpd's own.
+/// List session records: submitted ones, and those of acpd's sessions.
 #[utoipa::path(
     get,
     path = "/v1/records",
@@ -192,7 +192,7 @@ fn one_of<T: Copy + Default>(field: &str, word: Option<String>, known: &[(&str, 
     })
 }
 
-/// Shows the record of a session, and what was submitted of it.
+/// Show a session record and the observations submitted for it.
 #[utoipa::path(
     get,
     path = "/v1/records/{id}",

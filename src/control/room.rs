@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(fit(&mut config, 1024).unwrap(), None);
         assert_eq!(config, Config::default());
         let told = fit(&mut config, 512).unwrap().unwrap();
-        assert!(told.contains("not 256"), "{told}");
+        assert!(told.contains("from 256"), "{told}");
         let lowered = config.control.connections;
         assert!((CONNECTIONS_MIN..256).contains(&lowered), "{lowered}");
         assert_eq!(fit(&mut config, 512).unwrap(), None, "once is enough");

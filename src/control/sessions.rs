@@ -37,28 +37,29 @@ const REASON_CHARS_MAX: usize = 1000;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// Of this workspace.
+    /// Only sessions in this workspace.
     #[param(value_type = Option<WorkspaceId>)]
     workspace_id: Option<WorkspaceId>,
-    /// Of this agent.
+    /// Only sessions with this agent.
     agent: Option<String>,
-    /// Of these statuses, with commas between them; active and suspended when nothing is said.
+    /// Only sessions with these statuses, separated by commas. Default: active and suspended.
     #[param(pattern = "^(active|suspended|archived|error)(,(active|suspended|archived|error))*$")]
     status: Option<String>,
-    /// With this tag.
+    /// Only sessions with this tag.
     tag: Option<String>,
-    /// With exactly this title, or with these digits, four or more, at the beginning or the end of the id or at the beginning of its last group; hyphens do not count.
+    /// Only sessions with exactly this title, or with an id that matches these digits. At least four digits match a
+    /// prefix or suffix of the id, or a prefix of its last group. Hyphens are ignored.
     name: Option<String>,
-    /// The archived ones too, when no status is named.
+    /// Include archived sessions. Ignored if `status` is given.
     #[serde(default)]
     include_archived: bool,
-    /// Everybody's, to those who may see them.
+    /// Include the sessions of all users. Only root can do this; for other users it has no effect.
     #[serde(default)]
     all: bool,
-    /// How many at the most.
+    /// Maximum number of items to return.
     #[param(minimum = 1, maximum = 1000, default = 20)]
     limit: Option<i64>,
-    /// How many are passed over.
+    /// Number of items to skip.
     #[param(minimum = 0, default = 0)]
     offset: Option<i64>,
 }
@@ -67,10 +68,10 @@ pub struct ListQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct RemoveQuery {
-    /// For good, with all that it has.
+    /// Delete the session permanently with all its data.
     #[serde(default)]
     purge: bool,
-    /// Recorded as a message when it is archived.
+    /// The reason for archiving, stored as a message.
     #[param(max_length = 1000)]
     reason: Option<String>,
 }
@@ -79,22 +80,22 @@ pub struct RemoveQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct MessagesQuery {
-    /// From this time on.
+    /// Only messages from this time on.
     #[param(value_type = Option<Timestamp>)]
     since: Option<Timestamp>,
-    /// After this sequence.
+    /// Only messages after this sequence number.
     after: Option<i64>,
-    /// How many at the most.
+    /// Maximum number of items to return.
     #[param(minimum = 1, maximum = 1000, default = 200)]
     limit: Option<i64>,
 }
 
-/// A body in which nothing can be said.
+/// An empty JSON object.
 #[derive(Default, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Nothing {}
 
-/// Makes a session.
+/// Create a session.
 #[utoipa::path(
     post,
     path = "/v1/sessions",
@@ -164,7 +165,7 @@ async fn make(
     Ok(api.registry.create(create).await?)
 }
 
-/// Lists sessions, the newest first.
+/// List sessions, newest first.
 #[utoipa::path(
     get,
     path = "/v1/sessions",
@@ -202,7 +203,7 @@ pub async fn list(
     Ok(Json(SessionList { sessions, total, limit, offset }))
 }
 
-/// Shows a session whole.
+/// Show a session with its newest messages.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}",
@@ -231,7 +232,7 @@ pub async fn show(
     Ok(Json(SessionView { session: shown(&api, session), profile, not_applied, choices, messages, cursor }))
 }
 
-/// Changes a session, all that is asked for or nothing.
+/// Change a session. Either all changes apply, or none.
 #[utoipa::path(
     patch,
     path = "/v1/sessions/{id}",
@@ -277,7 +278,7 @@ pub async fn change(
     Ok(Json(shown(&api, caller.session(&api, id).await?)))
 }
 
-/// Makes a suspended session active again.
+/// Resume a suspended session.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{id}/resume",
@@ -299,7 +300,7 @@ pub async fn resume(
     Ok(Json(shown(&api, caller.session(&api, id).await?)))
 }
 
-/// Cancels what runs, stops the process and archives the session.
+/// Archive a session: cancel its turns and stop its process.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{id}/archive",
@@ -321,9 +322,10 @@ pub async fn archive(
     Ok(Json(shown(&api, caller.session(&api, id).await?)))
 }
 
-/// Archives a session, or deletes it for good.
+/// Archive a session, or delete it permanently.
 ///
-/// Archives with a reason; with `purge`, deletes for good and answers with the session as it was.
+/// With `purge`, acpd deletes the session permanently and returns it as it was. Otherwise it archives the session with
+/// an optional reason.
 #[utoipa::path(
     delete,
     path = "/v1/sessions/{id}",
@@ -357,7 +359,7 @@ pub async fn remove(
     Ok(Json(shown(&api, session)))
 }
 
-/// Lists a session's messages in order.
+/// List a session's messages in order.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}/messages",

@@ -28,12 +28,12 @@ pub const WAIT_SECONDS_MAX: u64 = 600;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ShowQuery {
-    /// How many seconds to wait for its end.
+    /// Seconds to wait for the end of the turn.
     #[param(maximum = 600, default = 0)]
     wait: Option<u64>,
 }
 
-/// Accepts a prompt.
+/// Send a prompt to a session.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{id}/prompt",
@@ -96,7 +96,7 @@ async fn accept(
     Ok(Accepted { turn_id, message_id, position: accepted.position, after: accepted.after })
 }
 
-/// Cancels the running turn, a named one, or all that wait.
+/// Cancel the running turn, a given turn, or all waiting turns.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{id}/cancel",
@@ -117,7 +117,7 @@ pub async fn cancel(
     Ok((StatusCode::ACCEPTED, Json(CancelAccepted { turns })))
 }
 
-/// Lists a session's turns.
+/// List a session's turns.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}/turns",
@@ -141,9 +141,10 @@ pub async fn list(
     Ok(Json(TurnList { turns, total, limit, offset }))
 }
 
-/// Shows a turn, and waits for its end if asked to.
+/// Show a turn, and optionally wait for its end.
 ///
-/// One turn, at once or when it has ended, whichever the request wants; when the time is over, as it is then.
+/// The response comes at once, or with `wait` when the turn has ended. If the time runs out first, it shows the turn as
+/// it is then.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}/turns/{turn}",

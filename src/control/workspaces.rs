@@ -19,18 +19,18 @@ use crate::model::WorkspaceId;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// Everybody's, to those who may see them.
+    /// Include the workspaces of all users. Only root can do this; for other users it has no effect.
     #[serde(default)]
     all: bool,
-    /// How many at the most.
+    /// Maximum number of items to return.
     #[param(minimum = 1, maximum = 1000, default = 20)]
     limit: Option<i64>,
-    /// How many are passed over.
+    /// Number of items to skip.
     #[param(minimum = 0, default = 0)]
     offset: Option<i64>,
 }
 
-/// Lists the registered workspaces.
+/// List registered workspaces.
 #[utoipa::path(
     get,
     path = "/v1/workspaces",
@@ -50,7 +50,7 @@ pub async fn list(
     Ok(Json(WorkspaceList { workspaces, total, limit, offset }))
 }
 
-/// Registers a directory by its real path.
+/// Register a directory as a workspace, by its real path.
 #[utoipa::path(
     post,
     path = "/v1/workspaces",
@@ -69,7 +69,7 @@ pub async fn register(
     Ok((StatusCode::CREATED, Json(workspace.into())))
 }
 
-/// Shows a workspace.
+/// Show a workspace.
 #[utoipa::path(
     get,
     path = "/v1/workspaces/{id}",
@@ -87,7 +87,7 @@ pub async fn show(
     Ok(Json(api.registry.workspace(id, caller.sight()).await?.into()))
 }
 
-/// Forgets a workspace that no session is in.
+/// Remove a workspace that no session uses.
 #[utoipa::path(
     delete,
     path = "/v1/workspaces/{id}",

@@ -43,13 +43,13 @@ impl FromStr for BlockKind {
     }
 }
 
-/// What an agent says that it takes in a prompt. Text and links to resources are taken by every agent.
+/// The kinds of content that an agent accepts in a prompt. Every agent accepts text and links to resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PromptAbilities {
     pub image: bool,
     pub audio: bool,
-    /// Documents within the prompt.
+    /// Embedded documents.
     pub embedded_context: bool,
 }
 

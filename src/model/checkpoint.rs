@@ -11,27 +11,27 @@ pub const NAME_CHARS_MAX: usize = 128;
 /// Checkpoints that one session may have.
 pub const CHECKPOINTS_MAX: i64 = 256;
 
-/// A checkpoint as it is recorded. Its JSON is what the interface answers.
+/// A checkpoint of a session.
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Checkpoint {
     pub id: CheckpointId,
     pub session_id: SessionId,
     pub name: String,
-    /// Any JSON, as it was given; null when nothing was.
+    /// Any JSON value; null if none was given.
     #[schema(value_type = serde_json::Value)]
     pub state: Box<RawValue>,
-    /// The turn that was running then.
+    /// The turn that was running when the checkpoint was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
-    /// Where the session's log tells of it.
+    /// The checkpoint's sequence number in the session's event log.
     pub sequence: i64,
     pub created_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Peer>,
 }
 
-/// Where a session that was made from a checkpoint comes from.
+/// The checkpoint from which a session was created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Origin {

@@ -31,14 +31,14 @@ pub struct SessionContext {
     pub selection: Option<Selection>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git_ref: Option<String>,
-    /// For the session's life. A context from before there were scopes has the narrowest.
+    /// Fixed for the session's life. Older sessions have the narrowest scope.
     #[serde(default)]
     pub fs_scope: FsScope,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<String, String>,
 }
 
-/// Lines of a file, from 1, both included.
+/// A range of lines in a file, counted from 1, including both ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Selection {
@@ -59,7 +59,7 @@ pub enum Change<T> {
     Set(T),
 }
 
-/// A change of a context, field by field; of the variables, name by name.
+/// A change of a context: field by field, and for variables, name by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ContextChange {
@@ -72,7 +72,7 @@ pub struct ContextChange {
     #[serde(default, skip_serializing_if = "Change::is_keep")]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 255)]
     pub git_ref: Change<String>,
-    /// Only when the session is made.
+    /// Can only be set when the session is created.
     #[serde(default, skip_serializing_if = "Change::is_keep")]
     #[schema(value_type = Option<FsScope>)]
     pub fs_scope: Change<FsScope>,

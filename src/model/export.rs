@@ -188,7 +188,7 @@ impl Document {
                 return Err(wrong(format!("turns[{index}].sessionId"), "belongs to another session"));
             }
             if !turns.insert(turn.id) {
-                return Err(wrong(format!("turns[{index}].id"), "is there twice"));
+                return Err(wrong(format!("turns[{index}].id"), "appears twice"));
             }
         }
         let mut before = 0;

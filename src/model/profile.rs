@@ -31,7 +31,7 @@ const WORD_BYTES_MAX: usize = 4096;
 /// As long as the name of a file.
 const CREDENTIAL_LENGTH_MAX: usize = 255;
 
-/// Where a profile comes from.
+/// Where a profile is defined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = AgentSource)]
@@ -81,7 +81,7 @@ impl FromStr for Status {
     }
 }
 
-/// From 0 to 2.
+/// A temperature from 0 to 2.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, utoipa::ToSchema)]
 #[serde(transparent)]
 #[schema(value_type = f64, minimum = 0, maximum = 2)]

@@ -251,7 +251,7 @@ impl Plan<'_> {
             return Err(Misfit::new("session.id", "is also the id of another session in this import"));
         }
         let twice = document.messages.iter().position(|message| !self.messages.insert(message.id));
-        twice.map_or(Ok(()), |index| Err(Misfit::new(format!("messages[{index}].id"), "is there twice")))
+        twice.map_or(Ok(()), |index| Err(Misfit::new(format!("messages[{index}].id"), "appears twice")))
     }
 
     /// A session is known by its id; where another user has it, by one that is made of it, always in the same way.

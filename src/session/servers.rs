@@ -137,7 +137,7 @@ mod tests {
         let stdio = |name| server(name, Transport::Stdio { command: "x".to_owned(), args: vec![] });
         assert!(suspicion(&[]).contains("its own settings"));
         assert!(suspicion(&[stdio("a")]).ends_with("the MCP server a"));
-        assert!(suspicion(&[stdio("a"), stdio("b"), stdio("c")]).ends_with("one of a, b, c"));
+        assert!(suspicion(&[stdio("a"), stdio("b"), stdio("c")]).ends_with("one of the MCP servers a, b, c"));
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
         let servers = vec![server("a", Transport::Http { url: url() }), server("b", Transport::Sse { url: url() })];
         let (kept, told) = reachable(servers.clone(), |server| server.name == "a");
         assert_eq!(kept.len(), 1);
-        assert!(told.starts_with("left out: the MCP server b (sse);"), "{told}");
+        assert!(told.starts_with("omitted the MCP server b (sse):"), "{told}");
         assert_eq!(reachable(servers, |_| true).1, "");
     }
 }

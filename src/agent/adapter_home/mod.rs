@@ -393,7 +393,9 @@ mod tests {
         fs::write(user.join(gemini::SETTINGS), google).unwrap();
         fs::write(user.join("projects.json"), "{}").unwrap();
         let furnished = adapter.furnish().unwrap();
-        assert!(furnished.lent.is_none() && furnished.account.unwrap().contains("user/oauth_creds.json is not there"));
+        assert!(
+            furnished.lent.is_none() && furnished.account.unwrap().contains("user/oauth_creds.json does not exist")
+        );
         assert!(!to.join("projects.json").exists(), "the names of its directories are each home's own");
 
         fs::write(user.join("oauth_creds.json"), "{}").unwrap();

@@ -11,32 +11,33 @@ use crate::session::{Trial, TrialError};
 /// What is offered to whom a check was too short.
 const LONG_SECONDS: u64 = 300;
 
-/// How an agent is to be tried.
+/// How to check an agent.
 #[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CheckAgent {
-    /// Begin a conversation too, which tells whether somebody is signed in, and which modes and models there are.
+    /// Also start a conversation. This can show whether a user is signed in, and which modes and models the agent
+    /// offers.
     #[serde(default)]
     pub session: bool,
-    /// How long the agent may take from its start to its last answer, from 1 to 600. The deadlines of `[processes]` hold
-    /// besides, and the time that it takes to stop it comes on top.
+    /// Seconds from the agent's start to its last response, from 1 to 600. The timeouts in `[processes]` apply as well.
+    /// The time to stop the agent is extra.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 600)]
     pub timeout_seconds: Option<u64>,
 }
 
-/// What was seen of an agent. What is not there was not come to, or the agent does not say.
+/// The result of an agent check. Absent fields were not reached, or the agent did not report them.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentCheck {
     pub slug: String,
-    /// Whether all went well that was asked for.
+    /// Whether the whole check succeeded.
     pub ok: bool,
-    /// Whether the command is found.
+    /// Whether the command is installed.
     pub found: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// As the agent tells its name and version.
+    /// The name that the agent reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,36 +46,36 @@ pub struct AgentCheck {
     pub version: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol_version: Option<u16>,
-    /// What it says it can do, in its own words.
+    /// The capabilities that the agent reports, in its own format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<Value>,
     #[serde(default)]
     pub auth_methods: Vec<AuthMethod>,
-    /// Null when nobody can tell: no conversation was begun, or the agent takes one from anybody.
+    /// Null if unknown: no conversation was started, or the agent accepts one without a sign-in.
     pub signed_in: Option<bool>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modes: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<String>,
-    /// What confined it: `none`, `partial`, `landlock` or `bubblewrap`.
+    /// The sandbox in force: `none`, `partial`, `landlock` or `bubblewrap`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
-    /// From its start to its answer to `initialize`.
+    /// Time from the agent's start to its response to `initialize`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initialize_ms: Option<u64>,
-    /// For `session/new`.
+    /// Time for `session/new`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_ms: Option<u64>,
-    /// What is not as it should be with its MCP servers.
+    /// Problems with its MCP servers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// The whole of it, its end included.
+    /// Duration of the whole check, including the stop.
     pub took_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<CheckProblem>,
 }
 
-/// A way to sign in that the agent offers.
+/// A sign-in method that the agent offers.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct AuthMethod {
     pub id: String,
@@ -83,10 +84,10 @@ pub struct AuthMethod {
     pub description: String,
 }
 
-/// What went wrong.
+/// Why the check failed.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct CheckProblem {
-    /// `agent_not_installed`, or the code of a turn that fails for the same reason: `agent_exited`, `timeout`,
+    /// `agent_not_installed`, or the error code of a turn that fails for the same reason: `agent_exited`, `timeout`,
     /// `auth_required`, `rate_limited`, `agent_error`, `protocol` or `interrupted`.
     pub code: String,
     pub message: String,

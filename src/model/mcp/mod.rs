@@ -32,12 +32,12 @@ const SCHEME_BYTES_MAX: usize = 10;
 const SECRET_WORDS: [&str; 8] =
     ["authorization", "cookie", "credential", "key", "passwd", "password", "secret", "token"];
 
-/// How a server is reached.
+/// How to reach an MCP server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
 #[schema(as = McpTransport)]
 pub enum Transport {
-    /// The agent starts it.
+    /// A server that the agent starts.
     Stdio {
         command: String,
         args: Vec<String>,
@@ -87,7 +87,7 @@ pub struct ProfileServer {
     pub values: BTreeMap<String, Secret>,
 }
 
-/// What a session keeps of a profile's server for life.
+/// The part of a profile's server that a session keeps for its whole life.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = FrozenMcpServer)]
@@ -95,7 +95,7 @@ pub struct FrozenServer {
     pub name: String,
     #[serde(flatten)]
     pub transport: Transport,
-    /// What its variables or headers are called.
+    /// The names of its variables or headers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub value_names: Vec<String>,
 }
@@ -258,7 +258,7 @@ pub fn check_all<'a>(servers: impl Iterator<Item = (&'a str, usize)>) -> Result<
     let (mut seen, mut bytes) = (BTreeSet::new(), 0);
     for (name, weight) in servers {
         if !seen.insert(name) {
-            return Err(format!("{name:?} is there twice"));
+            return Err(format!("{name:?} appears twice"));
         }
         bytes += name.len() + weight;
     }
@@ -326,7 +326,7 @@ fn check<'a>(
         if !is_stdio && !seen.insert(key.to_ascii_lowercase()) {
             return Err(problem(
                 format!("{field}.{key}"),
-                "is there twice, in upper and lower case",
+                "appears twice, in upper and lower case",
                 "remove one of them",
             ));
         }

@@ -9,7 +9,7 @@ use super::{Located, PermissionMode, Verdict};
 /// Rules of one policy.
 const RULES_MAX: usize = 256;
 
-/// The first rule that matches answers, else the mode does.
+/// A permission mode and rules. The first matching rule decides; otherwise the mode decides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {

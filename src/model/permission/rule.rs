@@ -23,7 +23,7 @@ pub enum Ruling {
     Ask,
 }
 
-/// One rule. What it does not name it does not look at.
+/// A rule. Conditions that it does not name always match.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = PolicyRule)]
@@ -32,11 +32,11 @@ pub struct Rule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_items = 1, max_items = 256)]
     pub kinds: Option<Vec<ToolKind>>,
-    /// Globs below the workspace.
+    /// Globs of paths below the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>, min_items = 1, max_items = 256)]
     pub paths: Option<Vec<PathGlob>>,
-    /// The first words of command lines.
+    /// Prefixes of command lines, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<CommandText>>, min_items = 1, max_items = 256)]
     pub commands: Option<Vec<CommandPrefix>>,

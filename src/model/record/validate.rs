@@ -34,7 +34,7 @@ pub struct Invalid {
     pub message: String,
 }
 
-/// What is odd about a document that is taken all the same.
+/// A warning about a document that was accepted.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 pub struct Warning {
     pub field: String,

@@ -122,7 +122,7 @@ fn checked_checkpoints(
         let wrong = |field: &str, problem: String| Misfit::new(format!("checkpoints[{index}].{field}"), problem);
         check_name(&name).map_err(|problem| wrong("name", problem))?;
         if !names.insert(name.clone()) {
-            return Err(wrong("name", "is there twice".to_owned()));
+            return Err(wrong("name", "appears twice".to_owned()));
         }
         let state = to_raw_value(&state).map_err(|error| wrong("state", error.to_string()))?;
         let bytes = state.get().len();
