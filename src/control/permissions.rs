@@ -73,7 +73,7 @@ impl Named for RuleId {
     }
 }
 
-/// List the permission requests of all sessions.
+/// List the permission requests of all sessions, by default only open ones.
 #[utoipa::path(
     get,
     path = "/v1/permissions",
@@ -90,7 +90,7 @@ pub async fn of_all(
     list(&api, &caller, None, &query).await
 }
 
-/// List a session's permission requests.
+/// List a session's permission requests, by default only open ones.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}/permissions",

@@ -105,7 +105,7 @@ pub struct Nothing {}
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: acpd carries out requests with the same key and body only once.", min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
     ),
     request_body = CreateSession,
-    responses((status = 201, description = "The session, as committed to the store. Its process starts in the background.", body = Session, headers(("Idempotent-Replayed" = bool, description = "Present, \
+    responses((status = 201, description = "The session, as committed to the store. Unless `start` is `lazy`, its process starts in the background.", body = Session, headers(("Idempotent-Replayed" = bool, description = "Present, \
         and `true`, when this repeats the response to an earlier request with the same key.")))),
 )]
 pub async fn create(

@@ -62,7 +62,7 @@ pub struct Message<C = Box<RawValue>> {
     pub sequence: i64,
     pub turn_id: Option<TurnId>,
     pub role: Role,
-    /// The JSON of a [`Content`].
+    /// The content of the message.
     #[schema(value_type = Content)]
     pub content: C,
     pub tool_call_id: Option<String>,

@@ -41,7 +41,7 @@ pub fn document() -> Value {
     document["info"] = json!({
         "title": "acpd",
         "version": env!("CARGO_PKG_VERSION"),
-        "description": "The control interface of acpd, HTTP/1.1 over its Unix socket (`acpd socket` prints the path). \
+        "description": "The HTTP API of acpd, served over its Unix socket (`acpd socket` prints the path). \
             docs/api.md explains it with examples.",
         "license": { "name": env!("CARGO_PKG_LICENSE"), "identifier": env!("CARGO_PKG_LICENSE") },
     });

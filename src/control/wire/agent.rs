@@ -145,7 +145,7 @@ pub struct CreateAgent {
     /// `mcpServers` omits `acpd`. With a command the default is false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acpd_tools: Option<bool>,
-    /// Absent: the base's policy. It can only narrow that policy.
+    /// Default: the base's policy. A policy here can only narrow it.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
     pub permissions: Option<PermissionPolicy>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
