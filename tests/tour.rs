@@ -28,7 +28,8 @@ enum Step {
 }
 
 fn steps() -> Vec<Step> {
-    let tour = README.split("\n## Quick start\n").nth(1).expect("README.md has a quick start").split("\n## ").next().unwrap();
+    let tour =
+        README.split("\n## Quick start\n").nth(1).expect("README.md has a quick start").split("\n## ").next().unwrap();
     let mut steps = Vec::new();
     let mut terminal = 0;
     let mut block: Option<(&str, String)> = None;
