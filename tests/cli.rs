@@ -282,9 +282,9 @@ async fn migrate_goes_up_and_down_while_no_daemon_runs() {
     let migrations = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations")).unwrap();
     let version = |entry: std::fs::DirEntry| entry.file_name().to_str().unwrap()[..4].parse::<u32>().unwrap();
     let newest = migrations.map(|entry| version(entry.unwrap())).max().unwrap();
-    assert!(told(&["migrate"]).1.contains(&format!("schema version 0 is now {newest}")));
+    assert!(told(&["migrate"]).1.contains(&format!("changed the schema version from 0 to {newest}")));
     assert!(told(&["migrate"]).1.contains("already"));
-    assert!(told(&["migrate", "--down", "0"]).1.contains(&format!("schema version {newest} is now 0")));
+    assert!(told(&["migrate", "--down", "0"]).1.contains(&format!("changed the schema version from {newest} to 0")));
     let (success, text) = told(&["migrate", "--down", &(newest + 1).to_string()]);
     assert!(!success && text.starts_with("error:"), "{text}");
     let copies = home.path().join(".local/state/acpd/backups");
