@@ -248,7 +248,7 @@ async fn nobody_else_gets_to_the_tools_of_a_session() {
     let told = said(&daemon, &other, &ask).await;
     assert!(told.contains("not_its_agent") && told.contains(" 403"), "{told}");
     assert_eq!(events_of(&daemon, "foreign_agent").await, nobody + 1);
-    daemon.logged("a connection of another session's agent").await;
+    daemon.logged("connection from another session's agent").await;
     // Nor who was orphaned on purpose.
     let detached = format!(
         "(setsid env -i PATH=$PATH {ask} > said; mv said done) & while ! [ -e done ]; do sleep 0.01; done; cat done"

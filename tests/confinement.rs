@@ -319,7 +319,7 @@ async fn what_cannot_be_executed_is_told_through_the_confinement() {
     let session = daemon.create_lazy_session("garbage").await;
     let turn = daemon.prompt_and_wait(&session, "hello").await;
     let message = turn["error"]["message"].as_str().unwrap();
-    let expected = format!("the agent did not start: cannot execute {}: Exec format error", program.display());
+    let expected = format!("cannot start the agent: cannot execute {}: Exec format error", program.display());
     assert!(message.starts_with(&expected), "{message}");
 }
 

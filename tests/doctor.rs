@@ -149,7 +149,7 @@ async fn keys_that_others_can_read_are_a_problem() {
     assert_found(&daemon, "files", "configuration", "ok", &[]).await;
     assert_found(&daemon, "files", "env_file keyed", "ok", &[]).await;
     std::fs::remove_file(&keys).unwrap();
-    assert_found(&daemon, "files", "env_file keyed", "problem", &["is not there"]).await;
+    assert_found(&daemon, "files", "env_file keyed", "problem", &["does not exist"]).await;
     let told = daemon.cli(&["doctor"]).await;
     assert!(!told.stdout.contains("hunter"), "{}", told.stdout);
 }
@@ -178,7 +178,7 @@ async fn mistakes_in_the_file_are_told_with_their_keys_and_so_is_what_does_not_h
     assert_eq!((code, keys.len()), (1, 2), "{keys:?}");
     assert!(keys[0].to_string().contains("limits.processes") && keys[1].to_string().contains("log.fils"), "{keys:?}");
     reload().await;
-    assert_found(&daemon, "configuration", "reload", "problem", &["the last one changed nothing", "kill -HUP"]).await;
+    assert_found(&daemon, "configuration", "reload", "problem", &["the last one changed nothing", "acpd reload"]).await;
     let told = daemon.cli(&["doctor", "--no-agents"]).await;
     let group = told.stdout.split("\n\n").find(|group| group.starts_with("configuration")).unwrap();
     assert_seen("mistakes", &daemon, &group.replace(&daemon.pid().to_string(), "[pid]"));
@@ -211,9 +211,9 @@ async fn the_default_agent_is_tried_and_what_is_wrong_with_it_is_a_problem() {
     let crashing = json!([{"stderr": "no wits"}, {"exit": 3}]);
     let hanging = json!([{"ignoreEof": true}, {"hang": true}]);
     for (script, extra, words) in [
-        (stranger, "login_hint = \"run `mine login`\"", ["nobody is signed in", "run `mine login`"]),
+        (stranger, "login_hint = \"run `mine login`\"", ["no user is signed in", "run `mine login`"]),
         (crashing, "", ["with code 3 during initialize", "no wits"]),
-        (hanging, "", ["did not answer initialize in time", "run its command in a terminal"]),
+        (hanging, "", ["did not answer initialize in time", "run the agent's command in a terminal"]),
     ] {
         let daemon = with_default(script, extra).start().await;
         assert_found(&daemon, "agents", "mine", "problem", &words).await;

@@ -447,7 +447,7 @@ async fn a_session_that_is_deleted_meanwhile_is_cut_off() {
     let mut rest = Vec::new();
     let ended = within("the end of the export", reader.read_to_end(&mut rest)).await;
     assert!(ended.is_err() || !rest.ends_with(b"0\r\n\r\n"), "it looks whole");
-    daemon.logged("an export is cut off").await;
+    daemon.logged("an export ended early").await;
 }
 
 #[tokio::test]

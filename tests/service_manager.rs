@@ -185,5 +185,5 @@ async fn what_is_not_ours_is_refused_with_what_to_change() {
     assert!(refused.contains("2 sockets"), "{refused}");
     let elsewhere = activation.socket("elsewhere.sock");
     let refused = activation.refusal(&["e.sock"], "control", &["--socket", &elsewhere]).await;
-    assert!(refused.contains("leave --socket and ACPD_SOCKET out"), "{refused}");
+    assert!(refused.contains("remove --socket and ACPD_SOCKET"), "{refused}");
 }
