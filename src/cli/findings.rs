@@ -95,7 +95,7 @@ pub fn summary(findings: &[Finding], style: Style) -> String {
     };
     let problems = some(count(Status::Problem), "problem", "problems").map(|text| style.red(&text));
     let warnings = some(count(Status::Warning), "warning", "warnings").map(|text| style.yellow(&text));
-    let fine = some(count(Status::Ok) + count(Status::Note), "check is fine", "checks are fine");
+    let fine = some(count(Status::Ok) + count(Status::Note), "check passed", "checks passed");
     let parts: Vec<String> = [problems, warnings, fine].into_iter().flatten().collect();
     parts.join(", ")
 }

@@ -92,7 +92,7 @@ impl Details {
             Change::Kept(text) => Line::Plain(text),
         }));
         if self.lines.len() == before {
-            self.lines.push(Line::Plain("  (nothing is changed)".to_owned()));
+            self.lines.push(Line::Plain("  (no changes)".to_owned()));
         }
     }
 
