@@ -296,7 +296,7 @@ mod tests {
         let (real, preamble, document) = (path.clone(), String::new(), DocumentMut::new());
         let mut file = ConfigFile { path: path.clone(), real, lock: None, before, preamble, document };
         let error = file.write().unwrap_err();
-        assert!(error.to_string().ends_with("has changed meanwhile; nothing was written"), "{error}");
+        assert!(error.to_string().ends_with("was changed by another program; nothing was written"), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "# an editor's\n");
     }
 }

@@ -75,6 +75,9 @@ mod tests {
         assert_eq!(argument(&format!("@{}", path.display())).unwrap().get(), "{\"a\": 1}");
         assert!(argument("@/nowhere/at/all").unwrap_err().to_string().contains("/nowhere/at/all"));
         let refused = argument("{a: 1}").unwrap_err();
-        assert!(refused.to_string().starts_with("it is no JSON: ") && refused.hint().contains("stdin"), "{refused}");
+        assert!(
+            refused.to_string().starts_with("it is not valid JSON: ") && refused.hint().contains("stdin"),
+            "{refused}"
+        );
     }
 }

@@ -201,8 +201,8 @@ mod tests {
             Finding::problem("c", "", ""),
             Finding::warning("d", "", ""),
         ];
-        assert_eq!(summary(&findings, Style::plain()), "1 problem, 1 warning, 2 checks are fine");
-        assert_eq!(summary(&findings[..1], Style::plain()), "1 check is fine");
+        assert_eq!(summary(&findings, Style::plain()), "1 problem, 1 warning, 2 checks passed");
+        assert_eq!(summary(&findings[..1], Style::plain()), "1 check passed");
         assert_eq!((exit(&findings), exit(&findings[3..])), (Exit::Error, Exit::Ok));
     }
 }

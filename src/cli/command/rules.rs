@@ -15,7 +15,7 @@ use crate::control::wire::permissions::{PermissionRule, PermissionRuleList};
 use crate::model::permission::question::{Decider, Decision};
 use crate::model::{RuleId, Timestamp};
 
-/// List the rules that a session has from "always" answers, or revoke one
+/// List or revoke the rules made by answering "always"
 #[derive(Args, Debug)]
 pub struct Rules {
     /// Session: id, id prefix or suffix, exact title, or - for the newest one here

@@ -163,7 +163,7 @@ mod tests {
           │ + 1
           │ + [y] once >
         ");
-        assert!(shown(&details(Some(old), old), 80).contains("nothing is changed"));
+        assert!(shown(&details(Some(old), old), 80).contains("no changes"));
     }
 
     #[test]

@@ -183,7 +183,7 @@ impl Dialog {
             Subject::TooHard => {
                 let id = short_id(self.permission.id);
                 wrapped(
-                    &format!("this form cannot be filled in here; answer with `acpd approve {id} --content '{{…}}'`"),
+                    &format!("use `acpd approve {id} --content '{{…}}'`: this form cannot be filled in here"),
                     width,
                 )
             }

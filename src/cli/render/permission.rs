@@ -109,10 +109,10 @@ mod tests {
         let person = json!({"permissionId": "p", "outcome": "selected", "optionId": "1", "decision": "reject",
             "always": true, "by": {"type": "person", "uid": 7}, "decidedBy": "user 7 with acpd"});
         let resolved = Permissions::default().resolved(&person);
-        assert_eq!(resolved.line, "permission rejected always: what the agent asked for (user 7 with acpd)");
+        assert_eq!(resolved.line, "permission rejected always: an earlier request (user 7 with acpd)");
         assert!(resolved.hint.is_none());
         assert!(permissions.resolved(&person).line.starts_with("permission rejected always: rm -rf"));
         let unseen = permissions.resolved(&answer("1"));
-        assert_eq!(unseen.line, "permission answered: what the agent asked for (policy ask)");
+        assert_eq!(unseen.line, "permission answered: an earlier request (policy ask)");
     }
 }

@@ -268,7 +268,7 @@ mod tests {
         Bad ? rejected (uid 0 with acpd)
         Aside - plan 1/2: test
         Bad - the turn is failed: it broke
-        Aside - the agent is gone (idle)
+        Aside - the agent exited (idle)
         ");
         assert_eq!(shown(&[events[0].clone(), ("log.reset", json!({}))]), "");
     }

@@ -390,7 +390,7 @@ impl Model {
             KeyCode::Char('s') => {
                 self.is_live_only = !self.is_live_only;
                 self.keep_selection();
-                self.say(if self.is_live_only { "active and suspended sessions only" } else { "all sessions" });
+                self.say(if self.is_live_only { "only sessions with a process" } else { "all sessions" });
             }
             KeyCode::Char('c') => self.sort_by(Sort::Cpu, "sorted by CPU"),
             KeyCode::Char('m') => self.sort_by(Sort::Memory, "sorted by memory"),

@@ -16,13 +16,13 @@ const INDENT: &str = "  ";
 pub const HELP: [(&str, &str); 17] = [
     ("Up Down j k", "select a session; PgUp PgDn Home End go further"),
     ("Enter", "show the session's log on the full screen"),
-    ("y n", "show the session's oldest permission request; then y allows it once,"),
-    ("", "Y allows it always, n rejects it, Esc decides later"),
+    ("y n", "show the session's oldest permission request; then y allows it"),
+    ("", "once, Y allows it always, n rejects it, Esc decides later"),
     ("x", "cancel the running turn"),
     ("r", "resume a suspended session"),
     ("A", "archive the session, after confirmation"),
     ("/", "filter by title, agent, workspace, id or state"),
-    ("s", "switch between live sessions and all sessions"),
+    ("s", "show only sessions with a process, or all sessions"),
     ("c", "sort by CPU; again, by state"),
     ("m", "sort by memory; again, by state"),
     ("a", "sort by age; again, by state"),
@@ -30,7 +30,7 @@ pub const HELP: [(&str, &str); 17] = [
     ("? h", "show this help"),
     ("q Esc Ctrl-C", "quit; sessions continue"),
     ("", ""),
-    ("STATE", "asks: waits for an answer; asleep: the next prompt starts its agent"),
+    ("STATE", "asks: waits for an answer; asleep: the next prompt starts it"),
 ];
 
 pub fn help(buffer: &mut Buffer, place: Rect) {

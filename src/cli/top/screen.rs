@@ -290,7 +290,7 @@ fn selection(model: &Model) -> String {
         Sort::Age => Some("by age"),
     };
     words.extend(sort.map(str::to_owned));
-    words.extend(model.is_live_only.then(|| "live only".to_owned()));
+    words.extend(model.is_live_only.then(|| "with process".to_owned()));
     words.extend((!model.filter.is_empty()).then(|| format!("/{}", model.filter)));
     words.extend(row.owner.map(|owner| format!("uid {owner}")));
     words.push(format!("acpd attach {}", short_id(row.id)));
