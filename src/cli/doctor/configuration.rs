@@ -38,7 +38,7 @@ pub fn look(patient: &Patient<'_>) -> Vec<Finding> {
         }
     }
     found.extend(patient.config.iter().flat_map(notifications));
-    if let Some((info, origin)) = patient.info().and_then(|info| Some((info, info.config.as_ref()?))) {
+    if let Some(origin) = patient.info().and_then(|info| info.config.as_ref()) {
         found.extend(in_force(patient, origin));
     }
     found
