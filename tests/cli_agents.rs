@@ -184,7 +184,7 @@ async fn what_was_tried_is_told_in_lines_with_hints() {
     assert!(refused.code == 1 && refused.stdout.contains("hint: "), "{}", refused.stdout);
     let both = daemon.cli(&["agents", "check", "good", "crashin"]).await;
     assert!(both.code == 1 && both.stdout.contains("✓ good"), "what went well is told too: {}", both.stdout);
-    assert!(both.stdout.contains("did you mean \"crashing\"?"), "{}", both.stdout);
+    assert!(both.stdout.contains("did you mean `crashing`?"), "{}", both.stdout);
 }
 
 #[tokio::test]

@@ -70,8 +70,8 @@ async fn a_piped_run_says_what_answers_it_and_goes_on_waiting() {
         assert_eq!(
             told,
             format!(
-                "acpd: the agent waits for an answer: Run make[2J install; `acpd approve {short}` allows it, `acpd reject \
-                 {short}` does not"
+                "acpd: the agent waits for an answer: Run make[2J install; answer with `acpd approve {short}` or `acpd \
+                 reject {short}`"
             )
         );
         assert_eq!(daemon.cli(&["approve"]).await.success().trim(), text(&asked, "id"));
@@ -234,7 +234,7 @@ async fn what_was_typed_before_the_question_is_no_answer_to_it() {
     terminal.types("y\n");
     // Keys are not echoed; this one is answered, so those before it were taken.
     terminal.types("?");
-    terminal.until("these keys").await;
+    terminal.until("? lists keys").await;
     passage.open().await;
     terminal.until(PROMPT).await;
     terminal.types("n\n");
@@ -254,7 +254,7 @@ async fn a_question_can_be_seen_whole_and_left_for_later() {
     terminal.types("d\n");
     assert!(terminal.until(PROMPT).await.contains("+ the last"));
     terminal.types("q\n");
-    let later = terminal.until("does not").await;
+    let later = terminal.until("`acpd reject ").await;
     assert!(later.contains("the agent waits for an answer: Write b.txt"), "{later}");
     daemon.cli(&["approve"]).await.success();
     let Ended { code, written: screen, .. } = terminal.ended().await;
@@ -368,7 +368,7 @@ async fn what_an_agent_wants_to_know_is_asked_field_by_field() {
     let session = text(&daemon.cli(&["ls", "--json"]).await.json()["sessions"][0], "id").to_owned();
     prompt_and_be_asked(&daemon, &session).await;
     let bare = daemon.cli(&["approve"]).await;
-    assert!(bare.code == 1 && bare.stderr.contains("wants values"), "{}", bare.stderr);
+    assert!(bare.code == 1 && bare.stderr.contains("requests values"), "{}", bare.stderr);
     daemon.cli(&["approve", "--content", "{\"name\": \"other\"}"]).await.success();
     let mut events = daemon.events(&session, None).await;
     events.until("turn.completed").await;

@@ -807,7 +807,7 @@ async fn a_database_that_makes_no_sense_is_refused_by_its_row_or_column() {
         (
             "role",
             format!("{good} INSERT INTO AgentMessage VALUES ('m', 's', 'robot', 'x', 1);"),
-            "AgentMessage \"m\": the role \"robot\"",
+            "AgentMessage \"m\": acpd does not know the role \"robot\"",
         ),
         (
             "time",

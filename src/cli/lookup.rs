@@ -143,8 +143,8 @@ async fn newest_here(daemon: &Daemon) -> Result<SessionId, ClientError> {
 fn unknown(name: &str, newest: &[Session]) -> ClientError {
     let names = || {
         format!(
-            "`acpd ls --all` lists sessions; name one by its id, a prefix or suffix of it ({PART_DIGITS_MIN} or more \
-             digits), its exact title, or - for the newest one of this directory"
+            "`acpd ls --all` lists sessions; name one by its id, an id prefix or suffix of {PART_DIGITS_MIN} or more digits, \
+             its exact title, or - for the newest one here"
         )
     };
     let hint = suggest::sessions(name, newest).unwrap_or_else(names);

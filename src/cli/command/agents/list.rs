@@ -34,7 +34,7 @@ impl List {
         if left > 0 {
             output.note(&format!("{left} more are not shown; list them with GET /v1/agents?offset=N"));
         }
-        output.aside("check an agent with `acpd agents check NAME`, see its settings with `acpd agents show NAME`");
+        output.aside("`acpd agents show NAME` shows the settings, `acpd agents check NAME` tests it");
         Ok(exit)
     }
 }
