@@ -849,5 +849,5 @@ async fn a_database_that_makes_no_sense_is_refused_by_its_row_or_column() {
     assert_eq!(report["sessions"][0]["workspace"], json!(place), "{report}");
     let own = daemon.state_dir().join("acpd.db");
     let output = daemon.cli(&["import", own.to_str().unwrap()]).await;
-    assert!(output.code == 1 && output.stderr.contains("acpd's own"), "{}", output.stderr);
+    assert!(output.code == 1 && output.stderr.contains("a store of acpd"), "{}", output.stderr);
 }

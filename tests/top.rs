@@ -214,7 +214,7 @@ async fn a_daemon_that_does_not_answer_is_told_of() {
     let mut terminal = daemon.terminal(80, 24, &["top"]);
     terminal.shows("- the turn is completed").await;
     daemon.signal(Signal::SIGSTOP);
-    let stuck = terminal.shows("the daemon does not answer, since ").await;
+    let stuck = terminal.shows("the daemon has not answered for ").await;
     assert!(stuck.contains("Greet") && !stuck.contains(" up "), "{stuck}");
     terminal.types("A");
     terminal.shows("which is final?").await;
@@ -246,7 +246,7 @@ async fn a_turn_is_cancelled_and_a_session_archived_when_that_is_really_wanted()
     terminal.types("r");
     terminal.shows("the session is already active").await;
     terminal.types("A");
-    terminal.shows("archive \"Test it\", which is final?").await;
+    terminal.shows("archive \"Test it\" permanently?").await;
     terminal.types("n");
     terminal.shows("not archived").await;
     terminal.types("A");
@@ -254,7 +254,7 @@ async fn a_turn_is_cancelled_and_a_session_archived_when_that_is_really_wanted()
     terminal.types("y");
     terminal.shows("archived; `acpd messages").await;
     assert_eq!(daemon.session(&session).await["status"], "archived");
-    terminal.shows("no sessions; `acpd run").await;
+    terminal.shows("no sessions; start one").await;
 }
 
 #[tokio::test]
@@ -422,7 +422,7 @@ async fn whatever_signal_ends_it_the_terminal_is_given_back_first() {
     let daemon = Daemon::start().await;
     for ending in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
         let mut terminal = daemon.terminal(80, 24, &["top"]);
-        terminal.shows("no sessions; `acpd run").await;
+        terminal.shows("no sessions; start one").await;
         signal(terminal.pid(), ending);
         let ended = terminal.ended().await;
         assert_eq!((ended.code, ended.is_sane), (128 + ending as i32, true), "{ending}");
@@ -458,7 +458,7 @@ async fn the_terminal_is_given_back_after_a_panic_and_while_it_is_stopped() {
     let mut command = daemon.client(&["top"]);
     command.env("ACPD_TEST_TOP_PANIC", "1");
     let mut terminal = Terminal::start(80, 24, &command);
-    terminal.shows("no sessions; `acpd run").await;
+    terminal.shows("no sessions; start one").await;
     assert!(!terminal.is_sane());
     terminal.types("!");
     given_back(&terminal).await;
@@ -467,7 +467,7 @@ async fn the_terminal_is_given_back_after_a_panic_and_while_it_is_stopped() {
     assert!(ended.screen.contains("a test asked for this"), "{}", ended.screen);
 
     let mut terminal = daemon.terminal(80, 24, &["top"]);
-    terminal.shows("no sessions; `acpd run").await;
+    terminal.shows("no sessions; start one").await;
     for stop in [true, false] {
         if stop {
             terminal.types(CTRL_Z);
@@ -484,7 +484,7 @@ async fn the_terminal_is_given_back_after_a_panic_and_while_it_is_stopped() {
         .await;
         assert!(terminal.is_sane());
         signal(terminal.pid(), Signal::SIGCONT);
-        terminal.shows("no sessions; `acpd run").await;
+        terminal.shows("no sessions; start one").await;
     }
     terminal.types("q");
     given_back(&terminal).await;

@@ -246,7 +246,7 @@ fn draw_words(buffer: &mut Buffer, place: Rect, model: &Model) {
         (Mode::Archive(id), _) => {
             let title = model.rows.iter().find(|row| row.id == *id).map(|row| row.title.as_str()).unwrap_or_default();
             Line::styled(
-                format!("archive {title:?}? This cannot be undone. Press y to archive, any other key to keep it"),
+                format!("archive {title:?} permanently? y archives it, any other key cancels"),
                 colour(Color::Yellow),
             )
         }
