@@ -451,7 +451,7 @@ async fn the_server_tells_that_its_socket_is_gone_and_ends() {
     std::fs::remove_file(socket_of(&daemon, &session)).unwrap();
     let answer = called(&daemon, &session, "restore_checkpoint", json!({"name": "x"})).await;
     refused(&answer, "failed");
-    assert!(answer["text"][0].as_str().unwrap().contains("the session's tools are gone"), "{answer}");
+    assert!(answer["text"][0].as_str().unwrap().contains("the session's tools are no longer available"), "{answer}");
     process_gone(server).await;
 }
 

@@ -162,7 +162,7 @@ async fn a_person_presses_tab_in_bash() {
     terminal.settles("the prompt", |screen| screen.lines().last() == Some("ready>") && screen.contains("source")).await;
     terminal.types("acpd show \t\t");
     let screen = terminal.shows("a [31mtitle: here").await;
-    assert!(screen.contains("the newest session of this directory"), "{screen}");
+    assert!(screen.contains("newest session of this directory"), "{screen}");
     // The terminal has nothing of the title's escape sequence, so nothing is red.
     terminal.types(&format!("{}\t", &titled[24..30]));
     terminal
@@ -259,7 +259,7 @@ async fn a_daemon_is_stopped_and_its_sessions_are_there_again() {
     daemon.ended().await;
     let again = daemon.cli(&["stop"]).await;
     assert_eq!(again.code, 3);
-    assert!(again.stderr.contains("no daemon runs") && again.stderr.contains("hint:"), "{}", again.stderr);
+    assert!(again.stderr.contains("no daemon is running") && again.stderr.contains("hint:"), "{}", again.stderr);
     daemon.restart().await;
     assert_eq!(daemon.cli(&["ls", "--json"]).await.json()["sessions"][0]["status"], "suspended");
     let pid = daemon.pid();
