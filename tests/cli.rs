@@ -93,8 +93,9 @@ async fn a_run_that_finds_no_room_for_its_stream_waits_and_then_says_where_its_s
     let refused = daemon.cli(&["run", "--agent", "echo", "hello"]).await;
     assert_eq!((refused.code, refused.stdout.as_str()), (7, ""), "{}", refused.stderr);
     let id = daemon.cli(&["show", "--json", "-"]).await.json()["id"].as_str().unwrap().to_owned();
-    let attach = format!("the session goes on: `acpd attach {}`", &id[id.len() - 12..]);
-    for told in ["no room for the stream now", &attach, "control.streams_per_user", "try again in 1 second\n"] {
+    let attach = format!("the session continues; follow it again with `acpd attach {}`", &id[id.len() - 12..]);
+    for told in ["the daemon has too many streams now", &attach, "control.streams_per_user", "try again in 1 second\n"]
+    {
         assert!(refused.stderr.contains(told), "{told:?} in {}", refused.stderr);
     }
 

@@ -121,12 +121,7 @@ struct Activation {
 impl Activation {
     /// Nothing, with a word on stderr, where there is nobody to pass a socket on.
     fn prepare() -> Option<Self> {
-        let is_there = std::process::Command::new("systemd-socket-activate").arg("--version").output().is_ok();
-        if !is_there {
-            harness::skip("systemd-socket-activate is not installed, so no socket was passed on");
-            return None;
-        }
-        Some(Self { home: tempfile::tempdir().unwrap() })
+        harness::has("systemd-socket-activate").then(|| Self { home: tempfile::tempdir().unwrap() })
     }
 
     fn socket(&self, name: &str) -> String {

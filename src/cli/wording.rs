@@ -55,7 +55,7 @@ pub fn for_people(mut body: ErrorBody) -> ErrorBody {
         body.message = if name.is_empty() { problem.to_owned() } else { format!("{name} {problem}") };
     }
     if body.hint.starts_with(CORRECT_IT) {
-        "correct it and try again; `acpd help COMMAND` tells what a command takes".clone_into(&mut body.hint);
+        "correct it and try again; `acpd help COMMAND` explains the arguments".clone_into(&mut body.hint);
     }
     body.hint = with_commands(&body.hint);
     body

@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn what_lies_in_something_comes_after_it() {
-        let base = tempfile::tempdir().unwrap();
+        let base = tempfile::tempdir_in("/tmp").unwrap();
         let path = |name: &str| base.path().join(name);
         for name in ["home/.ssh", "home/state/run/1/tmp"] {
             std::fs::create_dir_all(path(name)).unwrap();
