@@ -140,7 +140,7 @@ async fn what_the_agent_lets_slip_of_its_key_is_not_told() {
 async fn a_daemon_that_stops_ends_what_it_tries() {
     let mut daemon = agents().start().await;
     let (reply, ()) = tokio::join!(daemon.post("/v1/agents/hanging/check", json!({})), async {
-        daemon.logged("trying the agent").await;
+        daemon.logged("checking the agent").await;
         daemon.signal(Signal::SIGTERM);
     });
     assert_eq!(reply.expect_status(200)["error"]["code"], "interrupted");
@@ -202,13 +202,13 @@ async fn checks_do_not_take_the_places_from_each_other() {
 async fn a_check_is_counted_among_the_processes() {
     let daemon = agents().config("[limits]\nprocesses = 1").start().await;
     let (hung, ()) = tokio::join!(daemon.post("/v1/agents/hanging/check", json!({"timeoutSeconds": 5})), async {
-        daemon.logged("trying the agent").await;
+        daemon.logged("checking the agent").await;
         let info = daemon.get("/v1/info").await.expect_status(200);
         assert_eq!(info["processes"], json!({"running": 1, "max": 1, "checks": 1}));
         let status = daemon.cli(&["status"]).await;
         assert!(status.stdout.contains("1 running, at most 1, checks: 1"), "{}", status.stdout);
         let refused = daemon.post("/v1/agents/good/check", json!({})).await.refused(429, "process_limit");
-        assert!(refused["hint"].as_str().unwrap().contains("a check of an agent"), "{refused}");
+        assert!(refused["hint"].as_str().unwrap().contains("an agent check to end"), "{refused}");
     });
     let hint = hung.expect_status(200)["error"]["hint"].as_str().unwrap().to_owned();
     assert!(hint.contains("acpd agents check hanging --timeout") && !hint.contains("initialize_timeout"), "{hint}");

@@ -220,7 +220,7 @@ async fn the_default_agent_is_tried_and_what_is_wrong_with_it_is_a_problem() {
     for (script, extra, words) in [
         (stranger, "login_hint = \"run `mine login`\"", ["you are not signed in", "run `mine login`"]),
         (crashing, "", ["with code 3 during initialize", "no wits"]),
-        (hanging, "", ["did not answer initialize in time", "run its command in a terminal"]),
+        (hanging, "", ["did not answer initialize in time", "run the agent's command in a terminal"]),
     ] {
         let daemon = with_default(script, extra).start().await;
         assert_found(&daemon, "agents", "mine", "problem", &words).await;

@@ -180,7 +180,7 @@ async fn importing_again_changes_nothing_and_says_so() {
     longer["messages"].as_array_mut().unwrap().push(more);
     let told = daemon.post("/v1/import", json!({"sessions": [longer]})).await.expect_status(200);
     let note = told["sessions"][0]["notes"][0].as_str().unwrap();
-    assert!(note.contains("2 messages here and 3 in the document"), "{note}");
+    assert!(note.contains("here with 2 messages, and the document has 3"), "{note}");
     assert_eq!(rows(&daemon).await, before);
 }
 
@@ -261,7 +261,7 @@ async fn a_document_gains_nothing_that_this_machine_does_not_grant() {
     let reply = daemon.post("/v1/import", json!({"sessions": [document]})).await;
     let report = reply.expect_status(200);
     let notes = report["sessions"][0]["notes"].to_string();
-    for told in ["permissions", "scope", "context", "MCP servers", "grants more"] {
+    for told in ["permissions", "scope", "context", "MCP servers", "allow more"] {
         assert!(notes.contains(told), "{told}: {notes}");
     }
     let here = daemon.session(document["session"]["id"].as_str().unwrap()).await;
@@ -293,7 +293,7 @@ async fn turns_that_were_not_over_are_interrupted_and_final_statuses_stay() {
     .unwrap();
     archived["session"]["status"] = json!("archived");
     let report = daemon.post("/v1/import", json!({"sessions": [document, archived]})).await.expect_status(200);
-    assert_eq!(report["sessions"][0]["notes"], json!(["turns that were not over are interrupted: 2"]));
+    assert_eq!(report["sessions"][0]["notes"], json!(["turns that were still open are now interrupted: 2"]));
     let id = document["session"]["id"].as_str().unwrap();
     let turns = daemon.get(&format!("/v1/sessions/{id}/turns")).await.expect_status(200);
     for turn in turns["turns"].as_array().unwrap() {

@@ -126,7 +126,7 @@ mod inside {
         shell(&format!("printf 'nonsense = true\\n' >> {CONFIG}")).success();
         systemctl("reload acpd.service");
         until("the word about the mistake", || journal("-p err").contains("nonsense").then_some(()));
-        wait_for_property("StatusText", |text| text.contains("the configuration was not reloaded"));
+        wait_for_property("StatusText", |text| text.contains("the last reload failed"));
         wait_for_property("ActiveState", |state| state == "active");
         shell(&format!("sed -i /nonsense/d {CONFIG}")).success();
 
