@@ -80,6 +80,25 @@ pub fn say(line: &str) {
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
+/// Whether this run has everything that tests can need: the real Gemini CLI, schemathesis, a booted systemd, a browser.
+pub fn is_full_run() -> bool {
+    std::env::var_os("ACPD_TEST").is_some_and(|value| value == "full")
+}
+
+/// Reports a test, or a part of one, that a full run (`ACPD_TEST=full`) must not leave out.
+pub fn skip(reason: &str) {
+    assert!(!is_full_run(), "ACPD_TEST=full, but {reason}");
+    say(&format!("SKIPPED: {reason}"));
+}
+
+/// Whether a test that needs more than a Rust toolchain runs now; reports the test when it does not.
+pub fn runs_in_full(test: &str) -> bool {
+    if !is_full_run() {
+        say(&format!("SKIPPED: {test} runs with ACPD_TEST=full"));
+    }
+    is_full_run()
+}
+
 /// Whether bubblewrap can do its work here: in some containers it may not.
 pub fn has_bubblewrap() -> bool {
     let trial = std::process::Command::new("bwrap")
