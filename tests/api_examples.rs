@@ -66,8 +66,7 @@ fn asking() -> Value {
 #[tokio::test]
 async fn the_examples_work() {
     if Command::new("curl").arg("--version").stdout(Stdio::null()).status().await.is_err() {
-        assert!(std::env::var_os("CI").is_none(), "there is no curl");
-        return harness::say("SKIPPED: there is no curl, so the examples of docs/api.md were not run");
+        return harness::skip("curl is not installed, so the examples of docs/api.md were not run");
     }
     let daemon = Daemon::builder().config("[limits]\nprocesses = 8").agent("asking", asking()).start().await;
     for _ in 0..3 {

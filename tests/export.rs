@@ -487,10 +487,10 @@ async fn the_command_writes_whole_files_and_replaces_none_unasked() {
     assert_eq!(names, ["session.json"], "nothing else is left");
 }
 
-/// What is between ```LANGUAGE and ``` in the book's page.
+/// The last block of a language in docs/export.md.
 fn example(language: &str) -> &'static str {
     let page = include_str!("../docs/export.md");
-    let (_, rest) = page.split_once(&format!("\n```{language}\n")).unwrap();
+    let (_, rest) = page.rsplit_once(&format!("\n```{language}\n")).unwrap();
     rest.split_once("```").unwrap().0
 }
 
