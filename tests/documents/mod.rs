@@ -11,6 +11,9 @@ use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, T
 /// Pages beside docs/*.md. A project may not have all of them yet.
 const TOP_PAGES: [&str; 4] = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"];
 
+/// The section of README.md that tests/tour.rs types.
+pub const QUICK_START: &str = "Quick start";
+
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }

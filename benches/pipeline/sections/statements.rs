@@ -21,8 +21,7 @@ pub fn run(scale: Scale) -> anyhow::Result<Vec<Row>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let elsewhere = runtime.block_on(through_sqlx(inserts)).context("sqlx")?;
     let mut row = Row::lone("one INSERT in a transaction: rusqlite, compared with sqlx", microseconds(here));
-    row.compared =
-        format!("sqlx: {}, {:.0}×", microseconds(elsewhere), elsewhere.as_secs_f64() / here.as_secs_f64());
+    row.compared = format!("sqlx: {}, {:.0}×", microseconds(elsewhere), elsewhere.as_secs_f64() / here.as_secs_f64());
     Ok(vec![row])
 }
 
