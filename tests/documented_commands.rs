@@ -22,7 +22,7 @@ use futures_util::{StreamExt, stream};
 use harness::{DEADLINE, Reader};
 
 /// What a block may need, so that a spelling mistake cannot leave one out.
-const NEEDS: [&str; 9] = [
+const NEEDS: [&str; 10] = [
     // The source tree and a Rust toolchain.
     "cargo",
     "npm",
@@ -34,6 +34,8 @@ const NEEDS: [&str; 9] = [
     // An API key, or an account to sign in with.
     "key",
     "desktop",
+    // Files that the page does not make.
+    "files",
     "root",
     "systemd",
 ];
