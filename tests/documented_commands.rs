@@ -22,10 +22,11 @@ use futures_util::{StreamExt, stream};
 use harness::{DEADLINE, Reader};
 
 /// What a block may need, so that a spelling mistake cannot leave one out.
-const NEEDS: [&str; 10] = [
+const NEEDS: [&str; 11] = [
     // The source tree and a Rust toolchain.
     "cargo",
     "npm",
+    "apt",
     "network",
     // A person who reads and answers; often two terminals.
     "terminal",
@@ -43,7 +44,7 @@ const NEEDS: [&str; 10] = [
 const FOREIGN: [(&str, &str); 11] = [
     ("cargo", "cargo"),
     ("npm", "npm"),
-    ("apt-get", "root"),
+    ("apt-get", "apt"),
     ("sudo", "root"),
     ("usermod", "root"),
     ("groupadd", "root"),
@@ -60,13 +61,6 @@ const PAGES_AT_ONCE: usize = 4;
 /// The reader of docs/getting-started.md has no daemon yet.
 const FIRST_PAGE: &str = "docs/getting-started.md";
 const START: &str = "acpd ls";
-/// Before docs/api.md: three agents that wait for permission. `attach` follows until the request is there.
-const THREE_REQUESTS: &str = "for _ in 1 2 3; do
-    acpd run --no-wait 'write a note'
-    exec 3< <(exec acpd attach - --json); following=$!
-    grep -qm1 permission.requested <&3; kill $following
-done
-";
 
 fn is_shown_to_readers(page: &Page) -> bool {
     page.name == "README.md" || page.name.starts_with("docs/")
@@ -113,22 +107,19 @@ async fn run(page: &Page) -> Result<(), String> {
     let (directory, file) = (reader.home().join("project"), reader.home().join("page"));
     fs::create_dir(&directory).unwrap();
     fs::write(&file, script).unwrap();
-    let before = match page.name.as_str() {
-        FIRST_PAGE => "",
-        "docs/api.md" => THREE_REQUESTS,
-        _ => START,
-    };
-    let place = format!("trap 'echo \"FAILED {}:$LINENO: $BASH_COMMAND\" >&2' ERR", page.name);
+    let before = if page.name == FIRST_PAGE { "" } else { START };
+    // The line in the page, also when a function of the page failed. The last one is that of `. ~/page`.
+    let place = "lines=($LINENO ${BASH_LINENO[@]}); echo \"FAILED ${lines[-2]}: $BASH_COMMAND\" >&2";
     // A command that waits for a person would wait for ever: `timeout` ends it with everything that it has started.
     let mut bash = reader.command("timeout");
     bash.arg(DEADLINE.as_secs().to_string()).args(["bash", "-eEuxo", "pipefail", "-c"]);
-    bash.arg(format!("{before}\n{place}\nPS4='+ line $LINENO: '\n. ~/page"));
+    bash.arg(format!("{before}\ntrap '{place}' ERR\nPS4='+ line $LINENO: '\n. ~/page"));
     bash.env("ACPD_SESSIONS_AGENT", "demo").env("ACPD_LIMITS_PROCESSES", "8");
     let output = bash.current_dir(&directory).stdin(Stdio::null()).output().await.unwrap();
     reader.leave().await;
     let steps = String::from_utf8_lossy(&output.stderr);
-    let is_run = output.status.success();
-    if is_run { Ok(()) } else { Err(format!("{}: {}\n{steps}", page.name, output.status)) }
+    let failed = steps.lines().find_map(|line| line.strip_prefix("FAILED ")).unwrap_or("see the last step");
+    if output.status.success() { Ok(()) } else { Err(format!("{}:{failed} ({})\n{steps}", page.name, output.status)) }
 }
 
 #[tokio::test]
@@ -160,7 +151,7 @@ fn every_block_has_a_known_language_and_known_needs() {
             }
         }
         let marked = blocks.iter().filter(|block| block.language == "sh" && needs(block).is_some()).count();
-        let markers = page.text.matches("<!-- needs").count();
+        let markers = page.text.lines().filter(|line| line.trim_start().starts_with("<!-- needs")).count();
         assert_eq!(markers, marked, "{}: a marker is not `<!-- needs: … -->` directly before an sh block", page.name);
     }
 }
