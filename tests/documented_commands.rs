@@ -116,7 +116,6 @@ async fn run(page: &Page) -> Result<(), String> {
     bash.arg(format!("{before}\ntrap '{place}' ERR\nPS4='+ line $LINENO: '\n. ~/page"));
     bash.env("ACPD_SESSIONS_AGENT", "demo").env("ACPD_LIMITS_PROCESSES", "8");
     let output = bash.current_dir(&directory).stdin(Stdio::null()).output().await.unwrap();
-    reader.leave().await;
     let steps = String::from_utf8_lossy(&output.stderr);
     let failed = steps.lines().find_map(|line| line.strip_prefix("FAILED ")).unwrap_or("see the last step");
     if output.status.success() { Ok(()) } else { Err(format!("{}:{failed} ({})\n{steps}", page.name, output.status)) }

@@ -30,7 +30,7 @@ type Drawing = fn() -> Pin<Box<dyn Future<Output = Picture>>>;
 
 /// Each picture by its name, and how it is made.
 const PICTURES: &[(&str, Drawing)] =
-    &[("run", || Box::pin(run())), ("question", || Box::pin(question())), ("top", || Box::pin(top()))];
+    &[("run", || Box::pin(run())), ("permission", || Box::pin(permission())), ("top", || Box::pin(top()))];
 
 async fn run() -> Picture {
     let daemon = Daemon::builder().env("ACPD_DEMO_PAUSE_MS", "0").start().await;
@@ -43,7 +43,7 @@ async fn run() -> Picture {
     settled(Picture::new("acpd run", Some(TYPED), parser.screen()), &daemon)
 }
 
-async fn question() -> Picture {
+async fn permission() -> Picture {
     let daemon = Daemon::builder().env("ACPD_DEMO_PAUSE_MS", "0").start().await;
     std::fs::write(daemon.workspace().join("README.md"), README).unwrap();
     let mut terminal = daemon.terminal(COLUMNS, ROWS, &["run", "--agent", "demo", "write a note"]);

@@ -1,12 +1,9 @@
 //! A person who follows the documentation: an empty home, `acpd` on the `PATH`, and nothing else of this machine's settings.
 
 use std::path::Path;
-use std::process::Stdio;
 
 use tempfile::TempDir;
 use tokio::process::Command;
-
-use super::process::process_gone;
 
 pub struct Reader {
     home: TempDir,
@@ -32,13 +29,13 @@ impl Reader {
         command.env("ACPD_DEMO_PAUSE_MS", "0").current_dir(self.home()).kill_on_drop(true);
         command
     }
+}
 
-    /// Ends the daemon that the commands started, if it still runs.
-    pub async fn leave(&self) {
-        let status = self.command("acpd").args(["status", "--json"]).stderr(Stdio::null()).output().await.unwrap();
-        let Ok(status) = serde_json::from_slice::<serde_json::Value>(&status.stdout) else { return };
-        let Some(pid) = status["info"]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()) else { return };
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), nix::sys::signal::SIGTERM).unwrap();
-        process_gone(pid).await;
+/// Stops the daemon that the commands started, also when the test fails.
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut stop = self.command("acpd");
+        // Without a daemon there is nothing to stop.
+        drop(stop.arg("stop").as_std_mut().output());
     }
 }
