@@ -40,7 +40,7 @@ const NEEDS: [&str; 11] = [
     "root",
     "systemd",
 ];
-/// Commands that a test must not run, and what a block that has them needs. They change the machine, or wait for a person.
+/// Commands that a test must not run, because they change the machine or wait, and what a block with them needs.
 const FOREIGN: [(&str, &str); 11] = [
     ("cargo", "cargo"),
     ("npm", "npm"),

@@ -1,5 +1,5 @@
-//! The quick start of README.md, as a new user would follow it: an empty home, `acpd` on the `PATH`, bash in a real terminal and a
-//! second one beside it. Nothing is typed that is not in the README, and what it says is seen.
+//! The quick start of README.md, as a new user follows it: an empty home, `acpd` on the `PATH`, bash in a real terminal
+//! and a second one beside it. The test types the `sh` blocks and nothing else, and sees what the `text` blocks show.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
@@ -27,7 +27,7 @@ enum Step {
     See { terminal: usize, text: String },
 }
 
-/// The blocks of the quick start that need nothing beside acpd. A comment names the terminal for the blocks that follow.
+/// The blocks of the quick start that need nothing beside acpd. A comment names the terminal for the next blocks.
 fn steps() -> Vec<Step> {
     let mut steps = Vec::new();
     let mut terminal = 0;

@@ -1,4 +1,4 @@
-//! A person who follows the documentation: an empty home, `acpd` on the `PATH`, and nothing else of this machine's settings.
+//! A person who follows the documentation: an empty home, `acpd` on the `PATH`, and no settings of this machine.
 
 use std::path::Path;
 
@@ -25,7 +25,9 @@ impl Reader {
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.env_clear().env("HOME", self.home()).env("PATH", &self.path).env("LANG", "C.UTF-8");
-        // The demo agent answers as fast as it can. Nothing else differs from a person's environment.
+        // The usual place. A machine with a daemon for all users must not get these commands, `acpd stop` least of all.
+        command.env("ACPD_SOCKET", self.home().join(".local/state/acpd/run/acpd.sock"));
+        // The demo agent answers as fast as it can.
         command.env("ACPD_DEMO_PAUSE_MS", "0").current_dir(self.home()).kill_on_drop(true);
         command
     }

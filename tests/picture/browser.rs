@@ -22,8 +22,8 @@ const FLAGS: [&str; 9] = [
     "--no-first-run",
     "--dump-dom",
 ];
-/// Leaves the left edge, the vertical middle and the width of every character of every picture in the page, as JSON in a
-/// form that HTML does not change. Spaces that the browser collapsed have no place.
+/// Writes the left edge, the vertical middle and the width of every character into the page, for each picture, as JSON
+/// in a form that HTML does not change. Spaces that the browser collapsed have no place.
 const SCRIPT: &str = r#"
 const measured = [...document.querySelectorAll("svg")].map(svg => {
     const characters = [];

@@ -65,7 +65,7 @@ impl Drawn {
         self.text.chars().all(|character| ('\u{2500}'..='\u{259f}').contains(&character))
     }
 
-    /// Whether one `x` belongs to it: viewers count a character beyond U+FFFF, or one with a mark, as one or as several.
+    /// Whether it takes one `x`: viewers count a character beyond U+FFFF, or one with a mark, as one or as several.
     fn is_simple(&self) -> bool {
         self.text.encode_utf16().count() == 1
     }
@@ -172,7 +172,8 @@ fn draw(row: &[Drawn], top: u32, svg: &mut String) {
     }
 }
 
-/// Cells that look the same, without spaces. Lines are as long as their cells, so that they meet; letters keep their shape.
+/// Cells that look the same, without spaces. Lines are as long as their cells, so that they meet; letters are not
+/// stretched.
 fn draw_word(word: &[Drawn], column: usize, top: u32, svg: &mut String) {
     let look = &word[0].look;
     let place = if word[0].is_line() {
