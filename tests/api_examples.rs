@@ -1,4 +1,4 @@
-//! Every route has an example in docs/api.md. tests/documented_commands.rs runs the examples.
+//! Every route has an example in docs/api.md. `tests/documented_commands.rs` runs the examples.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

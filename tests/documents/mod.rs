@@ -41,7 +41,7 @@ pub struct Block {
 pub fn pages() -> Vec<Page> {
     let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().file_name());
     let mut docs: Vec<String> = docs.map(|name| format!("docs/{}", name.to_str().unwrap())).collect();
-    docs.retain(|name| name.ends_with(".md"));
+    docs.retain(|name| Path::new(name).extension().is_some_and(|extension| extension == "md"));
     docs.sort();
     let top = TOP_PAGES.map(str::to_owned).into_iter().filter(|name| root().join(name).exists());
     top.chain(docs).map(|name| Page::read(&name)).collect()
