@@ -77,7 +77,7 @@ async fn a_copy_made_in_the_middle_of_a_flood_is_good_to_go_on_from() {
     assert_eq!(prompts, ["first", "second"]);
     let events = daemon.events_so_far(&session, None).await;
     assert!(gapless(events.iter().map(|event| event.id)) > messages.len());
-    daemon.logged("the database is sound").await;
+    daemon.logged("the database has no errors").await;
 }
 
 /// The commands of a section of docs/operations.md.
@@ -155,7 +155,7 @@ async fn the_command_makes_the_path_absolute_and_tells_what_was_written() {
     assert_eq!(made["path"], json!(daemon.workspace().join("other.db")));
     let before = std::fs::read(&path).unwrap();
     let again = daemon.cli(&["backup", "copy.db"]).await;
-    assert!(again.code == 1 && again.stderr.contains("is there already"), "{again:?}");
+    assert!(again.code == 1 && again.stderr.contains("already exists"), "{again:?}");
     assert_eq!(std::fs::read(&path).unwrap(), before, "nothing is replaced");
     assert_eq!(names(daemon.workspace()), ["copy.db", "other.db"], "nothing else is left");
 }
@@ -215,7 +215,10 @@ async fn a_migration_without_room_for_its_copy_is_refused_and_leaves_nothing() {
     let migrate = ["migrate", "--down", "6", "--state-dir", state.to_str().unwrap()];
     let refused = daemon.cli(&migrate).await;
     assert_eq!(refused.code, 8, "{refused:?}");
-    assert!(refused.stderr.contains("the copy before it want") && refused.stderr.contains("hint: free some space"));
+    assert!(
+        refused.stderr.contains("the migration of the database needs")
+            && refused.stderr.contains("hint: free some space")
+    );
     assert!(names(&state.join("backups")).is_empty(), "nothing of the copy is left");
     std::fs::remove_file(&filler).unwrap();
     daemon.cli(&migrate).await.success();

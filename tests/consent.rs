@@ -341,9 +341,7 @@ async fn what_was_changed_while_the_question_waited_is_not_overwritten() {
     fs::write(&file, "an hour of somebody's work").unwrap();
     turn.answer(&asked, json!({"decision": "allow"})).await;
     let answers = turn.end().await;
-    assert!(
-        answers[0]["message"].as_str().unwrap().ends_with("it was changed while it was being looked at; try again")
-    );
+    assert!(answers[0]["message"].as_str().unwrap().ends_with("the file changed during the check; try again"));
     assert_eq!(fs::read_to_string(&file).unwrap(), "an hour of somebody's work");
 }
 
@@ -359,8 +357,8 @@ async fn of_a_large_write_the_beginning_is_shown() {
     let diff = &asked["request"]["toolCall"]["content"][0];
     let (old, new) = (diff["oldText"].as_str().unwrap(), diff["newText"].as_str().unwrap());
     assert!(new.starts_with("new\nnew\n"), "{new:.100}");
-    assert!(new.ends_with("(only the beginning: the whole text has 2097152 bytes)"), "{}", new.len());
-    assert!(old.contains("too large to be shown"), "{old}");
+    assert!(new.ends_with("(shortened: the whole text has 2097152 bytes)"), "{}", new.len());
+    assert!(old.contains("too large to show"), "{old}");
     turn.answer(&asked, json!({"decision": "allow"})).await;
     turn.end().await;
     assert_eq!(fs::read_to_string(&file).unwrap(), large, "and all of it is written");
@@ -385,7 +383,7 @@ async fn what_waits_for_consent_has_a_bound_in_bytes() {
         }
     }
     assert_eq!((open, rejected.len()), (3, 1));
-    assert!(rejected[0].starts_with("limit: the questions that wait hold 28311552 bytes"), "{rejected:?}");
+    assert!(rejected[0].starts_with("limit: the open permission requests already hold 28311552 bytes"), "{rejected:?}");
     passage.open().await;
 }
 

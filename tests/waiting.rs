@@ -38,7 +38,7 @@ async fn whoever_waits_for_a_conversation_is_told_once_which_servers_may_be_why(
         .start()
         .await;
     for (agent, named, words) in [
-        ("bare", json!([]), "it may be starting MCP servers of its own settings"),
+        ("bare", json!([]), "it may be starting MCP servers from its own settings"),
         ("one", json!(["files"]), "it may be waiting for the MCP server files"),
         ("many", json!(["a", "b", "c"]), "one of a, b, c"),
     ] {
@@ -110,8 +110,8 @@ async fn a_silent_turn_is_told_of_once_a_silence() {
         let event = events.until("turn.waiting").await.pop().unwrap();
         assert_eq!(event.data["turnId"], turn);
         let message = event.payload()["message"].as_str().unwrap();
-        assert!(message.starts_with("the agent has said nothing for "), "{message}");
-        assert!(message.contains("retrying a busy service") && message.contains("it is given until "), "{message}");
+        assert!(message.starts_with("the agent has sent nothing for "), "{message}");
+        assert!(message.contains("retrying a busy service") && message.contains("acpd waits until "), "{message}");
         assert!(message.ends_with("(sessions.turn_silence_timeout)"), "{message}");
         passage.open().await;
     }
@@ -147,7 +147,7 @@ async fn a_silence_that_waits_for_a_person_is_not_the_agents() {
     let (answered, told) = (kinds.iter().position(|kind| *kind == "permission.resolved"), kinds.len() - 1);
     assert!(answered.is_some_and(|answered| answered < told), "{kinds:?}");
     let message = seen.last().unwrap().payload()["message"].as_str().unwrap();
-    assert!(message.contains("as long as it takes"), "{message}");
+    assert!(message.contains("without a time limit"), "{message}");
     passage.open().await;
     daemon.wait_turn(&session, accepted["turnId"].as_str().unwrap()).await;
 }
@@ -176,7 +176,7 @@ async fn people_see_on_stderr_that_an_agent_is_slow() {
     assert_eq!(seen.stdout, "done\n", "{}", seen.stderr);
     assert!(seen.stderr.contains("the agent has not answered session/new for"), "{}", seen.stderr);
     assert!(seen.stderr.contains("it may be waiting for the MCP server files"), "{}", seen.stderr);
-    assert!(seen.stderr.contains("the agent has said nothing for"), "{}", seen.stderr);
+    assert!(seen.stderr.contains("the agent has sent nothing for"), "{}", seen.stderr);
 }
 
 /// It waits for the server and not for the conversation, which is there when the server is.

@@ -120,7 +120,7 @@ async fn back_up(connection: &mut SqliteConnection, options: &StoreOptions, vers
     let stamp = Timestamp::now().to_string().replace(':', "");
     let path = directory.join(format!("{stamp}-schema-{version}.db"));
     copy(connection, &path, directory).await.map_err(|error| StoreError::Copy(Box::new(error)))?;
-    tracing::info!(backup = %path.display(), schema_version = version, "copied the database before migrating");
+    tracing::info!(backup = %path.display(), schema_version = version, "copied the database before the migration");
     files::prune_backups(directory, options.settings.backups)
 }
 

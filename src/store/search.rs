@@ -50,9 +50,9 @@ const CREATE_FOUND: &str =
 pub enum SearchError {
     #[error("took longer than {} seconds", TIME_MAX.as_secs())]
     TooBroad,
-    #[error("other searches are under way")]
+    #[error("other searches are running")]
     Busy,
-    #[error("{SEARCHES_PER_USER_MAX} of your searches are under way or wait already")]
+    #[error("you already have {SEARCHES_PER_USER_MAX} searches running or waiting")]
     TooMany,
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -379,12 +379,12 @@ pub(super) fn next_batch(connection: &Connection) -> Result<Option<Batch>, Store
 /// Indexes a batch. To be called in a transaction.
 pub(super) fn index(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
     connection.run(
-        "to index messages",
+        "indexing messages",
         "INSERT INTO message_index (rowid, text) SELECT row, text FROM message_texts WHERE row > ?1 AND row <= ?2",
         [batch.after, batch.through],
     )?;
     let sql = "UPDATE maintenance SET indexed_through = ?1";
-    connection.run("to note how far messages are indexed", sql, [batch.through])?;
+    connection.run("storing the index position", sql, [batch.through])?;
     Ok(())
 }
 

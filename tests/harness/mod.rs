@@ -93,6 +93,15 @@ pub fn skip(reason: &str) {
     say(&format!("SKIPPED: {reason}"));
 }
 
+/// Whether a program that a test needs is installed; reports it when it is not.
+pub fn has(program: &str) -> bool {
+    let is_there = std::process::Command::new(program).arg("--version").output().is_ok();
+    if !is_there {
+        skip(&format!("{program} is not installed"));
+    }
+    is_there
+}
+
 /// Whether a test that needs more than a Rust toolchain runs now; reports the test when it does not.
 pub fn runs_in_full(test: &str) -> bool {
     if !is_full_run() {

@@ -12,7 +12,8 @@ pub struct Reader {
 
 impl Reader {
     pub fn new() -> Self {
-        let home = tempfile::Builder::new().prefix("acpd-reader-").tempdir().unwrap();
+        // Not `TMPDIR`: the path of a socket has a limit.
+        let home = tempfile::Builder::new().prefix("acpd-reader-").tempdir_in("/tmp").unwrap();
         let programs = Path::new(env!("CARGO_BIN_EXE_acpd")).parent().unwrap();
         let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
         Self { home, path }

@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthStr;
 use super::{BAR_HEIGHT, CELL_HEIGHT, CELL_WIDTH, MARGIN};
 use crate::harness::within;
 
-const BROWSER: &str = "chromium";
+pub const PROGRAM: &str = "chromium";
 /// It talks to no network, and keeps nothing but its profile.
 const FLAGS: [&str; 9] = [
     "--headless",
@@ -48,20 +48,20 @@ const STRETCH_TOLERANCE: f64 = 0.05;
 #[derive(Debug, serde::Deserialize)]
 pub struct Placed(String, f64, f64, f64);
 
-/// The characters of each picture. Nothing when there is no browser.
-pub async fn measure(directory: &Path, pictures: &[String]) -> Option<Vec<Vec<Placed>>> {
+/// The characters of each picture.
+pub async fn measure(directory: &Path, pictures: &[String]) -> Vec<Vec<Placed>> {
     let page = directory.join("pictures.html");
     let body = pictures.concat();
     std::fs::write(&page, format!("<!doctype html><meta charset=utf-8><body>{body}<script>{SCRIPT}</script>")).unwrap();
-    let mut browser = Command::new(BROWSER);
+    let mut browser = Command::new(PROGRAM);
     browser.args(FLAGS).arg(format!("--user-data-dir={}", directory.join("profile").display())).arg(&page);
-    let output = within("the browser", browser.env("HOME", directory).kill_on_drop(true).output()).await.ok()?;
+    let output = within("the browser", browser.env("HOME", directory).kill_on_drop(true).output()).await.unwrap();
     let page = String::from_utf8_lossy(&output.stdout);
     let Some(measured) = page.split("measured:").nth(1).and_then(|rest| rest.split(':').next()) else {
         panic!("the browser measured nothing: {page}{}", String::from_utf8_lossy(&output.stderr));
     };
     let json = percent_encoding::percent_decode_str(measured).decode_utf8().unwrap();
-    Some(serde_json::from_str(&json).unwrap())
+    serde_json::from_str(&json).unwrap()
 }
 
 /// The screen as it is read from the picture, or what is not in its place. In another font (`is_own_font` is false) the

@@ -28,10 +28,11 @@ const HOMES: [&str; 2] = ["XDG_CONFIG_HOME", "XDG_STATE_HOME"];
 /// The machine's configuration, where there is none yet: who may use the daemon is what it cannot do without.
 pub const SYSTEM_CONFIG_FILE: &str = "/etc/acpd/config.toml";
 pub const SYSTEM_CONFIG: &str = "\
-# The machine's acpd. Every key and its default: docs/configuration.md.
+# Configuration of the machine's acpd. docs/configuration.md lists every key and its default.
 
 [control]
-# Its members may use the daemon, and their agents run as them: `usermod -aG acpd NAME`. It is SocketGroup= of acpd.socket.
+# Members of this group can use the daemon; it runs their agents as those users. Add a member with `usermod -aG acpd NAME`.
+# Keep it the same as SocketGroup= in acpd.socket.
 group = \"acpd\"
 ";
 
