@@ -138,7 +138,7 @@ fn settled() -> insta::Settings {
         (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "[time]"),
         (r"\bpid \d+", "pid [pid]"),
         (r"[\d.]+ s CPU", "[time] CPU"),
-        (r"(,|\(|uses) \d+ (bytes|KiB|MiB)\b", "$1 [size]"),
+        (r"(,|\(|has) \d+ (bytes|KiB|MiB)\b", "$1 [size]"),
         (r"\(\d+ [KM]iB\b", "([size]"),
         (r"( \d|\d\d) MiB\b", "[size]"),
         (r"up [\dms. ]+s", "up [time]"),

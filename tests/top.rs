@@ -217,7 +217,7 @@ async fn a_daemon_that_does_not_answer_is_told_of() {
     let stuck = terminal.shows("the daemon has not answered for ").await;
     assert!(stuck.contains("Greet") && !stuck.contains(" up "), "{stuck}");
     terminal.types("A");
-    terminal.shows("which is final?").await;
+    terminal.shows("permanently?").await;
     terminal.types("y");
     terminal.shows("archiving…").await;
     terminal.types("Ay");
@@ -250,7 +250,7 @@ async fn a_turn_is_cancelled_and_a_session_archived_when_that_is_really_wanted()
     terminal.types("n");
     terminal.shows("not archived").await;
     terminal.types("A");
-    terminal.shows("which is final?").await;
+    terminal.shows("permanently?").await;
     terminal.types("y");
     terminal.shows("archived; `acpd messages").await;
     assert_eq!(daemon.session(&session).await["status"], "archived");

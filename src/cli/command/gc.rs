@@ -75,9 +75,9 @@ fn store_text(store: &UpkeepReport, dry_run: bool) -> String {
     let UpkeepReport { bytes_before, bytes_after, deltas_removed, messages_indexed, complete } = store;
     let would = if dry_run { "would be " } else { "" };
     let held = match bytes_after {
-        Some(after) if after == bytes_before => format!("the store uses {}", size(*after)),
-        Some(after) => format!("the store uses {} (before: {})", size(*after), size(*bytes_before)),
-        None => format!("the store uses {}", size(*bytes_before)),
+        Some(after) if after == bytes_before => format!("the store has {}", size(*after)),
+        Some(after) => format!("the store has {} (before: {})", size(*after), size(*bytes_before)),
+        None => format!("the store has {}", size(*bytes_before)),
     };
     let rest = if *complete || dry_run { "" } else { "; the daemon continues in the background" };
     let deltas = count(*deltas_removed, "text delta");
