@@ -51,7 +51,7 @@ pub struct Add {
     /// Environment variable to pass on from the daemon's environment; can be repeated
     #[arg(long, value_name = "NAME")]
     env_pass: Vec<String>,
-    /// File of NAME=value lines, read at each start; only you may have read access; can be repeated
+    /// File of NAME=value lines, read at each start; it must be readable only by you; can be repeated
     #[arg(long, value_name = "FILE")]
     env_file: Vec<PathBuf>,
     /// Sign-in method to use, by the agent's id for it (see `acpd agents check --json`)
