@@ -128,7 +128,7 @@ async fn errors_have_a_hint_and_a_code() {
     let gemini = daemon.cli(&["run", "hello"]).await;
     assert_eq!((gemini.code, gemini.stdout.as_str()), (1, ""));
     insta::assert_snapshot!(gemini.stderr, @r#"
-    error: the command "gemini" of the agent "gemini" is not on the daemon's PATH
+    error: the command "gemini" of the agent "gemini" was not found on the daemon's PATH
     hint: install it with `npm install -g @google/gemini-cli` and run `gemini` once to sign in; to try acpd without a key, use --agent demo
     "#);
     let outside = daemon.cli(&["run", "--agent", "echo", "--workspace", "/", "hello"]).await;
@@ -283,9 +283,9 @@ async fn migrate_goes_up_and_down_while_no_daemon_runs() {
     let migrations = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations")).unwrap();
     let version = |entry: std::fs::DirEntry| entry.file_name().to_str().unwrap()[..4].parse::<u32>().unwrap();
     let newest = migrations.map(|entry| version(entry.unwrap())).max().unwrap();
-    assert!(told(&["migrate"]).1.contains(&format!("schema version 0 is now {newest}")));
+    assert!(told(&["migrate"]).1.contains(&format!("changed the schema version from 0 to {newest}")));
     assert!(told(&["migrate"]).1.contains("already"));
-    assert!(told(&["migrate", "--down", "0"]).1.contains(&format!("schema version {newest} is now 0")));
+    assert!(told(&["migrate", "--down", "0"]).1.contains(&format!("changed the schema version from {newest} to 0")));
     let (success, text) = told(&["migrate", "--down", &(newest + 1).to_string()]);
     assert!(!success && text.starts_with("error:"), "{text}");
     let copies = home.path().join(".local/state/acpd/backups");

@@ -222,11 +222,11 @@ async fn what_is_no_text_file_is_refused_with_its_own_error_and_nothing_hangs() 
     let too_large = "the file is larger than 1024 bytes (limits.file_max)";
     let binary = "the file is not text: it has a NUL byte, or is not UTF-8";
     let expected = [
-        ("pipe", "it is a pipe, not a regular file"),
-        ("pipe", "it is a pipe, not a regular file"),
-        ("socket", "it is a socket, not a regular file"),
-        ("directory", "it is a directory, not a regular file"),
-        ("", "it is a directory, not a regular file"),
+        ("pipe", "the path names a pipe, not a regular file"),
+        ("pipe", "the path names a pipe, not a regular file"),
+        ("socket", "the path names a socket, not a regular file"),
+        ("directory", "the path names a directory, not a regular file"),
+        ("", "the path names a directory, not a regular file"),
         ("sparse", too_large),
         ("sparse", binary),
         ("nul", binary),
@@ -236,7 +236,7 @@ async fn what_is_no_text_file_is_refused_with_its_own_error_and_nothing_hangs() 
         ("", ""),
         ("file/x", "a part of the path is not a directory"),
         ("file", binary),
-        ("device", "it is a device, not a regular file"),
+        ("device", "the path names a device, not a regular file"),
     ];
     assert_eq!(answers.len(), count);
     for (answer, (name, message)) in answers.iter().zip(expected) {

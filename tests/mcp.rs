@@ -177,7 +177,7 @@ async fn a_session_narrows_to_some_servers_or_none() {
     let agent = daemon.cli(&["agents", "show", "able"]).await.success();
     assert!(agent.contains("mcp servers   docs, files, old\n"), "{agent}");
     let refused = daemon.cli(&["new", "--agent", "able", "--mcp", "nothing"]).await;
-    assert!(refused.stderr.contains("it has docs, files, old"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("its MCP servers are docs, files, old"), "{}", refused.stderr);
 }
 
 #[tokio::test]
@@ -288,7 +288,7 @@ async fn a_sessions_own_servers_are_given_to_every_process_also_of_the_next_daem
         let told = notices(&daemon, &session).await;
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(
-            told[0].contains("\"no-such-program\" of the MCP server tool is not on the session's PATH"),
+            told[0].contains("\"no-such-program\" of the MCP server tool was not found on the session's PATH"),
             "{told:?}"
         );
         let events = daemon.events_so_far(&session, None).await;

@@ -357,7 +357,7 @@ async fn a_command_that_is_missing_or_fails_is_logged_and_nobody_suffers() {
     let session = daemon.create_session("echo").await;
     assert_eq!(daemon.prompt_and_wait(&session, "one").await["status"], "completed");
     until_counted(&daemon, "failed", 2.0).await;
-    daemon.logged("\"no-such-program-of-mine\" is not on").await;
+    daemon.logged("\"no-such-program-of-mine\" was not found").await;
     daemon.logged("it exited with code 7").await;
     assert!(daemon.log().contains("it broke"), "with the end of what it wrote");
     assert_eq!(daemon.prompt_and_wait(&session, "two").await["status"], "completed");

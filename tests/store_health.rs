@@ -258,7 +258,7 @@ async fn too_little_space_is_a_refusal_to_start() {
     let builder = Daemon::builder().config("[store]\nfree_min = \"1000000GiB\"\n");
     let database = builder.state_dir().join("acpd.db");
     let text = refusal(builder).await;
-    insta::with_settings!({filters => vec![(r"\d+ bytes", "[n] bytes"), (r"and \d+ are", "and [n] are")]}, {
+    insta::with_settings!({filters => vec![(r"\d+ bytes", "[n] bytes"), (r", \d+ are", ", [n] are")]}, {
         insta::assert_snapshot!("too_little_space", text);
     });
     assert!(!database.exists());

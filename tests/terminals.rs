@@ -321,7 +321,7 @@ async fn a_line_for_a_shell_runs_where_anything_may() {
     .await;
     assert_eq!((&answers[2]["output"], &answers[1]["exitCode"]), (&json!("b\n"), &json!(4)));
     for answer in &answers[3..] {
-        assert!(message(answer).contains("is not on the daemon's PATH"), "{answer}");
+        assert!(message(answer).contains("was not found on the daemon's PATH"), "{answer}");
     }
 }
 

@@ -40,7 +40,7 @@ async fn whoever_waits_for_a_conversation_is_told_once_which_servers_may_be_why(
     for (agent, named, words) in [
         ("bare", json!([]), "it may be starting MCP servers from its own settings"),
         ("one", json!(["files"]), "it may be waiting for the MCP server files"),
-        ("many", json!(["a", "b", "c"]), "one of a, b, c"),
+        ("many", json!(["a", "b", "c"]), "one of the MCP servers a, b, c"),
     ] {
         let session = daemon.create_session(agent).await;
         let gate = daemon.gate(agent);
@@ -80,7 +80,9 @@ async fn a_conversation_that_does_not_begin_in_time_names_the_servers_in_its_err
         .agent_with("many", hanging, &servers("many", &["a", "b"]))
         .start()
         .await;
-    for (agent, words) in [("one", "it may be waiting for the MCP server files"), ("many", "one of a, b")] {
+    for (agent, words) in
+        [("one", "it may be waiting for the MCP server files"), ("many", "one of the MCP servers a, b")]
+    {
         let session = daemon.create_lazy_session(agent).await;
         let turn = daemon.prompt_and_wait(&session, "hello").await;
         assert_eq!(turn["error"]["code"], "timeout", "{turn}");

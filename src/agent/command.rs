@@ -54,7 +54,7 @@ pub struct Command {
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     #[error(
-        "the agent's command {command:?} is not on the daemon's PATH; install it, or set its absolute path as the \
+        "the agent's command {command:?} was not found on the daemon's PATH; install it, or set its absolute path as the \
             profile's command"
     )]
     NotFound { command: String },

@@ -164,7 +164,7 @@ impl Surroundings<'_> {
             if command.contains('/') && !command.starts_with('/') {
                 format!("{told} is a relative path, which depends on the workspace; give an absolute path")
             } else {
-                format!("{told} is not on the session's PATH")
+                format!("{told} was not found on the session's PATH")
             }
         });
         (Transport::Stdio { command: found.unwrap_or_else(|| command.clone()), args }, warning)

@@ -44,7 +44,7 @@ const ANY: &str = "*";
 
 #[derive(Debug, thiserror::Error)]
 pub enum TerminalError {
-    #[error("{command:?} is not on the daemon's PATH, nor a path in the terminal's directory")]
+    #[error("{command:?} was not found on the daemon's PATH or in the terminal's directory")]
     NotFound { command: String },
     #[error("the agent's profile does not allow the command {command:?} (agents.{agent}.terminal_commands)")]
     NotListed { command: String, agent: String },

@@ -436,7 +436,7 @@ pub fn check_title(title: &str) -> Result<(), ApiError> {
 pub fn check_tags(tags: &[String]) -> Result<(), ApiError> {
     let problem = |problem: String| Err(ApiError::invalid("tags", problem));
     if tags.len() > TAGS_MAX {
-        return problem(format!("must be at most {TAGS_MAX}"));
+        return problem(format!("cannot be added: the maximum is {TAGS_MAX} tags"));
     }
     for tag in tags {
         if tag.is_empty() || tag.chars().count() > TAG_CHARS_MAX || tag.chars().any(char::is_control) {

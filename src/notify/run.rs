@@ -27,7 +27,7 @@ const OF_THE_DESKTOP: [&str; 5] =
 
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    #[error("{command:?} is not on the daemon's PATH, or is not executable")]
+    #[error("{command:?} was not found on the daemon's PATH, or is not executable")]
     NotFound { command: String },
     #[error("cannot look up the session's owner")]
     Owner(#[from] AccountError),

@@ -68,7 +68,7 @@ pub enum RegistryError {
     TrialLimit { max: usize },
     #[error("there is no agent {0:?}")]
     UnknownAgent(String),
-    #[error("the command {command:?} of the agent {agent:?} is not on the daemon's PATH")]
+    #[error("the command {command:?} of the agent {agent:?} was not found on the daemon's PATH")]
     AgentNotInstalled { agent: String, command: String, hint: String },
     #[error("the agent {agent:?} grants {granted:?} at most, not {asked:?}")]
     WiderPermissions { agent: String, granted: &'static str, asked: &'static str },

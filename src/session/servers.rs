@@ -87,7 +87,7 @@ impl SessionActor {
         }
         *told = Some(text.to_owned());
         if !text.is_empty() {
-            tracing::warn!(text, "the agent runs without some MCP servers");
+            tracing::warn!(text, "problems with the MCP servers of a session");
             self.notice(None, NOTICE, text);
         }
     }

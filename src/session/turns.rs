@@ -173,7 +173,7 @@ impl SessionActor {
         };
         self.shared.metrics.turn_took(began.elapsed());
         self.touch();
-        self.withdraw_of_turn(turn, "the turn has ended");
+        self.withdraw_of_turn(turn, "the turn ended");
         self.close_transcript(status != TurnStatus::Completed);
         self.finish(turn, status, stop_reason, error);
     }

@@ -115,7 +115,7 @@ pub(super) async fn used_bytes(connection: &mut SqliteConnection) -> Result<u64,
     )
     .fetch_one(connection)
     .await
-    .map_err(StoreError::database("telling its size"))?;
+    .map_err(StoreError::database("reading the size of the database"))?;
     Ok(u64::try_from(bytes).unwrap_or(0))
 }
 

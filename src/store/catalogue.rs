@@ -28,7 +28,7 @@ impl Apply<'_> {
             }
             Catalogue::Heartbeat => {
                 let sql = "INSERT INTO heartbeat (id, at) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET at = ?1";
-                self.connection.run("a trial write", sql, [now])?;
+                self.connection.run("making a test write", sql, [now])?;
             }
             Catalogue::Observe(new) => self.observe(new)?,
             Catalogue::SetAgents(profiles) => self.set_agents(profiles)?,

@@ -134,7 +134,9 @@ impl Apply<'_> {
             ],
         )?;
         if added != 1 {
-            return Err(StoreError::Refused("a checkpoint of a session that is over, or that has no room for it"));
+            return Err(StoreError::Refused(
+                "a checkpoint of a session that cannot continue or has the maximum number of checkpoints",
+            ));
         }
         let turn: Option<TurnId> = turn.and_then(|turn| turn.parse().ok());
         let body = EventBody::CheckpointCreated {

@@ -63,7 +63,7 @@ async fn run(
     let to = match direction {
         Direction::Up => known,
         Direction::DownTo(target) if (0..=from).contains(&target) => target,
-        Direction::DownTo(_) => return Err(StoreError::Refused("migrating down to a version above the present one")),
+        Direction::DownTo(_) => return Err(StoreError::Refused("a migration down to a version above the current one")),
     };
     let migrated = Migrated { from, to };
     if from == to {

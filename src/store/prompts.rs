@@ -107,7 +107,7 @@ impl Apply<'_> {
                 "DELETE FROM waiting_messages WHERE session_id = ?1 AND message_id IN (SELECT value FROM json_each(?2))",
                 to_json(messages)?,
             ),
-            _ => return Err(StoreError::Refused("an operation that is no prompt's")),
+            _ => return Err(StoreError::Refused("an operation that does not concern a prompt")),
         };
         self.connection.run("storing a prompt's context", sql, [session.to_string(), value])?;
         Ok(())

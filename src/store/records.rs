@@ -247,7 +247,7 @@ impl Apply<'_> {
         let snapshot = record::merged(known.snapshot, &content);
         let text = to_json(&snapshot)?;
         if known.observations >= OBSERVATIONS_MAX || text.len() > new.snapshot_bytes_max {
-            return Err(StoreError::Refused("more observations of one session than it may have"));
+            return Err(StoreError::Refused("more than the maximum number of observations of a session"));
         }
         let millis = |field| record::time(snapshot.get(field)).map(Timestamp::as_millis);
         self.connection.run(
@@ -324,7 +324,7 @@ impl Apply<'_> {
         let sql = "SELECT count(*) FROM record_entities WHERE owner_uid IS ?1";
         let count = self.connection.first("counting session records", sql, [new.owner], |row| row.get::<_, i64>(0))?;
         if count.is_some_and(|count| count >= ENTITIES_MAX) {
-            return Err(StoreError::Refused("records of more sessions than one user may have"));
+            return Err(StoreError::Refused("more than the maximum number of sessions with records of a user"));
         }
         let session = self.connection.first(
             "finding the session of a session record",

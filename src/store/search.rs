@@ -193,7 +193,7 @@ async fn find(
         rank.total_cmp(&other_rank).then(Reverse(one.row).cmp(&Reverse(other.row)))
     });
     let total = matches.len();
-    let creating = StoreError::database("preparing for what is found");
+    let creating = StoreError::database("preparing the search results");
     sqlx::query(CREATE_FOUND).execute(&mut *connection).await.map_err(creating)?;
     let mut hits = Vec::new();
     // Each in a read of its own, so that none holds the write-ahead log for long. What was deleted meanwhile is left out.
@@ -271,7 +271,7 @@ async fn hit(
     select.push_bind(found.row).push(" AND messages.id = ").push_bind(found.message.to_string());
     push_filter(&mut select, filter);
     let row = select.build().fetch_optional(&mut *connection).await;
-    let Some(row) = row.map_err(StoreError::database("reading what was found"))? else { return Ok(None) };
+    let Some(row) = row.map_err(StoreError::database("reading the search results"))? else { return Ok(None) };
     let Some(snippet) = snippet(connection, query, row::column(&row, "text")?).await? else { return Ok(None) };
     Ok(Some(Hit {
         session: row::parsed(&row, "session_id")?,

@@ -100,7 +100,7 @@ impl Apply<'_> {
             params![session.to_string(), to.as_str(), self.now.as_millis(), from.as_str()],
         )?;
         if changed != 1 {
-            return Err(StoreError::Refused("this status change is not allowed"));
+            return Err(StoreError::Refused("a status change that is not allowed"));
         }
         self.event(session, None, &EventBody::SessionStatus { from, to, reason, by: by.clone() })
     }
@@ -144,7 +144,7 @@ impl Apply<'_> {
             ),
             Op::SetProcess(identity) => self.set_process(&id, identity),
             Op::ClearProcess => self.keep("DELETE FROM processes WHERE session_id = ?1", [id]),
-            _ => Err(StoreError::Refused("an operation that is no process's")),
+            _ => Err(StoreError::Refused("an operation that does not concern a process")),
         }
     }
 

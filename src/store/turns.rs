@@ -73,7 +73,7 @@ impl Apply<'_> {
                 )?;
                 went_forward(changed)
             }
-            _ => Err(StoreError::Refused("an operation that is no turn's")),
+            _ => Err(StoreError::Refused("an operation that does not concern a turn")),
         }
     }
 
@@ -93,6 +93,6 @@ impl Apply<'_> {
 fn went_forward(changed: usize) -> Result<(), StoreError> {
     match changed {
         1 => Ok(()),
-        _ => Err(StoreError::Refused("a turn's change that does not follow from its status")),
+        _ => Err(StoreError::Refused("a change that the turn's status does not allow")),
     }
 }

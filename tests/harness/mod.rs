@@ -33,6 +33,7 @@ mod gate;
 mod nasty;
 mod process;
 mod raw;
+mod reader;
 mod record;
 mod sse;
 mod terminal;
@@ -58,6 +59,7 @@ pub use process::{
     Bystander, ORDINARY, parent_of, process_alive, process_gone, process_started, process_stopped, users,
 };
 pub use raw::{HEALTH, RawAnswer, answers, ask, next_answer};
+pub use reader::Reader;
 pub use record::{Heard, prompts};
 pub use sse::{Frame, SseParser};
 pub use terminal::{CTRL_C, CTRL_D, CTRL_Z, ESCAPE, Ended, Terminal};

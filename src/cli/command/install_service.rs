@@ -62,9 +62,13 @@ struct Service<'a> {
 impl<'a> Service<'a> {
     async fn new(manager: Manager, context: &'a Context) -> Result<Self, ClientError> {
         if !context.is_usual() {
+            let hint = format!(
+                "omit --config, --socket, --state-dir and their variables; set them in a drop-in (`{} edit acpd`)",
+                manager.systemctl()
+            );
             return Err(ClientError::local(
                 "a service uses the default configuration file, socket and state directory",
-                "omit --config, --socket, --state-dir and their variables; set them in a drop-in (`systemctl edit acpd`)",
+                hint,
             ));
         }
         let find = |source| ClientError::io("find the path of this program", source);
@@ -218,7 +222,10 @@ impl<'a> Service<'a> {
             None => Ok(()),
             Some(file) => Err(ClientError::local(
                 format!("{} exists and was not written by `acpd install-service`", file.path.display()),
-                "move it away, and put your own changes into a drop-in (`systemctl edit acpd`)",
+                format!(
+                    "move it away, and put your own changes into a drop-in (`{} edit acpd`)",
+                    self.manager.systemctl()
+                ),
             )),
         }
     }

@@ -168,7 +168,7 @@ impl CheckProblem {
             TrialError::NotFound => {
                 return Self {
                     code: "agent_not_installed".to_owned(),
-                    message: format!("the command {:?} is not on the daemon's PATH", profile.command),
+                    message: format!("the command {:?} was not found on the daemon's PATH", profile.command),
                     hint: profile.how_to_install(),
                 };
             }
