@@ -39,8 +39,7 @@ pub struct Add {
     /// Run an npm package with npx
     #[arg(long, value_name = "PACKAGE", conflicts_with = "uvx")]
     npx: Option<String>,
-    /// Run a `PyPI` package with uvx
-    #[arg(long, value_name = "PACKAGE")]
+    #[arg(long, value_name = "PACKAGE", help = "Run a PyPI package with uvx")]
     uvx: Option<String>,
     /// Argument for the program; can be repeated. {workspace} is replaced by the workspace's path
     #[arg(long = "arg", value_name = "ARGUMENT", allow_hyphen_values = true)]
