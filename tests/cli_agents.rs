@@ -392,13 +392,37 @@ async fn what_may_be_a_mistake_is_noted() {
     let home = daemon.home().display().to_string();
     let (after, told) = changed(&daemon, "", &["mine", "--command", "~/bin/x"]).await;
     assert!(after.contains(&format!("command = \"{home}/bin/x\"")), "{after}");
-    assert!(told.contains("is not found from here"), "{told}");
+    assert!(told.contains("/bin/x does not exist"), "{told}");
     let (_, told) = changed(&daemon, "", &["mine", "--command", "my agent --acp"]).await;
     assert!(told.contains("--command my --arg"), "{told}");
     let (_, told) = changed(&daemon, "", &["mine", "--command", "/bin/cat", "--env", "MY_KEY=x"]).await;
     assert!(told.contains("chmod 600"), "{told}");
     let (after, _) = changed(&daemon, "", &["mine", "--npx", "agent"]).await;
     assert!(after.contains("env_plain = [\"npm_config_cache\"]"), "{after}");
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_be_run_is_reported_with_the_reason() {
+    let daemon = Daemon::start().await;
+    let program = daemon.home().join("my-agent");
+    std::fs::write(&program, "#!/bin/sh\n").unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let program = program.display().to_string();
+    let (home, absent) = (daemon.home().display().to_string(), format!("{program}/absent"));
+    for (command, problem, hint) in [
+        (&program, format!("{program} is not executable"), format!("chmod +x {program}")),
+        (&home, format!("{home} is a directory"), "name the program in it".to_owned()),
+        (&absent, format!("{absent} does not exist"), "install it, or give its absolute path".to_owned()),
+    ] {
+        let added = daemon.cli(&["agents", "add", "mine", "--command", command, "--force"]).await;
+        assert_eq!(added.code, 0, "{}", added.stderr);
+        assert!(added.stderr.contains(&problem) && added.stderr.contains(&hint), "{}", added.stderr);
+        let started = daemon.cli(&["run", "--agent", "mine", "hello"]).await;
+        let error = format!("error: cannot start the agent \"mine\": {problem}\nhint: ");
+        assert!(started.code == 1 && started.stderr.starts_with(&error), "{}", started.stderr);
+        let checked = daemon.cli(&["agents", "check", "mine"]).await.stdout.replace("\n", " ");
+        assert!(checked.contains(&problem), "{checked}");
+    }
 }
 
 #[tokio::test]

@@ -51,7 +51,9 @@ mod workspace;
 pub use account::AccountError;
 pub use beneath::{Beneath, FileError};
 pub use census::{Census, Figures};
-pub use command::{Command, CommandError, DEFAULT_PATH, WORKSPACE, fill, find_agent, find_program, own_path};
+pub use command::{
+    Command, CommandError, DEFAULT_PATH, NoProgram, WORKSPACE, fill, find_agent, find_program, own_path,
+};
 pub use descent::Descent;
 pub use environment::known as known_secrets;
 pub use errand::Errand;

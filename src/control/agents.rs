@@ -211,7 +211,7 @@ fn named(error: ApiError) -> ApiError {
 async fn shown(api: &Api, caller: &Caller, profiles: Vec<&AgentProfile>) -> Vec<Agent> {
     let commands = profiles.iter().map(|profile| profile.command.clone()).collect();
     let found = api.registry.find_commands(commands, caller.owner()).await.unwrap_or_default();
-    let found = found.into_iter().chain(std::iter::repeat(None));
+    let found = found.into_iter().map(Result::ok).chain(std::iter::repeat(None));
     let default = &api.registry.shared().config().sessions.agent;
     let agent = |(profile, path): (&AgentProfile, Option<PathBuf>)| {
         Agent::new(profile, path.map(|path| path.display().to_string()), *default == profile.slug)

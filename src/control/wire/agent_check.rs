@@ -164,11 +164,11 @@ impl CheckProblem {
     fn new(profile: &AgentProfile, error: TrialError, is_cut_short: bool) -> Self {
         let error = match error {
             TrialError::Failed(error) => error,
-            TrialError::NotFound => {
+            TrialError::NoProgram(problem) => {
                 return Self {
                     code: "agent_not_installed".to_owned(),
-                    message: format!("the command {:?} was not found on the daemon's PATH", profile.command),
-                    hint: profile.how_to_install(),
+                    message: problem.to_string(),
+                    hint: problem.advice().unwrap_or_else(|| profile.how_to_install()),
                 };
             }
         };
