@@ -25,13 +25,21 @@ fn assert_seen(name: &str, daemon: &Daemon, seen: &str) {
 
 fn signed_in() -> Value {
     json!([{"handshake": {
-        "capabilities": {"loadSession": true, "promptCapabilities": {"image": true}},
+        "capabilities": {"loadSession": true, "promptCapabilities": {"image": true}, "_meta": {"authStatus": {}}},
         "initialize": {
             "agentInfo": {"name": "scripted", "title": "Scripted \u{1b}[31magent", "version": "1.2.3"},
             "authMethods": [{"id": "key", "name": "A key"}],
         },
         "newSession": {"modes": {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}]}},
-    }}, {"repeat": [{"prompt": [{"textFromPrompt": true}]}]}])
+    }},
+    {"notify": {"method": "_auth/status_update", "params": {"authStatus": {"kind": "key"}}}},
+    {"repeat": [{"prompt": [{"textFromPrompt": true}]}]}])
+}
+
+/// Begins a conversation without a sign-in, and refuses the first prompt.
+fn trusting() -> Value {
+    json!([{"handshake": {"initialize": {"authMethods": [{"id": "key", "name": "A key"}]}}}, {"expect": "session/prompt"},
+        {"replyError": {"code": -32000, "message": "Authentication required"}}, {"hang": true}])
 }
 
 fn stranger() -> Value {
@@ -111,6 +119,21 @@ async fn a_check_tells_what_the_agent_says_of_itself_and_leaves_nothing() {
     for body in [json!({"sesion": true}), json!({"timeoutSeconds": 0}), json!({"timeoutSeconds": 601})] {
         daemon.post("/v1/agents/good/check", body).await.refused(400, "invalid_request");
     }
+}
+
+#[tokio::test]
+async fn a_check_that_cannot_know_of_a_sign_in_says_so() {
+    let daemon = agents().agent("trusting", trusting()).start().await;
+    for more in [&[][..], &["--no-session"]] {
+        let told = daemon.cli(&[&["agents", "check", "trusting"], more].concat()).await.success();
+        assert!(told.starts_with("  · trusting") && told.contains("sign-in: unknown"), "{told}");
+        assert!(told.contains("hint: `acpd run --agent trusting hello`"), "{told}");
+    }
+    assert_eq!(daemon.cli(&["agents", "check", "trusting", "--json"]).await.json()[0]["signedIn"], Value::Null);
+    let doctor = daemon.cli(&["doctor", "--agents"]).await.stdout;
+    assert!(doctor.contains("· trusting"), "{doctor}");
+    let demo = daemon.cli(&["agents", "check", "demo"]).await.success();
+    assert!(demo.starts_with("  ✓ demo") && !demo.contains("sign-in"), "the built-in agent needs none: {demo}");
 }
 
 #[tokio::test]
@@ -222,7 +245,7 @@ async fn what_an_agent_says_of_itself_stays_on_its_line() {
     let chatty = json!([{"stderr": chatter}, {"exit": 3}]);
     let daemon = agents().agent("broken", script).agent("chatty", chatty).start().await;
     let told = daemon.cli(&["agents", "check", "broken"]).await.success();
-    assert!(told.contains("two lines 1 2,") && told.trim_end().lines().count() == 1, "{told}");
+    assert!(told.contains("two lines 1 2,") && told.trim_end().lines().count() == 2, "a line and its hint: {told}");
     let told = daemon.cli(&["agents", "check", "chatty"]).await.stdout;
     assert!(told.contains("with code 3") && told.contains("the last word"), "{told}");
     assert!(told.lines().count() == 2 && told.len() < 1200, "a line and its hint: {told}");

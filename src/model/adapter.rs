@@ -65,6 +65,8 @@ pub struct Quirks {
     /// What the agent writes to standard output when it wants a person to sign in. It reads the code from standard input,
     /// so that nothing must be said to it any more.
     pub login_prompt: Option<&'static str>,
+    /// Whether the agent refuses `session/new` until a person has signed in. Then its answer proves a sign-in.
+    pub new_session_needs_login: bool,
 }
 
 #[derive(Debug)]
@@ -90,6 +92,7 @@ const PLAIN: Quirks = Quirks {
     methods_of_people: &[],
     system_prompt: SystemPromptWay::FirstBlock,
     login_prompt: None,
+    new_session_needs_login: false,
 };
 
 const GEMINI: Quirks = Quirks {
@@ -113,6 +116,7 @@ const GEMINI: Quirks = Quirks {
     methods_of_people: &["oauth-personal"],
     system_prompt: SystemPromptWay::FirstBlock,
     login_prompt: Some("Please visit the following URL to authorize the application"),
+    new_session_needs_login: true,
 };
 
 const CLAUDE: Quirks = Quirks { system_prompt: SystemPromptWay::Meta, ..PLAIN };
@@ -121,6 +125,7 @@ const CODEX: Quirks = Quirks {
     // Nobody sits before the browser that it would open.
     environment: &[("NO_BROWSER", "1")],
     methods_of_people: &["chat-gpt", "chat-gpt-device-code"],
+    new_session_needs_login: true,
     ..PLAIN
 };
 
@@ -134,6 +139,7 @@ const OPENCODE: Quirks = Quirks {
 const QWEN: Quirks = Quirks {
     // It comes from Gemini CLI, and its older releases are said to have kept the argument of that time.
     older_argument: Some(EXPERIMENTAL),
+    new_session_needs_login: true,
     ..PLAIN
 };
 

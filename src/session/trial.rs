@@ -275,9 +275,9 @@ impl Talk {
         trial.modes = offered(news.known.modes, "mode");
         trial.models = offered(news.known.models, "model");
         self.hear_of_login(&trial.introduction).await?;
-        // An agent that has no login of its own takes a conversation from anybody, and that proves nothing.
-        let takes_it = (!trial.introduction.auth_methods.is_empty()).then_some(true);
-        trial.signed_in = self.is_signed_in.or(takes_it);
+        // Many agents answer `session/new` without a sign-in and refuse the first prompt, so the answer alone proves nothing.
+        let is_proven = self.adapter.quirks().new_session_needs_login.then_some(true);
+        trial.signed_in = self.is_signed_in.or(is_proven);
         Ok(())
     }
 

@@ -50,7 +50,8 @@ pub struct AgentCheck {
     pub capabilities: Option<Value>,
     #[serde(default)]
     pub auth_methods: Vec<AuthMethod>,
-    /// Null when nobody can tell: no conversation was begun, or the agent takes one from anybody.
+    /// Whether the agent has a valid sign-in. Null when the check cannot know: no conversation was begun, or the agent begins
+    /// conversations without a sign-in.
     pub signed_in: Option<bool>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modes: Vec<String>,

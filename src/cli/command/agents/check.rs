@@ -160,7 +160,11 @@ pub fn finding(check: &AgentCheck, failure: Status) -> Finding {
     let mut facts: Vec<String> = Vec::new();
     facts.extend((!who.is_empty()).then_some(who));
     facts.extend(check.initialize_ms.map(|millis| format!("answers in {}", seconds(millis))));
+    // The built-in agent needs no sign-in.
+    let is_built_in = check.path.as_deref().is_some_and(|path| path.starts_with("/proc/"));
+    let is_unknown = check.signed_in.is_none() && !is_built_in;
     facts.extend((check.signed_in == Some(true)).then(|| "signed in".to_owned()));
+    facts.extend(is_unknown.then(|| "sign-in: unknown".to_owned()));
     facts.extend(abilities(check));
     let counted = |count: usize, one: &str| match count {
         0 => None,
@@ -170,8 +174,13 @@ pub fn finding(check: &AgentCheck, failure: Status) -> Finding {
     facts.extend(counted(check.modes.len(), "mode"));
     facts.extend(counted(check.models.len(), "model"));
     let facts = facts.join(", ");
-    if check.warnings.is_empty() {
-        return Finding::ok(&check.slug, facts);
+    match check.warnings.is_empty() {
+        true if is_unknown => {
+            let hint = format!("`acpd run --agent {} hello` shows whether it is signed in", check.slug);
+            return Finding::note(&check.slug, facts, hint);
+        }
+        true => return Finding::ok(&check.slug, facts),
+        false => {}
     }
     let warnings = bounded(&one_line(&check.warnings.join("; ")));
     let hint = format!("correct agents.{}.mcp_servers; docs/mcp.md tells how", check.slug);
