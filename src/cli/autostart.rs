@@ -26,7 +26,6 @@ use crate::system;
 
 use super::connection::Daemon;
 use super::error::ClientError;
-use super::output::Output;
 use super::service::{Manager, SERVICE};
 use super::text::quoted;
 
@@ -62,13 +61,13 @@ const ENVIRONMENT_NAMES: [&str; 19] = [
 ];
 const ENVIRONMENT_PREFIXES: [&str; 3] = ["LC_", "XDG_", "ACPD_"];
 
-/// Makes sure that a daemon answers at the socket, starting one when none does. `is_usual` tells that nobody has named another
-/// place for it than the one that the user's unit has.
-pub async fn ensure(daemon: &Daemon, paths: &Paths, is_usual: bool, output: Output) -> Result<(), ClientError> {
+/// Makes sure that a daemon answers at the socket. If it starts one, the answer is a note about it. `is_usual`: the socket, state
+/// directory and configuration are at their default places, where the user's unit has them.
+pub async fn ensure(daemon: &Daemon, paths: &Paths, is_usual: bool) -> Result<Option<String>, ClientError> {
     let Err(absent) = daemon.probe().await else {
-        return Ok(());
+        return Ok(None);
     };
-    if !is_absent(&absent) {
+    if !absent.is_absent() {
         return Err(absent);
     }
     let deadline = Instant::now() + READY_TIMEOUT;
@@ -76,42 +75,34 @@ pub async fn ensure(daemon: &Daemon, paths: &Paths, is_usual: bool, output: Outp
     let _turn = take_turn(paths, deadline).await?;
     // Whoever had the turn before may have started one.
     if daemon.probe().await.is_ok() {
-        return Ok(());
+        return Ok(None);
     }
     let is_installed = is_usual && Manager::User.runs() && Manager::User.installed(&paths.home).is_some();
     if is_installed && !Manager::User.is_without(SERVICE).await {
-        return start_unit(daemon, output).await;
+        return start_unit(daemon).await.map(Some);
     }
     let begin = std::fs::metadata(&log).map_or(0, |metadata| metadata.len());
     let mut child = spawn(daemon.socket(), paths, &log)?;
     let pid = child.id().unwrap_or_default();
     let readiness = wait_until_ready(&mut child, deadline).await;
     if matches!(readiness, Readiness::Ready) {
-        output.note(&format!("started the daemon (pid {pid}, logs in {})", paths.logs().display()));
-        return Ok(());
+        return Ok(Some(format!("started the daemon (pid {pid}, logs in {})", paths.logs().display())));
     }
     // A daemon that someone started in the same moment holds the lock: ours has gone, and theirs will do.
     if daemon.probe().await.is_ok() {
-        return Ok(());
+        return Ok(None);
     }
     Err(not_started(&readiness, pid, &log, begin))
 }
 
 /// It is ready when systemctl says so.
-async fn start_unit(daemon: &Daemon, output: Output) -> Result<(), ClientError> {
+async fn start_unit(daemon: &Daemon) -> Result<String, ClientError> {
     Manager::User
         .tell(&["start", SERVICE])
         .await
         .map_err(|error| ClientError::NotStarted { message: chain(&error), hint: error.hint().to_owned() })?;
     daemon.probe().await?;
-    output.note(&format!("started the daemon ({SERVICE} of your user manager)"));
-    Ok(())
-}
-
-/// Whether the error means that no daemon runs, and not that one cannot be talked to.
-fn is_absent(error: &ClientError) -> bool {
-    use std::io::ErrorKind::{ConnectionRefused, NotFound};
-    matches!(error, ClientError::Unreachable { source, .. } if matches!(source.kind(), NotFound | ConnectionRefused))
+    Ok(format!("started the daemon ({SERVICE} of your user manager)"))
 }
 
 enum Readiness {

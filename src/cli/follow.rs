@@ -101,7 +101,8 @@ pub async fn turn(
     let mut desk = Desk::new(daemon, context.output, view, true);
     tell_position(context, &mut desk, accepted.position, agent);
     let (sender, mut notices) = channel(NOTICES_MAX);
-    let mut stream = EventStream::new(daemon, context.output, session, Some(accepted.after), true).telling(sender);
+    let stream = EventStream::new(daemon, context.output, session, Some(accepted.after), true);
+    let mut stream = stream.telling(sender).restarting(context);
     let mut verdict = Verdict::default();
     let mut is_cancelling = false;
     loop {
@@ -170,7 +171,8 @@ pub async fn session(
     let view = View::new(context.output, Scope::Session, following.thoughts);
     let mut desk = Desk::new(daemon, context.output, view, follow);
     let (sender, mut notices) = channel(NOTICES_MAX);
-    let mut stream = EventStream::new(daemon, context.output, session, after, follow).telling(sender);
+    let stream = EventStream::new(daemon, context.output, session, after, follow);
+    let mut stream = stream.telling(sender).restarting(context);
     loop {
         match next(&mut stream, &mut notices, &mut desk, &mut interrupts).await? {
             Happening::Event(Ok(Some(event))) => {
