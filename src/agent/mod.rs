@@ -55,7 +55,7 @@ pub use command::{
     Command, CommandError, DEFAULT_PATH, NoProgram, WORKSPACE, fill, find_agent, find_program, own_path,
 };
 pub use descent::Descent;
-pub use environment::known as known_secrets;
+pub use environment::{known as known_secrets, unset as unset_variables};
 pub use errand::Errand;
 pub use features::Features;
 pub use files::{FileIdentity, Target, TextRead, Window, check_text};

@@ -50,6 +50,10 @@ pub struct Agent {
     pub args: Vec<String>,
     /// Names only.
     pub env: Vec<String>,
+    /// Those of these names that the profile passes on from the daemon's environment, and that have no value there nor anywhere
+    /// else. Only for the daemon's own user, and only of one agent, not in lists.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env_unset: Vec<String>,
     /// Files that have more of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env_file: Vec<String>,
@@ -293,6 +297,7 @@ impl Agent {
             command: profile.command.clone(),
             args: profile.args.clone(),
             env: profile.env.keys().chain(profile.credentials.keys()).chain(&profile.env_pass).cloned().collect(),
+            env_unset: Vec::new(),
             env_file: profile.env_file.clone(),
             permissions: profile.permissions.clone(),
             fs_scope: profile.fs_scope,

@@ -12,8 +12,8 @@ use crate::cli::context::Context;
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
 use crate::cli::findings::{self, Finding, Status};
-use crate::cli::suggest;
 use crate::cli::text::{clean_json, columns, cut_end, cut_start, one_line};
+use crate::cli::{sign_in, suggest};
 use crate::control::wire::{Agent, AgentCheck, AgentList, CheckAgent, CheckProblem, Info};
 use crate::model::error::chain;
 
@@ -134,6 +134,14 @@ pub async fn checked(
         output.show(output.note_style.line_erased());
     }
     checks.sort_by_key(|(index, _)| *index);
+    for (_, check) in &mut checks {
+        if let Ok(AgentCheck { slug, error: Some(error), .. }) = check
+            && error.code == "auth_required"
+            && let Some(advice) = sign_in::advice(daemon, slug).await
+        {
+            error.hint = advice;
+        }
+    }
     checks.into_iter().map(|(_, check)| check).collect()
 }
 

@@ -75,6 +75,6 @@ async fn write(context: &Context, file: &mut ConfigFile, agent: &str, done: &[St
 }
 
 /// An agent's path on the wire. A name may be anything a person types.
-fn path(name: &str) -> String {
+pub fn path(name: &str) -> String {
     format!("/v1/agents/{}", utf8_percent_encode(name, NON_ALPHANUMERIC))
 }
