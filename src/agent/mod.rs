@@ -55,6 +55,7 @@ pub use command::{
     Command, CommandError, DEFAULT_PATH, NoProgram, WORKSPACE, fill, find_agent, find_program, own_path,
 };
 pub use descent::Descent;
+pub use env_file::set as set_variable;
 pub use environment::{known as known_secrets, unset as unset_variables};
 pub use errand::Errand;
 pub use features::Features;

@@ -87,6 +87,9 @@ pub struct Agent {
     /// How to sign in.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub login_hint: String,
+    /// The program that signs a person in, with its arguments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub login_command: Vec<String>,
     /// Whether a session that names no agent gets this one.
     pub default: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -311,6 +314,7 @@ impl Agent {
             path,
             install_hint: profile.install_hint.clone(),
             login_hint: profile.login_hint.clone(),
+            login_command: profile.login_command.clone(),
             default,
             created_at: None,
             updated_at: None,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::acp::introduction::{self, TerminalSignIn};
 use crate::model::{AgentProfile, ErrorCode};
 use crate::session::{Trial, TrialError};
 
@@ -82,6 +83,9 @@ pub struct AuthMethod {
     pub name: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
+    /// What the agent's command gets beside its usual arguments and environment to sign a person in, in a terminal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terminal: Option<TerminalSignIn>,
 }
 
 /// What went wrong.
@@ -99,8 +103,12 @@ impl AgentCheck {
         let introduction = trial.introduction;
         let capabilities = introduction.capabilities.and_then(|raw| serde_json::from_str(raw.get()).ok());
         let methods = introduction.auth_methods.into_iter();
-        let methods =
-            methods.map(|method| AuthMethod { id: method.id, name: method.name, description: method.description });
+        let methods = methods.map(|introduction::AuthMethod { id, name, description, terminal }| AuthMethod {
+            id,
+            name,
+            description,
+            terminal,
+        });
         let is_cut_short = trial.is_cut_short;
         let error = trial.error.map(|error| CheckProblem::new(profile, error, is_cut_short));
         // It said so itself, and a prompt would fail.

@@ -19,6 +19,7 @@ use crate::model::error::chain;
 
 /// Agents that are tried at once: each works as hard as it can, and the daemon takes four.
 const CHECKS_MAX: usize = 3;
+const TIMEOUT_SECONDS: u64 = 60;
 /// How long the daemon may take beyond the time that the agent has: it stops it by the ladder.
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
 /// What is shown of what went wrong: how it begins, and how what the agent wrote ends.
@@ -42,11 +43,16 @@ pub struct Check {
     #[arg(long)]
     no_session: bool,
     /// How long each may take
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = TIMEOUT_SECONDS, value_parser = clap::value_parser!(u64).range(1..=600))]
     timeout: u64,
 }
 
 impl Check {
+    /// One agent, with the defaults.
+    pub fn of(name: String) -> Self {
+        Self { names: vec![name], all: false, no_session: false, timeout: TIMEOUT_SECONDS }
+    }
+
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
         let daemon = context.daemon().await?;
         let list: AgentList = daemon.get("/v1/agents?limit=1000").await?;

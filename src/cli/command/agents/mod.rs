@@ -5,7 +5,9 @@ mod archive;
 mod check;
 mod create;
 mod edit;
+mod key;
 mod list;
+mod login;
 mod remove;
 mod show;
 
@@ -34,6 +36,8 @@ enum AgentsCommand {
     List(list::List),
     Show(show::Show),
     Check(check::Check),
+    Key(key::Key),
+    Login(login::Login),
     Create(Box<create::Create>),
     Edit(Box<edit::Edit>),
     Archive(archive::Archive),
@@ -48,6 +52,8 @@ impl Agents {
             Some(AgentsCommand::List(arguments)) => arguments.execute(context).await,
             Some(AgentsCommand::Show(arguments)) => arguments.execute(context).await,
             Some(AgentsCommand::Check(arguments)) => arguments.execute(context).await,
+            Some(AgentsCommand::Key(arguments)) => arguments.execute(context).await,
+            Some(AgentsCommand::Login(arguments)) => arguments.execute(context).await,
             Some(AgentsCommand::Create(arguments)) => arguments.execute(context).await,
             Some(AgentsCommand::Edit(arguments)) => arguments.execute(context).await,
             Some(AgentsCommand::Archive(arguments)) => arguments.execute(context).await,
