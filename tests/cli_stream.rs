@@ -163,8 +163,8 @@ async fn a_client_starts_a_daemon_that_was_killed_and_tells_how_the_turn_ended()
     shows_all(&mut terminal, &["acpd: the daemon was killed; starting it again"]).await;
     let end = terminal.ended().await;
     assert_eq!(end.code, 6, "{}", end.screen);
-    assert!(end.screen.contains("the daemon died while the turn was running"), "{}", end.screen);
-    assert!(!end.screen.contains("lost the daemon"), "{}", end.screen);
+    assert!(end.screen.contains("the daemon crashed while the turn was running"), "{}", end.screen);
+    assert!(!end.screen.contains("lost the connection"), "{}", end.screen);
     let now = daemon.cli(&["status", "--json"]).await.json()["info"]["pid"].clone();
     assert!(now.is_u64() && now != began, "{now}");
     daemon.cli(&["stop"]).await.success();
@@ -177,7 +177,7 @@ async fn a_client_waits_for_a_daemon_that_was_stopped() {
     let mut terminal = daemon.terminal(100, 60, &["attach", "-"]);
     shows_all(&mut terminal, &["demo agent"]).await;
     daemon.terminate().await;
-    shows_all(&mut terminal, &["acpd: lost the daemon; waiting for it to come back"]).await;
+    shows_all(&mut terminal, &["acpd: lost the connection to the daemon; reconnecting"]).await;
     let end = terminal.ended().await;
     assert_eq!(end.code, 3, "{}", end.screen);
     assert!(end.screen.contains("hint: `acpd attach ") && !end.screen.contains("acpd serve"), "{}", end.screen);
@@ -228,7 +228,7 @@ async fn thoughts_are_folded_unfolded_and_left_out() {
     let whole = shows_all(&mut terminal, &["▾ the last thought", "  Let me think about it."]).await;
     assert!(!whole.contains("xX"), "keys are not echoed: {whole}");
     terminal.types("t");
-    terminal.shows("thoughts are folded from now on").await;
+    terminal.shows("folding thoughts").await;
     pass(&daemon, &["tools", "words"]).await;
     let end = terminal.ended().await;
     assert!(end.is_sane && end.code == 0, "{}", end.screen);
@@ -245,13 +245,13 @@ async fn ctrl_c_cancels_and_the_second_one_leaves() {
         let passage = daemon.gate("stubborn").reached("busy").await;
         shows_all(&mut terminal, &["working", "sleep 100", "Repair it"]).await;
         terminal.types(CTRL_C);
-        terminal.shows("cancelling the turn; Ctrl-C again leaves").await;
+        terminal.shows("cancelling the turn; press Ctrl-C again").await;
         passage.open().await;
         let passage = daemon.gate("stubborn").reached("cancelled").await;
         if leaves {
             terminal.types(CTRL_C);
             let Ended { code, screen, is_sane, .. } = terminal.ended().await;
-            assert!(code == 130 && is_sane && screen.contains("left; the session goes on"), "{code} {screen}");
+            assert!(code == 130 && is_sane && screen.contains("detached; the session continues"), "{code} {screen}");
             assert!(!screen.contains("cancelling…"), "{screen}");
             passage.open().await;
         } else {

@@ -54,7 +54,7 @@ pub struct Command {
 
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    #[error("{0}; {advice}", advice = .0.advice().unwrap_or_else(|| "install it, or give its absolute path as the profile's command".to_owned()))]
+    #[error("{0}; {advice}", advice = .0.advice().unwrap_or_else(|| "install it, or set its absolute path as the profile's command".to_owned()))]
     NoProgram(#[from] NoProgram),
     #[error(transparent)]
     Environment(#[from] EnvironmentError),

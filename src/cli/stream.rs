@@ -70,9 +70,9 @@ impl Notice {
     /// In words, where it takes any.
     pub const fn text(self) -> Option<&'static str> {
         match self {
-            Self::Lost => Some("lost the daemon; waiting for it to come back"),
+            Self::Lost => Some("lost the connection to the daemon; reconnecting"),
             Self::Killed => Some("the daemon was killed; starting it again"),
-            Self::NoRoom => Some("the daemon has no room for the stream now; trying again"),
+            Self::NoRoom => Some("the daemon has too many streams now; retrying"),
             Self::Back => None,
         }
     }
@@ -191,7 +191,7 @@ impl<'a> EventStream<'a> {
             }
             Ok(None) => {
                 self.is_cut = false;
-                Err(self.broken("the daemon ended the stream"))
+                Err(self.broken("the daemon closed the event stream"))
             }
             Err(error) => {
                 self.is_cut = true;
