@@ -379,7 +379,7 @@ impl Registry {
                 }
                 Ok((_, Some(_))) => {}
                 Err(error) => {
-                    tracing::error!(error = &error as &dyn std::error::Error, "cannot repair a session in the store")
+                    tracing::error!(error = &error as &dyn std::error::Error, "cannot repair a session in the store");
                 }
             }
             drop(gate);
