@@ -183,6 +183,12 @@ const EXAMPLES: &[(&str, &str)] = &[
   acpd agents check --all                       check all installed agents",
     ),
     (
+        "agents key",
+        "  acpd agents key gemini                        type or paste the key; it is not shown
+  acpd agents key opencode --variable OPENROUTER_API_KEY < key.txt",
+    ),
+    ("agents login", "  acpd agents login claude                      run its own sign-in here, then check it"),
+    (
         "agents create",
         "  acpd agents create reviewer --base claude --system-prompt @review.md --mode plan
   acpd agents create quick --model haiku --tag cheap",
