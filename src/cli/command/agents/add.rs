@@ -39,8 +39,7 @@ pub struct Add {
     /// Run an npm package with npx
     #[arg(long, value_name = "PACKAGE", conflicts_with = "uvx")]
     npx: Option<String>,
-    /// Run a `PyPI` package with uvx
-    #[arg(long, value_name = "PACKAGE")]
+    #[arg(long, value_name = "PACKAGE", help = "Run a PyPI package with uvx")]
     uvx: Option<String>,
     /// Argument for the program; can be repeated. {workspace} is replaced by the workspace's path
     #[arg(long = "arg", value_name = "ARGUMENT", allow_hyphen_values = true)]
@@ -51,7 +50,7 @@ pub struct Add {
     /// Environment variable to pass on from the daemon's environment; can be repeated
     #[arg(long, value_name = "NAME")]
     env_pass: Vec<String>,
-    /// File of NAME=value lines, read at each start; only you may have read access; can be repeated
+    /// File of NAME=value lines, read at each start; it must be readable only by you; can be repeated
     #[arg(long, value_name = "FILE")]
     env_file: Vec<PathBuf>,
     /// Sign-in method to use, by the agent's id for it (see `acpd agents check --json`)
