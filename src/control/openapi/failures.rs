@@ -64,7 +64,10 @@ pub const CODES: &[(&str, &str)] = &[
     ("store_stalled", "a trial write to the store did not end in time"),
     ("store_unwritable", "a trial write to the store failed"),
     ("too_many_searches", "as many searches run or wait as one user may have"),
-    ("too_many_streams", "as many event streams, exports and waiting requests are open as one user may have"),
+    (
+        "too_many_streams",
+        "the user has as many event streams and exports open as one user may have, and reads all of them",
+    ),
     ("turn_not_found", "the session has no such turn"),
     ("unknown_choice", "the agent has not announced such a mode, model or option"),
     ("unknown_user", "the user is not in the user database, or has no home there"),
@@ -162,7 +165,7 @@ const OF_PROFILES: &[Failure] = &[
 /// Where one that is there is changed.
 const OF_NAMED_PROFILES: &[Failure] = &[(404, "agent_not_found"), (409, "agent_read_only")];
 
-/// Where a request stays open for long.
+/// Where the answer takes as long as its reader.
 const OF_STREAMS: &[Failure] = &[(429, "too_many_streams")];
 
 const OF_ANSWERS: &[Failure] = &[(404, "permission_not_found"), (409, "permission_answered")];
@@ -255,7 +258,7 @@ fn groups_of_sessions(operation: &str) -> Option<Vec<&'static [Failure]>> {
         "removeSession" => &[OF_SESSIONS, OF_WORK, &[(409, "session_error")]],
         "addMessage" | "promptSession" => &[OF_BODIES, OF_SESSIONS, OF_WORK, OF_INACTIVE, OF_PROMPTS],
         "cancelTurn" => &[OF_BODIES, OF_SESSIONS, OF_WORK, &[(409, "no_turn"), (409, "stale_turn")]],
-        "getTurn" => &[OF_SESSIONS, OF_STREAMS, &[(404, "turn_not_found")]],
+        "getTurn" => &[OF_SESSIONS, &[(404, "turn_not_found")]],
         "answerSessionPermission" => &[OF_BODIES, OF_SESSIONS, OF_WORK, OF_ANSWERS],
         "revokeRule" => &[OF_SESSIONS, OF_WORK, &[(404, "rule_not_found")]],
         _ => return None,
