@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 #[tokio::test]
 async fn bad_requests_get_the_documented_error_and_change_nothing() {
-    let daemon = Daemon::builder().agent("echo", echo()).start().await;
+    let daemon = Daemon::builder().agent_with("echo", echo(), "permissions_max = \"ask\"").start().await;
     let workspace = daemon.workspace().display().to_string();
     let sessions = "/v1/sessions";
     daemon.raw_request("POST", sessions, "application/json", "{nonsense").await.refused(400, "invalid_request");

@@ -613,3 +613,38 @@ async fn whoever_follows_their_own_sessions_is_counted() {
     let metrics = daemon.get("/metrics").await;
     assert!(metrics.text.lines().any(|line| line == "acpd_subscribers 2"), "{}", metrics.text);
 }
+
+/// The daemon's own user may choose any mode; a member only what is configured for them.
+#[tokio::test]
+async fn members_are_held_to_ask_unless_the_profile_says_more() {
+    let Some(builder) = builder() else { return };
+    let daemon = builder
+        .agent("stock", echo())
+        .agent_with("trusted", echo(), "permissions_max = \"edit\"")
+        .agent_with("loose", echo(), "permissions = \"allow\"")
+        .start()
+        .await;
+    let member = daemon.as_user(ORDINARY, &[]);
+    let body = |agent: &str, mode: &str| json!({"workspace": daemon.workspace(), "agent": agent, "permissions": {"mode": mode}, "start": "lazy"});
+    for (agent, mode, status) in [
+        ("stock", "ask", 201),
+        ("stock", "edit", 403),
+        ("trusted", "edit", 201),
+        ("trusted", "allow", 403),
+        ("loose", "edit", 403),
+    ] {
+        let reply = member.post("/v1/sessions", body(agent, mode)).await;
+        assert_eq!(reply.status, status, "{agent} {mode}: {}", reply.text);
+    }
+    for (agent, max) in [("stock", "ask"), ("trusted", "edit"), ("loose", "ask")] {
+        let shown = member.get(&format!("/v1/agents/{agent}")).await.expect_status(200);
+        assert_eq!((&shown["permissions"]["mode"], &shown["permissionsMax"]), (&json!("ask"), &json!(max)), "{agent}");
+    }
+    let session = member.create_lazy_session("loose").await;
+    assert_eq!(daemon.session(&session).await["permissions"]["mode"], "ask");
+    let path = format!("/v1/sessions/{session}");
+    member.request("PATCH", &path, Some(json!({"permissions": {"mode": "edit"}}))).await.expect_status(403);
+    let made = json!({"slug": "mine", "base": "loose", "permissions": {"mode": "edit"}});
+    member.post("/v1/agents", made).await.expect_status(403);
+    daemon.post("/v1/sessions", body("stock", "allow")).await.expect_status(201);
+}

@@ -70,7 +70,7 @@ pub enum RegistryError {
     UnknownAgent(String),
     #[error("the command {command:?} of the agent {agent:?} was not found on the daemon's PATH")]
     AgentNotInstalled { agent: String, command: String, hint: String },
-    #[error("the agent {agent:?} grants {granted:?} at most, not {asked:?}")]
+    #[error("sessions of the agent {agent:?} may have the permission mode {granted:?} at most, not {asked:?}")]
     WiderPermissions { agent: String, granted: &'static str, asked: &'static str },
     #[error("the agent {agent:?} grants the scope {granted:?} at most, not {asked:?}")]
     WiderScope { agent: String, granted: &'static str, asked: &'static str },

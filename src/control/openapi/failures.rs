@@ -75,7 +75,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("unsupported_media_type", "the body is not application/json, or is compressed"),
     ("uri_too_long", "the target of a request is too long"),
     ("wider_mode", "the mode grants the agent more than the session's policy does"),
-    ("wider_permissions", "the policy is wider than the profile's"),
+    ("wider_permissions", "the permission mode is wider than the profile allows"),
     ("workspace_in_use", "sessions are in the workspace"),
     ("workspace_missing", "the directory is not there, or cannot be entered"),
     ("workspace_not_found", "there is no such workspace"),

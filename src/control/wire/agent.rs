@@ -10,7 +10,7 @@ use crate::model::context::Change;
 use crate::model::mcp::FrozenServer;
 use crate::model::object;
 use crate::model::profile::{MadeProfile, Program, Source, Status, Temperature};
-use crate::model::{AgentId, AgentProfile, FsScope, Known, Timestamp};
+use crate::model::{AgentId, AgentProfile, FsScope, Known, PermissionMode, Timestamp};
 use crate::store::Registered;
 
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
@@ -53,7 +53,12 @@ pub struct Agent {
     /// Files that have more of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env_file: Vec<String>,
+    /// What sessions have that name no policy.
     pub permissions: PermissionPolicy,
+    /// The widest permission mode that a session of the caller may have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub permissions_max: Option<PermissionMode>,
     /// The widest scope that its sessions may have, where the configuration allows it.
     #[serde(default)]
     pub fs_scope: FsScope,
@@ -267,7 +272,8 @@ impl CreateAgent {
 }
 
 impl Agent {
-    pub fn new(profile: &AgentProfile, path: Option<String>, default: bool) -> Self {
+    /// As somebody sees it who owns their sessions so.
+    pub fn new(profile: &AgentProfile, owner: Option<u32>, path: Option<String>, default: bool) -> Self {
         let frozen = profile.freeze();
         let own = profile.own_servers.iter().map(|own| FrozenServer {
             name: own.name.clone(),
@@ -294,7 +300,8 @@ impl Agent {
             args: profile.args.clone(),
             env: profile.env.keys().chain(profile.credentials.keys()).chain(&profile.env_pass).cloned().collect(),
             env_file: profile.env_file.clone(),
-            permissions: profile.permissions.clone(),
+            permissions: profile.default_policy(owner),
+            permissions_max: Some(profile.ceiling(owner)),
             fs_scope: profile.fs_scope,
             mcp_servers: frozen.mcp_servers.iter().chain(&own).map(McpServer::of_profile).collect(),
             acpd_tools: profile.acpd_tools,
