@@ -240,7 +240,8 @@ async fn files_are_read_and_written_with_the_owners_rights_and_are_the_owners() 
     ];
     let script = json!([{"handshake": {}}, {"prompt": steps.concat()}]);
     std::fs::write(at("own"), "own text").unwrap();
-    let daemon = builder.agent_with("owned", script, "permissions = \"allow\"\npermissions_max = \"allow\"").start().await;
+    let daemon =
+        builder.agent_with("owned", script, "permissions = \"allow\"\npermissions_max = \"allow\"").start().await;
     for (name, mode) in [("secret", 0o600), ("readable", 0o644)] {
         std::fs::write(at(name), "root's text").unwrap();
         std::fs::set_permissions(at(name), Permissions::from_mode(mode)).unwrap();

@@ -107,6 +107,7 @@ async fn how(facts: &mut Facts, daemon: &Daemon, output: Output, view: &View) ->
         facts.painted("last error", &told, Paint::Red);
     }
     facts.maybe("expires", session.expires_at.map(|at| at.to_string()));
+    facts.maybe("kept", session.keep.then(|| "yes, it never expires".to_owned()));
     Ok(())
 }
 

@@ -149,6 +149,11 @@ const EXAMPLES: &[(&str, &str)] = &[
   acpd rules - --revoke 7b8c9d0e",
     ),
     ("resume", "  acpd resume -\n  acpd resume docs"),
+    (
+        "keep",
+        "  acpd keep -                                   this one never expires
+  acpd keep - --undo                            it expires again",
+    ),
     ("archive", "  acpd archive -                                done with it; it can still be read"),
     (
         "rm",

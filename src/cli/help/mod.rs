@@ -23,7 +23,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         "Sessions",
         &[
             "run", "new", "prompt", "attach", "ls", "show", "messages", "turns", "search", "export", "import", "mode",
-            "model", "cancel", "resume", "archive", "rm",
+            "model", "cancel", "resume", "keep", "archive", "rm",
         ],
     ),
     ("Records", &["checkpoint", "records", "timeline"]),
