@@ -591,7 +591,7 @@ async fn root_sees_with_the_commands_what_is_whose() {
     let session = member.create_lazy_session("echo").await;
     let body = json!({"role": "system", "text": WORD});
     member.post(&format!("/v1/sessions/{session}/messages"), body).await.expect_status(201);
-    let (owner, short) = (format!("user {}", ORDINARY.uid), &session[24..]);
+    let (owner, short) = (harness::user_name(ORDINARY.uid), &session[24..]);
     assert!(!daemon.cli(&["ls"]).await.success().contains(short));
     let all = daemon.cli(&["ls", "--all"]).await.success();
     assert!(all.contains(short) && all.contains("OWNER") && all.contains(&owner), "{all}");
@@ -601,7 +601,7 @@ async fn root_sees_with_the_commands_what_is_whose() {
     assert!(daemon.cli(&["search", "--all", WORD]).await.success().contains(short));
     let own = daemon.create_lazy_session("echo").await;
     let shown = daemon.cli(&["show", &own]).await.success() + &daemon.cli(&["ls"]).await.success();
-    assert!(!shown.contains("user ") && !shown.contains("OWNER"), "{shown}");
+    assert!(!shown.contains("owner") && !shown.contains("OWNER"), "{shown}");
 }
 
 #[tokio::test]

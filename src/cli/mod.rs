@@ -29,6 +29,7 @@ mod several;
 mod interrupts;
 mod prompt_text;
 mod document;
+mod account;
 mod attachments;
 mod import;
 mod transcript;

@@ -265,7 +265,7 @@ mod tests {
                 supports_resume: false,
             },
             Op::SetLastError(LastError::new(&error)),
-            Op::FinishTurn { turn, status, stop_reason, error: Some(error), usage: None },
+            Op::FinishTurn { turn, status, stop_reason, error: Some(error), usage: None, at: None },
             Op::SetChoices(Box::new(choices)),
             Op::SetTurnContext { turn, context: Box::new(context) },
         ];

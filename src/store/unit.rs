@@ -107,6 +107,8 @@ pub enum Op {
         stop_reason: Option<String>,
         error: Option<TurnError>,
         usage: Option<Usage>,
+        /// None: now.
+        at: Option<Timestamp>,
     },
     /// What was used so far. Told by the event that brings it.
     SetUsage(Box<UsageChange>),
