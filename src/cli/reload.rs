@@ -45,15 +45,17 @@ impl Reloaded {
 
     pub fn tell(&self, output: Output) {
         match self {
-            Self::Done => output.note("the daemon has read it"),
-            Self::NoDaemon => output.note("no daemon runs; the next one reads it"),
-            Self::NotOurs(why) => output.note(&format!("the daemon that runs was not told: {why}")),
-            Self::Refused(why) => output.note(&format!("the daemon keeps what it had: {why}")),
+            Self::Done => output.note("the daemon has reloaded its configuration"),
+            Self::NoDaemon => output.note("no daemon is running; the next one reads the new configuration"),
+            Self::NotOurs(why) => output.note(&format!("the running daemon was not reloaded: {why}")),
+            Self::Refused(why) => output.note(&format!("the daemon keeps its old configuration: {why}")),
             Self::Silent { why, hint } => {
-                output.note(&format!("the daemon has not read it: {why}"));
+                output.note(&format!("the daemon has not reloaded its configuration: {why}"));
                 output.note(&format!("hint: {hint}"));
             }
-            Self::Late(pid) => output.note(&format!("the daemon (pid {pid}) has not read it yet; its log tells why")),
+            Self::Late(pid) => {
+                output.note(&format!("the daemon (pid {pid}) has not reloaded its configuration yet; see its log"));
+            }
         }
     }
 }
@@ -64,7 +66,7 @@ pub async fn after_change(context: &Context, file: &Path) -> Reloaded {
     let (pid, before) = match asked(&daemon).await {
         Ok((pid, Some(before))) => (pid, before),
         Ok((_, None)) => {
-            return Reloaded::NotOurs("it is another user's, and has a configuration of its own".to_owned());
+            return Reloaded::NotOurs("it belongs to another user and has its own configuration".to_owned());
         }
         Err(error) => return Reloaded::Silent { why: chain(&error), hint: error.hint().to_owned() },
     };
@@ -73,7 +75,9 @@ pub async fn after_change(context: &Context, file: &Path) -> Reloaded {
     }
     let signalled = i32::try_from(pid).ok().and_then(Pid::from_raw).map(|pid| kill_process(pid, Signal::HUP));
     if !matches!(signalled, Some(Ok(()))) {
-        return Reloaded::NotOurs(format!("pid {pid} is another user's; `kill -HUP {pid}` as that one"));
+        return Reloaded::NotOurs(format!(
+            "pid {pid} belongs to another user, who can reload it with `kill -HUP {pid}`"
+        ));
     }
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {

@@ -48,7 +48,7 @@ impl Reloader {
         // The file may have appeared since. One that has vanished is a mistake, or in the middle of being replaced.
         let file = Paths::config_file(&self.overrides, &shared.environment);
         if let (None, Some(gone)) = (&file, &shared.config.get_with_origin().1.file) {
-            return self.keep(format!("{} is not there any more; restart acpd to go without it", gone.display()));
+            return self.keep(format!("{} no longer exists; to run without it, restart acpd", gone.display()));
         }
         let mut config = match Config::load(file.as_deref(), &shared.environment) {
             Ok(config) => config,
@@ -67,25 +67,25 @@ impl Reloader {
         learn_secrets(shared.hub.secrets(), &config, &shared.environment);
         // A session refers to its agent's record, so the record is there before anybody can ask for the agent.
         if let Err(error) = self.registry.record_agents(&config).await {
-            tracing::error!(error = &error as &dyn std::error::Error, "cannot record the configured agents");
-            return self.keep(format!("the configured agents could not be recorded: {error}"));
+            tracing::error!(error = &error as &dyn std::error::Error, "cannot store the configured agents");
+            return self.keep(format!("cannot store the configured agents: {error}"));
         }
         shared.slots.resize(config.limits.processes);
         tell_unbounded(&shared.host, &config);
         let needs_restart = shared.config.replace(config, file.clone());
         let file = file.map_or_else(|| "none".to_owned(), |file| file.display().to_string());
-        tracing::info!(file, "the configuration is reloaded");
+        tracing::info!(file, "reloaded the configuration");
         // Turns that waited for a higher limit have no actor that would hear of it.
         if let Err(error) = self.registry.take_up_queued_turns().await {
-            tracing::error!(error = &error as &dyn std::error::Error, "cannot take up queued turns");
+            tracing::error!(error = &error as &dyn std::error::Error, "cannot continue with queued turns");
         }
         for key in needs_restart {
-            tracing::warn!(key, "a changed key holds after a restart only; its old value stays in force");
+            tracing::warn!(key, "a changed key takes effect after a restart; its previous value stays in force");
         }
     }
 
     fn keep(&self, error: String) {
-        tracing::error!("the configuration is not reloaded; the old one stays in force");
+        tracing::error!("cannot reload the configuration; the previous one stays in force");
         self.registry.shared().config.keep(error);
     }
 }

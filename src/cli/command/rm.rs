@@ -15,21 +15,22 @@ use crate::model::SessionId;
 
 const TITLE_COLUMNS: usize = 60;
 
-/// Archive sessions, or with --purge delete them with all their messages; prints their ids
+/// Archive sessions, or delete them with --purge
 ///
-/// On a terminal --purge asks first, unless --force is given; a script is not asked.
+/// --purge deletes the sessions with all their messages. On a terminal it asks for confirmation, unless --force is given.
+/// Without a terminal it does not ask. Prints the ids of the sessions.
 #[derive(Args, Debug)]
 pub struct Rm {
-    /// Ids or parts of them, titles, or - for the newest session here
+    /// Sessions: ids, id prefixes or suffixes, exact titles, or - for the newest one here
     #[arg(required = true, value_name = "SESSION")]
     pub sessions: Vec<String>,
-    /// Delete them for good
+    /// Delete the sessions with all their messages
     #[arg(long)]
     pub purge: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short, short_alias = 'y', alias = "yes")]
     pub force: bool,
-    /// Why, for the record
+    /// Reason to store with the session
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
 }
@@ -54,7 +55,7 @@ impl Rm {
         })
         .await?;
         if !self.purge && exit == Exit::Ok {
-            context.output.aside("kept as archived; --purge deletes for good");
+            context.output.aside("archived, not deleted; to delete, add --purge");
         }
         Ok(exit)
     }
@@ -77,7 +78,7 @@ impl Rm {
             context.output.show(&format!("{}  {}  {title}\n", short_id(session.id), session.status));
         }
         let what = if found.len() == 1 { "it with all its messages" } else { "them with all their messages" };
-        context.output.show(&format!("Delete {what} for good? [y/N] "));
+        context.output.show(&format!("Permanently delete {what}? [y/N] "));
         let mut line = String::new();
         io::stdin().read_line(&mut line).map_err(|source| ClientError::io("read the answer", source))?;
         Ok(matches!(line.trim().to_lowercase().as_str(), "y" | "yes"))
