@@ -8,13 +8,13 @@ use crate::cli::exit::Exit;
 use crate::cli::several;
 use crate::control::wire::PatchSession;
 
-/// Keep sessions until you delete them; prints their ids
+/// Exempt sessions from retention
 ///
-/// Suspended and failed sessions expire after the times in sessions.retention_* and are deleted then. A kept session never
-/// expires. `acpd rm --purge` deletes a kept session too.
+/// Suspended sessions and sessions in error expire after the times in sessions.retention_*, and are then deleted. A kept session
+/// never expires, but `acpd rm --purge` still deletes it. Prints the ids of the sessions.
 #[derive(Args, Debug)]
 pub struct Keep {
-    /// Ids or parts of them, titles, or - for the newest session here
+    /// Sessions: ids, id prefixes or suffixes, exact titles, or - for the newest one here
     #[arg(required = true, value_name = "SESSION")]
     pub sessions: Vec<String>,
     /// Let the sessions expire again
