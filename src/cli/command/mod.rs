@@ -14,6 +14,7 @@ pub mod export;
 pub mod gc;
 pub mod import;
 pub mod install_service;
+pub mod keep;
 pub mod ls;
 pub mod man;
 pub mod mcp;
