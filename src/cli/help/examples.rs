@@ -48,6 +48,13 @@ const EXAMPLES: &[(&str, &str)] = &[
   acpd ls -w                                    kept in view until q
   acpd ls -C . --json",
     ),
+    ("ps", "  acpd ps                                       agents that run now"),
+    ("rename", "  acpd rename - \"fix the parser\""),
+    (
+        "logs",
+        "  acpd logs                                     the last 100 lines of the daemon's log
+  acpd logs -f -n 20                            the last 20, and every new one",
+    ),
     (
         "show",
         "  acpd show -                                   the newest session of this directory

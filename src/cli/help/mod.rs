@@ -22,8 +22,8 @@ const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Sessions",
         &[
-            "run", "new", "prompt", "attach", "ls", "show", "messages", "turns", "search", "export", "import", "mode",
-            "model", "cancel", "resume", "archive", "rm",
+            "run", "new", "prompt", "attach", "ls", "ps", "show", "messages", "turns", "search", "export", "import",
+            "rename", "mode", "model", "cancel", "resume", "archive", "rm",
         ],
     ),
     ("Records", &["checkpoint", "records", "timeline"]),
@@ -31,7 +31,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Agents and workspaces", &["agents", "workspaces", "mcp"]),
     (
         "The daemon",
-        &["serve", "stop", "status", "top", "doctor", "gc", "backup", "migrate", "socket", "install-service"],
+        &["serve", "stop", "status", "top", "logs", "doctor", "gc", "backup", "migrate", "socket", "install-service"],
     ),
     ("The shell", &["completions", "man", "help"]),
 ];
