@@ -101,3 +101,119 @@ async fn commands_of_other_programs_get_a_hint() {
         assert!(hints.len() == 1 && hints[0].contains(meant), "{guess}: {}", refused.stderr);
     }
 }
+
+#[tokio::test]
+async fn a_reload_says_what_changed_and_what_needs_a_restart() {
+    let config = "[limits]\nprocesses = 3\n[log]\nfiles = 3";
+    let mut daemon = Daemon::builder().config(config).agent("echo", echo()).start().await;
+    let file = daemon.config_file().to_str().unwrap().to_owned();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let nothing = daemon.post("/v1/reload", json!({})).await.expect_status(200);
+    assert_eq!(nothing, json!({"file": file, "changed": [], "needsRestart": []}));
+    let changed = text.replace("processes = 3", "processes = 4").replace("files = 3", "files = 4");
+    std::fs::write(&file, format!("{changed}\n[agents.other]\ncommand = \"other\"\n")).unwrap();
+    let printed = daemon.cli(&["reload"]).await.success();
+    let expected =
+        format!("file           {file}\nchanged        limits.processes, agents.other\nneeds restart  log.files\n");
+    assert_eq!(printed, expected);
+    assert_eq!(daemon.get("/v1/info").await.expect_status(200)["processes"]["max"], 4);
+
+    std::fs::write(&file, text.replace("processes = 3", "processes = 0")).unwrap();
+    let refused = daemon.post("/v1/reload", json!({})).await.expect_status(422);
+    assert_eq!(refused["error"], "config_invalid");
+    assert_eq!(refused["details"]["problems"][0]["key"], "limits.processes");
+    let told = daemon.cli(&["reload"]).await;
+    assert!(told.code == 1 && told.stderr.contains("limits.processes: has the wrong value 0"), "{}", told.stderr);
+    assert!(told.stderr.contains("hint: write a whole number"), "{}", told.stderr);
+    assert_eq!(daemon.get("/v1/info").await.expect_status(200)["processes"]["max"], 4, "nothing has changed");
+    daemon.terminate().await;
+    let alone = daemon.cli(&["reload"]).await;
+    assert!(alone.code == 3 && alone.stderr.contains("no daemon runs"), "{}", alone.stderr);
+}
+
+#[tokio::test]
+async fn the_configuration_is_shown_and_set() {
+    let daemon = Daemon::builder().config("# mine\n[limits]\nprocesses = 3 # few").agent("echo", echo()).start().await;
+    let file = daemon.config_file().to_str().unwrap().to_owned();
+    let acpd = async |arguments: &[&str]| daemon.cli(arguments).await;
+    assert_eq!(acpd(&["config", "path"]).await.success().trim(), file);
+    let default = acpd(&["config", "--default"]).await.success();
+    assert_eq!(default.trim_end(), include_str!("../config.toml").trim_end());
+    let shown = acpd(&["config"]).await.success();
+    assert!(shown.lines().any(|line| line == "limits.processes = 3") && !shown.contains("limits.terminals"), "{shown}");
+    assert_eq!(acpd(&["config", "get", "limits.terminals"]).await.success(), "8\n");
+    assert_eq!(acpd(&["config", "get", "sessions.agent"]).await.success(), "gemini\n");
+    assert!(acpd(&["config", "get", "limits"]).await.success().contains("limits.processes = 3\n"));
+    let unknown = acpd(&["config", "get", "limits.proceses"]).await;
+    assert!(unknown.code == 1 && unknown.stderr.contains("did you mean \"limits.processes\"?"), "{}", unknown.stderr);
+
+    let set = acpd(&["config", "set", "limits.processes", "9"]).await;
+    assert!(set.code == 0 && set.stderr.contains("has reloaded"), "{}", set.stderr);
+    assert_eq!(daemon.get("/v1/info").await.expect_status(200)["processes"]["max"], 9);
+    acpd(&["config", "set", "sessions.agent", "echo"]).await.success();
+    acpd(&["config", "set", "agents.echo.env.SOME_KEY", "12345678"]).await.success();
+    let restart = acpd(&["config", "set", "log.files", "2"]).await;
+    assert!(restart.stderr.contains("take effect after a restart: log.files"), "{}", restart.stderr);
+    let text = std::fs::read_to_string(&file).unwrap();
+    for kept in ["# mine\n", "processes = 9 # few", "agent = \"echo\"", "SOME_KEY = \"12345678\""] {
+        assert!(text.contains(kept), "{kept} in {text}");
+    }
+    let shown = acpd(&["config"]).await.success();
+    assert!(shown.contains("SOME_KEY") && !shown.contains("12345678"), "{shown}");
+    for (key, value, told) in [
+        ("limits.processes", "many", "has the wrong value \"many\""),
+        ("limits.proceses", "4", "did you mean \"limits.processes\"?"),
+        ("nonsense", "1", "is not a key"),
+    ] {
+        let refused = acpd(&["config", "set", key, value]).await;
+        assert!(refused.code == 1 && refused.stderr.contains(told), "{key}: {}", refused.stderr);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), text, "{key}");
+    }
+}
+
+/// `acpd config edit` with a script as the editor, which has the file as `$1`.
+fn editing(daemon: &Daemon, script: &str) -> tokio::process::Command {
+    let editor = daemon.root().join("editor");
+    std::fs::write(&editor, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&editor, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut command = daemon.client(&["config", "edit"]);
+    command.env("EDITOR", editor);
+    command
+}
+
+#[tokio::test]
+async fn the_configuration_is_edited_and_checked() {
+    let daemon = Daemon::builder().config("[limits]\nprocesses = 3").agent("echo", echo()).start().await;
+    let text = || std::fs::read_to_string(daemon.config_file()).unwrap();
+    let max = async || daemon.get("/v1/info").await.expect_status(200)["processes"]["max"].clone();
+    let run = async |script: &str| {
+        let mut command = editing(&daemon, script);
+        command.stdin(Stdio::null());
+        let ended = within("the end of acpd config edit", command.output()).await.unwrap();
+        (ended.status.code(), String::from_utf8(ended.stderr).unwrap())
+    };
+    let (code, told) = run("sed -i 's/processes = 3/processes = 5/' \"$1\"").await;
+    assert!(code == Some(0) && told.contains("has reloaded") && max().await == 5, "{told}");
+    let (code, told) = run("true").await;
+    assert!(code == Some(0) && told.contains("nothing was changed"), "{told}");
+    let before = text();
+    let (code, told) = run("sed -i 's/processes = 5/processes = 0/' \"$1\"").await;
+    assert!(code == Some(1) && told.contains("wrong value 0") && told.contains("your text is in"), "{told}");
+    assert_eq!(text(), before);
+
+    // A person is asked, and corrects it: the second time the editor finds the mistake.
+    let script = "if grep -q 'processes = 0' \"$1\"; then sed -i 's/processes = 0/processes = 7/' \"$1\"; \
+        else sed -i 's/processes = 5/processes = 0/' \"$1\"; fi";
+    let mut terminal = harness::Terminal::start(100, 20, &editing(&daemon, script));
+    terminal.shows("Edit again?").await;
+    terminal.types("y\n");
+    let ended = terminal.ended().await;
+    assert!(ended.code == 0 && ended.screen.contains("has reloaded"), "{}", ended.screen);
+    assert_eq!(max().await, 7);
+    let left = daemon
+        .root()
+        .read_dir()
+        .unwrap()
+        .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("config.edit-"));
+    assert_eq!(left.count(), 1, "only the text that was refused is kept");
+}

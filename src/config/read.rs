@@ -19,7 +19,7 @@ pub fn config(text: &str, source: &str, environment: &BTreeMap<String, String>) 
         failed(vec![Problem {
             key: source.to_owned(),
             message: format!("is not TOML{}: {}", place(text, &error), error.message()),
-            hint: "compare with the shipped config.toml".to_owned(),
+            hint: "compare with `acpd config --default`".to_owned(),
         }])
     })?;
     let mut problems = Vec::new();
@@ -31,6 +31,13 @@ pub fn config(text: &str, source: &str, environment: &BTreeMap<String, String>) 
     root.finish();
     sections::check(&config, &mut problems);
     if problems.is_empty() { Ok(config) } else { Err(failed(problems)) }
+}
+
+/// The keys that a text and the environment set, before they are checked. Nothing of a text that is not TOML.
+pub fn table(text: &str, environment: &BTreeMap<String, String>) -> Option<Table> {
+    let mut table = text.parse::<Table>().ok()?;
+    overlay_environment(&mut table, environment, &mut Vec::new());
+    Some(table)
 }
 
 /// Where the text stops to be TOML. The library would show the line itself, and a key may stand in it.
@@ -194,7 +201,7 @@ mod tests {
 
     #[test]
     fn the_shipped_file_is_the_default_and_has_every_key() {
-        let text = include_str!("../../config.toml");
+        let text = super::super::DEFAULT_TEXT;
         assert_eq!(read(text, &[]).unwrap(), Config::default());
 
         // Every key is there: a file with nothing but unknown keys makes the reader name all that it knows. The keys of

@@ -2,6 +2,7 @@
 
 mod ailment;
 mod bounds;
+mod config;
 mod import;
 mod mcp;
 pub mod plain;
@@ -26,6 +27,7 @@ use super::misreading;
 use super::wire::ErrorBody;
 use super::wire::permissions::Permission;
 use crate::agent::WorkspaceError;
+use crate::config::ConfigError;
 use crate::model::error::chain;
 use crate::model::status::Denied;
 use crate::model::{Choice, FsScope, SessionStatus, TurnId};
@@ -114,6 +116,8 @@ pub enum ApiError {
     /// Something is wrong with the daemon or its store.
     Unhealthy(Ailment),
     Backup(BackupError),
+    /// The configuration file cannot be loaded.
+    ConfigInvalid(ConfigError),
     Import(ImportError),
     Registry(RegistryError),
 }
@@ -175,7 +179,7 @@ const SESSIONS_HINT: &str = "list the sessions with `acpd ls --all` or GET /v1/s
 const TURNS_HINT: &str = "list the session's turns with `acpd turns` or GET /v1/sessions/{id}/turns";
 const WORKSPACES_HINT: &str = "list the workspaces with `acpd workspaces` or GET /v1/workspaces";
 const AGENTS_HINT: &str = "list the agents with `acpd agents` or GET /v1/agents; add others with `acpd agents add`, or as [agents.SLUG] in \
-     config.toml and have acpd read it again (kill -HUP)";
+     config.toml and run `acpd reload`";
 const LATE_CHOICE_HINT: &str =
     "the agent may still take it: look at the session's mode, model and configOptions (GET /v1/sessions/{id})";
 const KEPT_CHOICE_HINT: &str = "nothing else was changed; GET /v1/sessions/{id} shows what the agent has and offers";
@@ -251,6 +255,7 @@ impl ApiError {
             Self::IdempotencyMismatch { key } => mismatch_answer(&key),
             Self::Unhealthy(ailment) => ailment::answer(ailment),
             Self::Backup(error) => backup_answer(error),
+            Self::ConfigInvalid(error) => config::invalid_answer(&error),
             Self::Import(error) => import::answer(error),
             Self::Registry(error) => registry_answer(error),
         }
@@ -532,7 +537,7 @@ fn workspace_answer(error: WorkspaceError) -> Answer {
         WorkspaceError::OutsideRoots { roots, .. } => {
             let roots: Vec<String> = roots.iter().map(|root: &PathBuf| root.display().to_string()).collect();
             let hint = format!(
-                "the roots are {}; add others to workspace.roots in config.toml and have acpd read it again (kill -HUP)",
+                "the roots are {}; add others to workspace.roots in config.toml and run `acpd reload`",
                 roots.join(", ")
             );
             Answer::new(S::FORBIDDEN, "outside_roots", message, hint).details(json!({ "roots": roots }))

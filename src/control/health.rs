@@ -204,7 +204,7 @@ fn warnings(api: &Api, store: &StoreHealth) -> Vec<HealthProblem> {
         warn("memory_unbounded", why.to_owned(), hint);
     }
     if let Some(error) = &origin.error {
-        let hint = "correct the configuration and have acpd read it again (kill -HUP); the old one is in force";
+        let hint = "correct the configuration and run `acpd reload`; the old one is in force";
         warn("config_not_reloaded", format!("the configuration could not be reloaded: {error}"), hint);
     }
     warnings

@@ -32,7 +32,7 @@ pub fn look(patient: &Patient<'_>) -> Vec<Finding> {
             };
             let name = patient.config_file.as_ref().map(|file| file.display().to_string());
             let message = format!("{} has mistakes", name.as_deref().unwrap_or(&error.source_name));
-            let hint = "put right what follows; the shipped config.toml explains every key";
+            let hint = "correct the keys that follow; `acpd config --default` explains every key";
             found.push(Finding::problem("file", message, hint));
             found.extend(error.problems.iter().map(problem));
         }
@@ -61,9 +61,9 @@ fn notifications(config: &Config) -> Vec<Finding> {
 /// What of the file holds in the daemon.
 fn in_force(patient: &Patient<'_>, pid: u32, origin: &ConfigOrigin) -> Vec<Finding> {
     let mut found = Vec::new();
-    let hint = format!("put it right, then `kill -HUP {pid}`");
+    let hint = "correct it, then run `acpd reload`";
     if let Some(error) = &origin.error {
-        found.push(Finding::problem("reload", format!("the last one changed nothing: {error}"), &hint));
+        found.push(Finding::problem("reload", format!("the last one changed nothing: {error}"), hint));
     }
     if !origin.needs_restart.is_empty() {
         let keys = origin.needs_restart.join(", ");
@@ -77,7 +77,7 @@ fn in_force(patient: &Patient<'_>, pid: u32, origin: &ConfigOrigin) -> Vec<Findi
     if origin.error.is_none() && is_newer(patient, origin.loaded_at) {
         let ago = age(origin.loaded_at, Timestamp::now());
         let message = format!("the file has changed since the daemon read it, {ago} ago");
-        found.push(Finding::warning("reload", message, format!("have it read again: `kill -HUP {pid}`")));
+        found.push(Finding::warning("reload", message, "run `acpd reload`"));
     }
     found
 }

@@ -55,6 +55,25 @@ const EXAMPLES: &[(&str, &str)] = &[
         "  acpd logs                                     the last 100 lines of the daemon's log
   acpd logs -f -n 20                            the last 20, and every new one",
     ),
+    ("reload", "  acpd reload                                   after a change of the file"),
+    (
+        "config",
+        "  acpd config                                   keys that differ from their defaults
+  acpd config --default                         every key, explained
+  acpd config set sessions.agent claude",
+    ),
+    (
+        "config get",
+        "  acpd config get limits.processes
+  acpd config get limits                        all keys of the section",
+    ),
+    (
+        "config set",
+        "  acpd config set sessions.agent claude
+  acpd config set workspace.roots '[\"~/src\"]'",
+    ),
+    ("config edit", "  acpd config edit"),
+    ("config path", "  acpd config path"),
     (
         "show",
         "  acpd show -                                   the newest session of this directory

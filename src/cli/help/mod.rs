@@ -31,7 +31,21 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Agents and workspaces", &["agents", "workspaces", "mcp"]),
     (
         "The daemon",
-        &["serve", "stop", "status", "top", "logs", "doctor", "gc", "backup", "migrate", "socket", "install-service"],
+        &[
+            "serve",
+            "stop",
+            "status",
+            "top",
+            "logs",
+            "reload",
+            "config",
+            "doctor",
+            "gc",
+            "backup",
+            "migrate",
+            "socket",
+            "install-service",
+        ],
     ),
     ("The shell", &["completions", "man", "help"]),
 ];

@@ -24,6 +24,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("checkpoint_exists", "the session has a checkpoint of that name"),
     ("checkpoint_limit", "the session has as many checkpoints as it may"),
     ("checkpoint_not_found", "the session has no such checkpoint"),
+    ("config_invalid", "the configuration file is not valid; details.problems names each key"),
     ("file_exists", "there is a file of that name"),
     ("head_timeout", "the head of a request did not come in time"),
     ("head_too_large", "the head of a request is larger than 32 KiB, or has more than 100 fields"),
@@ -207,6 +208,7 @@ fn groups(operation: &str) -> Option<Vec<&'static [Failure]>> {
             &[(403, "mcp_server_not_allowed"), (403, "mcp_url_not_allowed"), (404, "agent_not_found")],
             &[(409, "agent_archived"), (409, "agent_base_missing"), (409, "record_full")],
         ],
+        "reloadConfig" => &[OF_WORK, &[(403, "root_only"), (422, "config_invalid")]],
         "createBackup" => &[OF_BODIES, OF_WORK, &[(403, "root_only"), (409, "backup_running"), (409, "file_exists")]],
         _ => return groups_of_sessions(operation),
     };
