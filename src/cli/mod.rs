@@ -239,7 +239,7 @@ pub fn print(command: &ShellCommand, globals: &Globals) -> ExitCode {
     let output = Output::new(globals.json);
     let text = match command {
         ShellCommand::Completions(arguments) => arguments.text(),
-        ShellCommand::Man(arguments) => arguments.text(),
+        ShellCommand::Man(arguments) => arguments.text(output),
     };
     let exit = text.and_then(|text| output.print(&text)).map_or_else(
         |error| {

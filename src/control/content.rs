@@ -88,7 +88,13 @@ fn within_prompt_max(field: &str, bytes: usize, limits: &config::Limits) -> Resu
         return Ok(());
     }
     let besides = if field == "text" { "" } else { " without its media" };
-    Err(ApiError::invalid(field, format!("is {bytes} bytes{besides}; the most is {bytes_max} (limits.prompt_max)")))
+    let problem = format!("is {bytes} bytes{besides}; the most is {bytes_max} (limits.prompt_max)");
+    let hint = format!(
+        "put long text in a file of the workspace and name it in the prompt, or attach it (`--attach FILE`); or raise \
+         limits.prompt_max, which is {}: `acpd config set limits.prompt_max 4MiB`",
+        limits.prompt_max
+    );
+    Err(ApiError::misunderstood(field, problem, hint))
 }
 
 /// What a block weighs without its media: its texts, and whatever else is said in it. The names of the fields that ACP

@@ -18,6 +18,9 @@ pub struct Attach {
     /// Begin after this event instead of at the start
     #[arg(long, value_name = "SEQUENCE", value_parser = clap::value_parser!(i64).range(0..))]
     pub after: Option<i64>,
+    /// Begin with the last turns, as many as given; 0 shows only what is new
+    #[arg(long, value_name = "COUNT", conflicts_with = "after")]
+    pub tail: Option<usize>,
     /// Stop where the log ends
     #[arg(long)]
     pub no_follow: bool,
@@ -29,6 +32,10 @@ impl Attach {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
         let daemon = context.daemon().await?;
         let session = lookup::session(&daemon, &self.session).await?;
-        follow::session(context, &daemon, session, self.after, !self.no_follow, self.following).await
+        let after = match self.tail {
+            Some(turns) => Some(follow::tail(context, &daemon, session, turns).await?),
+            None => self.after,
+        };
+        follow::session(context, &daemon, session, after, !self.no_follow, self.following).await
     }
 }

@@ -84,6 +84,11 @@ fn defaults() -> Keys {
     keys
 }
 
+/// Every key that can be set, for completion.
+pub fn keys() -> Vec<String> {
+    known(&defaults()).into_iter().collect()
+}
+
 /// The keys that the file and the environment set.
 async fn own(context: &Context) -> Result<Keys, ClientError> {
     let file = ConfigFile::open(context, Access::Read).await?;
