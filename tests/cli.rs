@@ -297,10 +297,9 @@ async fn a_turn_that_takes_too_long_is_cancelled() {
     let polite = json!([{"handshake": {}}, {"repeat": [{"expect": "session/prompt"}, {"text": "half"},
         {"expect": "session/cancel"}, {"reply": {"stopReason": "cancelled"}}]}]);
     let daemon = Daemon::builder().agent("polite", polite).start().await;
-    for arguments in [
-        &["run", "--agent", "polite", "--timeout", "300ms", "go"][..],
-        &["prompt", "-", "--timeout", "300ms", "go"],
-    ] {
+    for arguments in
+        [&["run", "--agent", "polite", "--timeout", "300ms", "go"][..], &["prompt", "-", "--timeout", "300ms", "go"]]
+    {
         let ended = daemon.cli(arguments).await;
         assert_eq!(ended.code, 5, "{}", ended.stderr);
         assert!(ended.stderr.contains("the timeout has passed; cancelling the turn"), "{}", ended.stderr);

@@ -140,7 +140,7 @@ fn settled() -> insta::Settings {
     for (pattern, text) in [
         (r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", "[uuid]"),
         (r"\b[0-9a-f]{12}\b", "[----id----]"),
-        (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "[time]"),
+        (r"\d{4}-\d\d-\d\d(T[\d:.]+Z| \d\d:\d\d:\d\d)", "[time]"),
         (r"\bpid \d+", "pid [pid]"),
         (r"[\d.]+ s CPU", "[time] CPU"),
         (r"(,|\(|has|had) \d+ (bytes|KiB|MiB)\b", "$1 [size]"),

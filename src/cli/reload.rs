@@ -47,7 +47,7 @@ impl Reloaded {
                 tell_restart(output, reload);
             }
             Self::NoDaemon => output.note("no daemon runs; the next one reads the file"),
-            Self::NotOurs(why) => output.note(&format!("the running daemon was not changed: {why}")),
+            Self::NotOurs(why) => output.note(&format!("the running daemon does not use the change: {why}")),
             Self::Failed { why, hint } => {
                 output.note(&format!("the daemon did not reload: {why}"));
                 output.hint(hint);

@@ -242,7 +242,9 @@ mod tests {
         (limits.prompt_max, limits.media_max) = (ByteSize(150), ByteSize(6));
         let Value::Array(blocks) = content else { panic!("blocks are a list") };
         prompt(Prompt { content: Some(blocks), ..Prompt::default() }, &limits).map_err(|error| match error {
-            ApiError::Invalid { field, problem } => format!("{field}: {problem}"),
+            ApiError::Invalid { field, problem } | ApiError::Misunderstood { field, problem, hint: _ } => {
+                format!("{field}: {problem}")
+            }
             other => panic!("{other:?}"),
         })
     }

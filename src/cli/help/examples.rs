@@ -19,6 +19,7 @@ const EXAMPLES: &[(&str, &str)] = &[
   git diff | acpd run \"review this\"
   acpd run --no-wait \"write the tests\"          accepted; acpd attach - shows the rest
   acpd run --attach screen.png \"what is wrong here?\"
+  acpd run --timeout 10m \"update the dependencies\"
   acpd run -C ~/src/app --title changelog \"write the changelog\"",
     ),
     (
@@ -38,6 +39,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     (
         "attach",
         "  acpd attach -                                 what the newest session here did and does
+  acpd attach - --tail 1                        only the last turn, and what follows
   acpd attach 5f6a7b8c9d0e --json               its events, one a line",
     ),
     (
