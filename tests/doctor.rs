@@ -178,7 +178,7 @@ async fn mistakes_in_the_file_are_told_with_their_keys_and_so_is_what_does_not_h
     assert_eq!((code, keys.len()), (1, 2), "{keys:?}");
     assert!(keys[0].to_string().contains("limits.processes") && keys[1].to_string().contains("log.fils"), "{keys:?}");
     reload().await;
-    assert_found(&daemon, "configuration", "reload", "problem", &["the last one changed nothing", "kill -HUP"]).await;
+    assert_found(&daemon, "configuration", "reload", "problem", &["the last one changed nothing", "acpd reload"]).await;
     let told = daemon.cli(&["doctor", "--no-agents"]).await;
     let group = told.stdout.split("\n\n").find(|group| group.starts_with("configuration")).unwrap();
     assert_seen("mistakes", &daemon, &group.replace(&daemon.pid().to_string(), "[pid]"));
@@ -287,7 +287,7 @@ async fn a_daemon_that_is_stuck_is_named_and_not_waited_for() {
     assert!(status.stderr.contains(&pid) && !status.stderr.contains("acpd status"), "{}", status.stderr);
     let added = daemon.cli(&["agents", "add", "mine", "--command", "/bin/cat"]).await;
     assert_eq!(added.code, 0, "{}", added.stderr);
-    let (said, late) = (added.stderr.find("added the agent"), added.stderr.find("has not read it"));
+    let (said, late) = (added.stderr.find("added the agent"), added.stderr.find("did not reload"));
     assert!(said.is_some() && said < late && !added.stderr.contains("another user's"), "{}", added.stderr);
     assert!(began.elapsed() < std::time::Duration::from_secs(50), "the usual patience is a minute for each of them");
     daemon.signal(Signal::SIGCONT);

@@ -9,7 +9,7 @@ use super::context::Context;
 use super::error::ClientError;
 use super::output::Output;
 use super::text::clean_json;
-use crate::control::wire::Reload;
+use crate::control::wire::{Info, Reload};
 use crate::model::error::chain;
 
 /// What became of it.
@@ -82,6 +82,8 @@ pub async fn after_change(context: &Context, file: &Path) -> Reloaded {
 }
 
 pub async fn ask(daemon: &Daemon) -> Result<Reload, ClientError> {
+    // A daemon that is stuck is noticed here, within seconds.
+    let _: Info = daemon.report("/v1/info").await?;
     daemon.post("/v1/reload", &json!({})).await
 }
 
