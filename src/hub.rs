@@ -165,7 +165,7 @@ impl Hub {
     pub async fn end_streams(&self) {
         // An empty unit waits for everything before it, which is then committed, or never will be.
         if let Err(error) = self.writer.append(Unit::default()).await {
-            tracing::error!(error = &error as &dyn std::error::Error, "the end of the log could not be written");
+            tracing::error!(error = &error as &dyn std::error::Error, "cannot store the end of the event log");
         }
         self.watchers.end();
     }

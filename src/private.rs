@@ -27,10 +27,15 @@ pub fn directory(path: &Path) -> io::Result<()> {
     let is_own = metadata.uid() == rustix::process::geteuid().as_raw();
     let problem = match (is_own, mode & OTHERS) {
         (true, 0) => return Ok(()),
-        (false, _) => format!("it belongs to uid {}; choose a directory of your own", metadata.uid()),
+        (false, _) => format!("the directory belongs to uid {}; choose one that belongs to you", metadata.uid()),
         // A directory that everybody shares is not to be closed for the others.
-        (true, _) if mode & STICKY != 0 => "it is shared with everybody; choose a directory of acpd's own".to_owned(),
-        (true, _) => format!("it is open to others (mode {mode:o}); `chmod 700` it, or choose one of acpd's own"),
+        (true, _) if mode & STICKY != 0 => {
+            "the directory is shared with all users; choose one only for acpd".to_owned()
+        }
+        (true, _) => format!(
+            "other users can access the directory (mode {mode:o}); run `chmod 700` on it, or choose \
+            one only for acpd"
+        ),
     };
     Err(io::Error::new(io::ErrorKind::PermissionDenied, problem))
 }
@@ -44,9 +49,9 @@ pub fn directory_of_group(path: &Path, gid: u32, is_own: bool) -> io::Result<()>
     let metadata = directory.metadata()?;
     let mode = metadata.permissions().mode() & 0o7777;
     let problem = if metadata.uid() != rustix::process::geteuid().as_raw() {
-        format!("it belongs to uid {}; choose a directory of your own", metadata.uid())
+        format!("the directory belongs to uid {}; choose one that belongs to you", metadata.uid())
     } else if mode & STICKY != 0 {
-        "it is shared with everybody; choose a directory of acpd's own".to_owned()
+        "the directory is shared with all users; choose one only for acpd".to_owned()
     } else if is_new || is_own {
         // First closed to all, so that it is never the wrong group that may pass.
         directory.set_permissions(Permissions::from_mode(DIRECTORY_MODE))?;
@@ -57,8 +62,8 @@ pub fn directory_of_group(path: &Path, gid: u32, is_own: bool) -> io::Result<()>
     } else {
         let shown = path.display();
         format!(
-            "it is not the group's to pass (mode {mode:o}, group {}); `chgrp {gid} {shown} && chmod 750 {shown}`, or choose \
-             one of acpd's own",
+            "the group cannot enter the directory (mode {mode:o}, group {}); run `chgrp {gid} {shown} && chmod 750 \
+                {shown}`, or choose one only for acpd",
             metadata.gid()
         )
     };

@@ -1,23 +1,16 @@
-//! The examples of docs/api.md, run by bash and curl against a real daemon, in their order; and every route has one.
+//! Every route has an example in docs/api.md. `tests/documented_commands.rs` runs the examples.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-#![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 
-mod harness;
+mod documents;
 
-use std::path::Path;
-use std::process::Stdio;
+use documents::Page;
+use serde_json::Value;
 
-use harness::{Daemon, within};
-use serde_json::{Value, json};
-use tokio::process::Command;
-
-const DOCS: &str = include_str!("../docs/api.md");
-
-/// What is between ```sh and ```, in order.
+/// The `sh` blocks, in order.
 fn examples() -> String {
-    let blocks = DOCS.split("\n```sh\n").skip(1).map(|rest| rest.split("\n```").next().unwrap());
-    blocks.collect::<Vec<_>>().join("\n")
+    let blocks = Page::read("docs/api.md").blocks().into_iter().filter(|block| block.language == "sh");
+    blocks.map(|block| block.text).collect()
 }
 
 /// The requests of the examples: method and path, as far as a shell has not filled it in.
@@ -52,36 +45,4 @@ fn every_route_has_an_example() {
             assert!(is_there, "docs/api.md has no example of {method} {route}");
         }
     }
-}
-
-/// An agent that asks before it does anything.
-fn asking() -> Value {
-    let question = json!({"request": {"method": "session/request_permission", "params": {"sessionId": "test-session",
-        "toolCall": {"toolCallId": "t1", "title": "Run ls", "kind": "execute", "status": "pending",
-            "rawInput": {"command": "ls"}},
-        "options": [{"optionId": "once", "name": "Once", "kind": "allow_once"}]}}});
-    json!([{"handshake": {}}, {"repeat": [{"prompt": [question, {"textFromAnswer": true}]}]}])
-}
-
-#[tokio::test]
-async fn the_examples_work() {
-    if Command::new("curl").arg("--version").stdout(Stdio::null()).status().await.is_err() {
-        assert!(std::env::var_os("CI").is_none(), "there is no curl");
-        return harness::say("SKIPPED: there is no curl, so the examples of docs/api.md were not run");
-    }
-    let daemon = Daemon::builder().config("[limits]\nprocesses = 8").agent("asking", asking()).start().await;
-    for _ in 0..3 {
-        let session = daemon.create_session("asking").await;
-        let accepted = daemon.prompt(&session, "go").await;
-        daemon.events(&session, accepted["after"].as_i64()).await.until("permission.requested").await;
-    }
-    let programs = Path::new(env!("CARGO_BIN_EXE_acpd")).parent().unwrap();
-    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
-    let script = format!("set -euo pipefail\n{}\necho all of them", examples());
-    let mut bash = Command::new("bash");
-    bash.arg("-x").arg("-c").arg(script).env("PATH", path).env("ACPD_SOCKET", daemon.socket());
-    bash.env("HOME", daemon.home()).current_dir(daemon.workspace()).stdin(Stdio::null()).kill_on_drop(true);
-    let output = within("the end of the examples", bash.output()).await.unwrap();
-    let (told, steps) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && told.ends_with("all of them\n"), "{}\n{told}\n{steps}", output.status);
 }

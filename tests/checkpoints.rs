@@ -304,7 +304,7 @@ async fn the_command_line_makes_lists_shows_and_restores() {
     for (arguments, told) in [
         (vec!["create", "first", "half"], "has a checkpoint \"half\" already"),
         (vec!["create", "first", ""], "the name is empty"),
-        (vec!["create", "first", "x", "--state", "{next}"], "is no JSON"),
+        (vec!["create", "first", "x", "--state", "{next}"], "is not valid JSON"),
         (vec!["create", "first", "x", "--state", "@/nowhere"], "cannot read /nowhere"),
         (vec!["show", "first", "none"], "has no checkpoint \"none\""),
         (vec!["list", "nobody"], "there is no session \"nobody\""),

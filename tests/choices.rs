@@ -215,7 +215,7 @@ async fn an_agent_that_does_not_answer_a_choice_has_a_deadline() {
     let refused = daemon.patch(&path, json!({"mode": "plan"})).await.expect_status(504);
     assert_eq!(refused["error"], "agent_timeout");
     assert!(refused["message"].as_str().unwrap().contains("session_timeout"), "{refused}");
-    assert!(refused["hint"].as_str().unwrap().contains("may still take it"), "{refused}");
+    assert!(refused["hint"].as_str().unwrap().contains("may still apply it"), "{refused}");
     assert_eq!(daemon.session(&session).await["mode"], "default");
     assert_eq!(daemon.prompt_and_wait(&session, "go").await["status"], "completed", "the process stays");
 }
@@ -232,7 +232,7 @@ async fn a_choice_is_sent_while_a_turn_runs_and_an_agent_that_goes_is_told() {
     assert_eq!(daemon.patch(&path, json!({"mode": "plan"})).await.expect_status(200)["mode"], "plan");
     assert_eq!(daemon.session(&session).await["processState"], "busy", "the turn goes on");
     let refused = daemon.patch(&path, json!({"model": "large"})).await.expect_status(409);
-    assert!(refused["message"].as_str().unwrap().contains("went away"), "{refused}");
+    assert!(refused["message"].as_str().unwrap().contains("exited before it answered"), "{refused}");
 }
 
 #[tokio::test]

@@ -94,8 +94,9 @@ async fn a_run_that_finds_no_room_for_its_stream_waits_and_then_says_where_its_s
     let refused = daemon.cli(&["run", "--agent", "echo", "hello"]).await;
     assert_eq!((refused.code, refused.stdout.as_str()), (7, ""), "{}", refused.stderr);
     let id = daemon.cli(&["show", "--json", "-"]).await.json()["id"].as_str().unwrap().to_owned();
-    let attach = format!("the session goes on: `acpd attach {}`", &id[id.len() - 12..]);
-    for told in ["no room for the stream now", &attach, "control.streams_per_user", "try again in 1 second\n"] {
+    let attach = format!("the session continues; follow it again with `acpd attach {}`", &id[id.len() - 12..]);
+    for told in ["the daemon has too many streams now", &attach, "control.streams_per_user", "try again in 1 second\n"]
+    {
         assert!(refused.stderr.contains(told), "{told:?} in {}", refused.stderr);
     }
 
@@ -129,11 +130,11 @@ async fn errors_have_a_hint_and_a_code() {
     assert_eq!((gemini.code, gemini.stdout.as_str()), (1, ""));
     insta::assert_snapshot!(gemini.stderr, @r#"
     error: the command "gemini" of the agent "gemini" was not found on the daemon's PATH
-    hint: install it with `npm install -g @google/gemini-cli` and run `gemini` once to sign in, or try acpd without any key: --agent demo
+    hint: install it with `npm install -g @google/gemini-cli` and run `gemini` once to sign in; to try acpd without a key, use --agent demo
     "#);
     let outside = daemon.cli(&["run", "--agent", "echo", "--workspace", "/", "hello"]).await;
     assert_eq!(outside.code, 1);
-    assert!(outside.stderr.contains("outside the allowed roots") && outside.stderr.contains("hint: the roots are"));
+    assert!(outside.stderr.contains("outside the allowed roots") && outside.stderr.contains("hint: allowed roots are"));
     let nobody = daemon.cli(&["show", "nobody"]).await;
     assert_eq!(nobody.code, 1);
     assert!(nobody.stderr.contains("nobody"), "{}", nobody.stderr);
@@ -283,9 +284,9 @@ async fn migrate_goes_up_and_down_while_no_daemon_runs() {
     let migrations = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations")).unwrap();
     let version = |entry: std::fs::DirEntry| entry.file_name().to_str().unwrap()[..4].parse::<u32>().unwrap();
     let newest = migrations.map(|entry| version(entry.unwrap())).max().unwrap();
-    assert!(told(&["migrate"]).1.contains(&format!("schema version 0 is now {newest}")));
+    assert!(told(&["migrate"]).1.contains(&format!("changed the schema version from 0 to {newest}")));
     assert!(told(&["migrate"]).1.contains("already"));
-    assert!(told(&["migrate", "--down", "0"]).1.contains(&format!("schema version {newest} is now 0")));
+    assert!(told(&["migrate", "--down", "0"]).1.contains(&format!("changed the schema version from {newest} to 0")));
     let (success, text) = told(&["migrate", "--down", &(newest + 1).to_string()]);
     assert!(!success && text.starts_with("error:"), "{text}");
     let copies = home.path().join(".local/state/acpd/backups");

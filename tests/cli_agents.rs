@@ -140,7 +140,7 @@ async fn what_the_agent_lets_slip_of_its_key_is_not_told() {
 async fn a_daemon_that_stops_ends_what_it_tries() {
     let mut daemon = agents().start().await;
     let (reply, ()) = tokio::join!(daemon.post("/v1/agents/hanging/check", json!({})), async {
-        daemon.logged("trying the agent").await;
+        daemon.logged("checking the agent").await;
         daemon.signal(Signal::SIGTERM);
     });
     assert_eq!(reply.expect_status(200)["error"]["code"], "interrupted");
@@ -184,7 +184,7 @@ async fn what_was_tried_is_told_in_lines_with_hints() {
     assert!(refused.code == 1 && refused.stdout.contains("hint: "), "{}", refused.stdout);
     let both = daemon.cli(&["agents", "check", "good", "crashin"]).await;
     assert!(both.code == 1 && both.stdout.contains("✓ good"), "what went well is told too: {}", both.stdout);
-    assert!(both.stdout.contains("did you mean \"crashing\"?"), "{}", both.stdout);
+    assert!(both.stdout.contains("did you mean `crashing`?"), "{}", both.stdout);
 }
 
 #[tokio::test]
@@ -202,13 +202,13 @@ async fn checks_do_not_take_the_places_from_each_other() {
 async fn a_check_is_counted_among_the_processes() {
     let daemon = agents().config("[limits]\nprocesses = 1").start().await;
     let (hung, ()) = tokio::join!(daemon.post("/v1/agents/hanging/check", json!({"timeoutSeconds": 5})), async {
-        daemon.logged("trying the agent").await;
+        daemon.logged("checking the agent").await;
         let info = daemon.get("/v1/info").await.expect_status(200);
         assert_eq!(info["processes"], json!({"running": 1, "max": 1, "checks": 1}));
         let status = daemon.cli(&["status"]).await;
-        assert!(status.stdout.contains("1 of at most 1 run, checks: 1"), "{}", status.stdout);
+        assert!(status.stdout.contains("1 running, at most 1, checks: 1"), "{}", status.stdout);
         let refused = daemon.post("/v1/agents/good/check", json!({})).await.refused(429, "process_limit");
-        assert!(refused["hint"].as_str().unwrap().contains("a check of an agent"), "{refused}");
+        assert!(refused["hint"].as_str().unwrap().contains("an agent check to end"), "{refused}");
     });
     let hint = hung.expect_status(200)["error"]["hint"].as_str().unwrap().to_owned();
     assert!(hint.contains("acpd agents check hanging --timeout") && !hint.contains("initialize_timeout"), "{hint}");
@@ -305,7 +305,7 @@ async fn a_new_file_is_private_and_a_link_stays_one() {
     let shown = add("new/config.toml", &["--dry-run"]).await.success();
     assert!(shown.contains("[agents.mine]\ncommand = \"uvx\"") && !at("new").exists(), "{shown}");
     let told = add("new/config.toml", &["--env", "API_KEY=x"]).await;
-    assert!(told.stderr.contains("the running daemon does not use the change: it reads"), "{}", told.stderr);
+    assert!(told.stderr.contains("the running daemon does not use this change: it reads"), "{}", told.stderr);
     assert!(told.stderr.contains("API_KEY") && told.code == 0, "{}", told.stderr);
     let mode = |name: &str| std::fs::metadata(at(name)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("new"), mode("new/config.toml")), (0o700, 0o600));
@@ -392,7 +392,7 @@ async fn what_may_be_a_mistake_is_noted() {
     let home = daemon.home().display().to_string();
     let (after, told) = changed(&daemon, "", &["mine", "--command", "~/bin/x"]).await;
     assert!(after.contains(&format!("command = \"{home}/bin/x\"")), "{after}");
-    assert!(told.contains("is not found from here"), "{told}");
+    assert!(told.contains("was not found"), "{told}");
     let (_, told) = changed(&daemon, "", &["mine", "--command", "my agent --acp"]).await;
     assert!(told.contains("--command my --arg"), "{told}");
     let (_, told) = changed(&daemon, "", &["mine", "--command", "/bin/cat", "--env", "MY_KEY=x"]).await;

@@ -70,8 +70,8 @@ async fn a_piped_run_says_what_answers_it_and_goes_on_waiting() {
         assert_eq!(
             told,
             format!(
-                "acpd: the agent waits for an answer: Run make[2J install; `acpd approve {short}` allows it, `acpd reject \
-                 {short}` does not"
+                "acpd: the agent waits for an answer: Run make[2J install; answer with `acpd approve {short}` or `acpd \
+                 reject {short}`"
             )
         );
         assert_eq!(daemon.cli(&["approve"]).await.success().trim(), text(&asked, "id"));
@@ -90,8 +90,8 @@ async fn what_is_open_is_listed_and_answered_by_a_part_of_its_id() {
     let none = daemon.cli(&["approve"]).await;
     assert_eq!((none.code, none.stdout.as_str()), (1, ""));
     insta::assert_snapshot!(none.stderr, @r"
-    error: no question is open
-    hint: `acpd permissions --all` lists those that were answered, with who answered them
+    error: there are no open permission requests
+    hint: `acpd permissions --all` lists answered requests and who answered them
     ");
     assert_eq!(daemon.cli(&["permissions"]).await.success(), "");
 
@@ -109,12 +109,16 @@ async fn what_is_open_is_listed_and_answered_by_a_part_of_its_id() {
 
     let several = daemon.cli(&["reject"]).await;
     assert_eq!(several.code, 1);
-    assert!(several.stderr.starts_with("error: 2 questions are open:\n"), "{}", several.stderr);
+    assert!(several.stderr.starts_with("error: 2 permission requests are open:\n"), "{}", several.stderr);
     for permission in &asked {
         assert!(several.stderr.contains(&text(permission, "id")[24..]), "{}", several.stderr);
     }
     let nobody = daemon.cli(&["approve", "ffffffff"]).await;
-    assert!(nobody.code == 1 && nobody.stderr.contains("there is no question \"ffffffff\""), "{}", nobody.stderr);
+    assert!(
+        nobody.code == 1 && nobody.stderr.contains("there is no permission request \"ffffffff\""),
+        "{}",
+        nobody.stderr
+    );
     let nonsense = daemon.cli(&["approve", text(&asked[0], "id"), "--option", "maybe"]).await;
     assert!(nonsense.code == 1 && nonsense.stderr.contains("always, once, no"), "{}", nonsense.stderr);
     assert_eq!(daemon.cli(&["approve", "--always", "--option", "once"]).await.code, 2);
@@ -230,7 +234,7 @@ async fn what_was_typed_before_the_question_is_no_answer_to_it() {
     terminal.types("y\n");
     // Keys are not echoed; this one is answered, so those before it were taken.
     terminal.types("?");
-    terminal.until("these keys").await;
+    terminal.until("? lists keys").await;
     passage.open().await;
     terminal.until(PROMPT).await;
     terminal.types("n\n");
@@ -250,7 +254,7 @@ async fn a_question_can_be_seen_whole_and_left_for_later() {
     terminal.types("d\n");
     assert!(terminal.until(PROMPT).await.contains("+ the last"));
     terminal.types("q\n");
-    let later = terminal.until("does not").await;
+    let later = terminal.until("`acpd reject ").await;
     assert!(later.contains("the agent waits for an answer: Write b.txt"), "{later}");
     daemon.cli(&["approve"]).await.success();
     let Ended { code, written: screen, .. } = terminal.ended().await;
@@ -305,11 +309,14 @@ async fn after_whatever_came_between_the_question_is_asked_again() {
 
     terminal.types("y");
     daemon.kill().await;
-    terminal.until("lost the daemon").await;
+    terminal.until("lost the connection to the daemon").await;
     let again = terminal.until(PROMPT).await;
     assert!(again.contains("Run make") && again.contains("$ make"), "{again}");
     let screen = terminal.screen();
-    assert!(screen.contains("decide later > y\nacpd: lost the daemon"), "on a line of its own: {screen}");
+    assert!(
+        screen.contains("decide later > y\nacpd: lost the connection to the daemon"),
+        "on a line of its own: {screen}"
+    );
     terminal.types(CTRL_C);
     terminal.types(CTRL_C);
     terminal.ended().await;
@@ -350,7 +357,7 @@ async fn what_an_agent_wants_to_know_is_asked_field_by_field() {
     let daemon = Daemon::builder().agent("curious", script).start().await;
     let mut terminal = daemon.terminal(140, 50, &["run", "--agent", "curious", "go"]);
     assert!(terminal.until(PROMPT).await.contains("Which database?"));
-    for (line, next) in [("y", "name > "), ("main", "[n] no > "), ("perhaps", "it is y or n"), ("y", "\"tls\":true")] {
+    for (line, next) in [("y", "name > "), ("main", "[n] no > "), ("perhaps", "type y or n"), ("y", "\"tls\":true")] {
         terminal.types(&format!("{line}\n"));
         terminal.until(next).await;
     }
@@ -361,7 +368,7 @@ async fn what_an_agent_wants_to_know_is_asked_field_by_field() {
     let session = text(&daemon.cli(&["ls", "--json"]).await.json()["sessions"][0], "id").to_owned();
     prompt_and_be_asked(&daemon, &session).await;
     let bare = daemon.cli(&["approve"]).await;
-    assert!(bare.code == 1 && bare.stderr.contains("wants values"), "{}", bare.stderr);
+    assert!(bare.code == 1 && bare.stderr.contains("requests values"), "{}", bare.stderr);
     daemon.cli(&["approve", "--content", "{\"name\": \"other\"}"]).await.success();
     let mut events = daemon.events(&session, None).await;
     events.until("turn.completed").await;

@@ -159,7 +159,7 @@ async fn a_daemon_that_is_gone_is_what_is_waited_for() {
     let mut terminal = daemon.terminal(100, 24, &["run", "--agent", "busy", "go"]);
     shows_all(&mut terminal, &["thinking"]).await;
     daemon.kill().await;
-    shows_all(&mut terminal, &["acpd: lost the daemon", "waiting for the daemon…"]).await;
+    shows_all(&mut terminal, &["acpd: lost the connection to the daemon", "waiting for the daemon…"]).await;
     let end = terminal.ended().await;
     assert_eq!(end.code, 3, "{}", end.screen);
     assert!(end.screen.contains("hint: `acpd attach ") && !end.screen.contains("acpd serve"), "{}", end.screen);
@@ -210,7 +210,7 @@ async fn thoughts_are_folded_unfolded_and_left_out() {
     let whole = shows_all(&mut terminal, &["▾ the last thought", "  Let me think about it."]).await;
     assert!(!whole.contains("xX"), "keys are not echoed: {whole}");
     terminal.types("t");
-    terminal.shows("thoughts are folded from now on").await;
+    terminal.shows("folding thoughts").await;
     pass(&daemon, &["tools", "words"]).await;
     let end = terminal.ended().await;
     assert!(end.is_sane && end.code == 0, "{}", end.screen);
@@ -227,13 +227,13 @@ async fn ctrl_c_cancels_and_the_second_one_leaves() {
         let passage = daemon.gate("stubborn").reached("busy").await;
         shows_all(&mut terminal, &["working", "sleep 100", "Repair it"]).await;
         terminal.types(CTRL_C);
-        terminal.shows("cancelling the turn; Ctrl-C again leaves").await;
+        terminal.shows("cancelling the turn; press Ctrl-C again").await;
         passage.open().await;
         let passage = daemon.gate("stubborn").reached("cancelled").await;
         if leaves {
             terminal.types(CTRL_C);
             let Ended { code, screen, is_sane, .. } = terminal.ended().await;
-            assert!(code == 130 && is_sane && screen.contains("left; the session goes on"), "{code} {screen}");
+            assert!(code == 130 && is_sane && screen.contains("detached; the session continues"), "{code} {screen}");
             assert!(!screen.contains("cancelling…"), "{screen}");
             passage.open().await;
         } else {

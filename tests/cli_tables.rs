@@ -143,7 +143,7 @@ fn settled() -> insta::Settings {
         (r"\d{4}-\d\d-\d\d(T[\d:.]+Z| \d\d:\d\d:\d\d)", "[time]"),
         (r"\bpid \d+", "pid [pid]"),
         (r"[\d.]+ s CPU", "[time] CPU"),
-        (r"(,|\(|has|had) \d+ (bytes|KiB|MiB)\b", "$1 [size]"),
+        (r"(,|\(|has) \d+ (bytes|KiB|MiB)\b", "$1 [size]"),
         (r"\(\d+ [KM]iB\b", "([size]"),
         (r"( \d|\d\d) MiB\b", "[size]"),
         (r"up [\dms. ]+s", "up [time]"),
@@ -196,7 +196,7 @@ async fn a_command_that_is_added_has_its_picture() {
     let daemon = Daemon::start().await;
     let help = daemon.cli(&["help"]).await.success();
     // The commands stand in groups, indented by two, before the options.
-    let list = help.split("Options of every command:").next().unwrap();
+    let list = help.split("Global options:").next().unwrap();
     let commands =
         list.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next().filter(|name| !name.is_empty()));
     let mut count = 0;

@@ -56,14 +56,6 @@ async fn is_gone(path: &Path) {
     .await;
 }
 
-fn is_installed(program: &str) -> bool {
-    let found = std::process::Command::new(program).arg("--version").output().is_ok();
-    if !found {
-        harness::say(&format!("SKIPPED: {program} is not installed"));
-    }
-    found
-}
-
 #[tokio::test]
 async fn a_confined_shell_writes_to_its_workspace_and_its_own_directories_only() {
     let daemon = builder("").start().await;
@@ -250,7 +242,7 @@ async fn a_policy_that_only_reads_makes_the_workspace_read_only() {
 
 #[tokio::test]
 async fn ports_are_closed_where_the_configuration_says_so() {
-    if !is_installed("node") {
+    if !harness::has("node") {
         return;
     }
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -273,7 +265,7 @@ async fn ports_are_closed_where_the_configuration_says_so() {
 
 #[tokio::test]
 async fn node_programs_start_and_use_their_temporary_directory() {
-    if !is_installed("node") {
+    if !harness::has("node") {
         return;
     }
     let daemon = builder("").start().await;
@@ -327,7 +319,7 @@ async fn what_cannot_be_executed_is_told_through_the_confinement() {
     let session = daemon.create_lazy_session("garbage").await;
     let turn = daemon.prompt_and_wait(&session, "hello").await;
     let message = turn["error"]["message"].as_str().unwrap();
-    let expected = format!("the agent did not start: cannot execute {}: Exec format error", program.display());
+    let expected = format!("cannot start the agent: cannot execute {}: Exec format error", program.display());
     assert!(message.starts_with(&expected), "{message}");
 }
 
@@ -439,7 +431,7 @@ async fn in_a_confined_terminal_pipes_end_as_everywhere() {
 
 #[tokio::test]
 async fn a_confined_shell_sets_limits_for_itself_only() {
-    if !is_installed("prlimit") {
+    if !harness::has("prlimit") {
         return;
     }
     let daemon = builder("").start().await;

@@ -112,7 +112,7 @@ async fn a_write_is_asked_done_when_allowed_and_not_done_when_rejected() {
     let (daemon, session) = (turn.daemon, turn.session.clone());
     let answers = turn.end().await;
     assert_eq!((&answers[0], &answers[2]), (&json!({}), &json!({})), "always is for the second time too");
-    assert!(answers[1]["message"].as_str().unwrap().contains("not allowed (user "), "{}", answers[1]);
+    assert!(answers[1]["message"].as_str().unwrap().contains("permission was denied (user "), "{}", answers[1]);
     assert_eq!((fs::read_to_string(&good).unwrap(), bad.exists()), ("again".to_owned(), false));
     let rules = daemon.get(&format!("/v1/sessions/{session}/rules")).await.expect_status(200);
     assert_eq!(rules["rules"].as_array().unwrap().len(), 1, "{rules}");
@@ -326,7 +326,10 @@ async fn a_question_that_is_open_when_its_deed_is_denied_is_rejected() {
     let rejected = daemon.get(&place).await.expect_status(200);
     assert_eq!(rejected["resolution"]["by"], json!({"type": "policy", "rule": "session mode deny"}));
     let answers = turn.end().await;
-    assert!(answers[0]["message"].as_str().unwrap().contains("not allowed (policy session mode deny)"), "{answers:?}");
+    assert!(
+        answers[0]["message"].as_str().unwrap().contains("permission was denied (policy session mode deny)"),
+        "{answers:?}"
+    );
     assert!(!file.exists());
 }
 
@@ -341,9 +344,7 @@ async fn what_was_changed_while_the_question_waited_is_not_overwritten() {
     fs::write(&file, "an hour of somebody's work").unwrap();
     turn.answer(&asked, json!({"decision": "allow"})).await;
     let answers = turn.end().await;
-    assert!(
-        answers[0]["message"].as_str().unwrap().ends_with("it was changed while it was being looked at; try again")
-    );
+    assert!(answers[0]["message"].as_str().unwrap().ends_with("the file changed during the check; try again"));
     assert_eq!(fs::read_to_string(&file).unwrap(), "an hour of somebody's work");
 }
 
@@ -359,8 +360,8 @@ async fn of_a_large_write_the_beginning_is_shown() {
     let diff = &asked["request"]["toolCall"]["content"][0];
     let (old, new) = (diff["oldText"].as_str().unwrap(), diff["newText"].as_str().unwrap());
     assert!(new.starts_with("new\nnew\n"), "{new:.100}");
-    assert!(new.ends_with("(only the beginning: the whole text has 2097152 bytes)"), "{}", new.len());
-    assert!(old.contains("too large to be shown"), "{old}");
+    assert!(new.ends_with("(shortened: the whole text has 2097152 bytes)"), "{}", new.len());
+    assert!(old.contains("too large to show"), "{old}");
     turn.answer(&asked, json!({"decision": "allow"})).await;
     turn.end().await;
     assert_eq!(fs::read_to_string(&file).unwrap(), large, "and all of it is written");
@@ -385,7 +386,7 @@ async fn what_waits_for_consent_has_a_bound_in_bytes() {
         }
     }
     assert_eq!((open, rejected.len()), (3, 1));
-    assert!(rejected[0].starts_with("limit: the questions that wait hold 28311552 bytes"), "{rejected:?}");
+    assert!(rejected[0].starts_with("limit: the open permission requests already hold 28311552 bytes"), "{rejected:?}");
     passage.open().await;
 }
 
@@ -408,7 +409,7 @@ async fn a_read_is_asked_where_a_rule_says_so() {
     turn.answer(&asked, json!({"decision": "allow"})).await;
     let answers = turn.end().await;
     assert_eq!(answers[0], json!({"content": "other"}), "no rule asks");
-    assert!(answers[1]["message"].as_str().unwrap().contains("not allowed (user "), "{answers:?}");
+    assert!(answers[1]["message"].as_str().unwrap().contains("permission was denied (user "), "{answers:?}");
     assert_eq!(answers[2], json!({"content": "the key"}));
 }
 

@@ -96,7 +96,7 @@ async fn when_all_is_well_it_says_so() {
 async fn without_a_daemon_it_looks_from_here_and_starts_none() {
     let mut daemon = well().start().await;
     daemon.terminate().await;
-    assert_found(&daemon, "daemon", "socket", "note", &["no daemon runs", "acpd serve"]).await;
+    assert_found(&daemon, "daemon", "socket", "note", &["no daemon is running", "acpd serve"]).await;
     assert!(!daemon.socket().exists(), "and none was started");
     let (_, agents) = found(&daemon, "agents", "echo").await;
     assert_eq!(agents[0]["status"], "ok", "{agents:?}");
@@ -105,7 +105,7 @@ async fn without_a_daemon_it_looks_from_here_and_starts_none() {
 
     daemon.restart().await;
     daemon.kill().await;
-    assert_found(&daemon, "daemon", "socket", "warning", &["the daemon that made it is gone"]).await;
+    assert_found(&daemon, "daemon", "socket", "warning", &["its daemon is not running"]).await;
 }
 
 #[tokio::test]
@@ -149,7 +149,7 @@ async fn keys_that_others_can_read_are_a_problem() {
     assert_found(&daemon, "files", "configuration", "ok", &[]).await;
     assert_found(&daemon, "files", "env_file keyed", "ok", &[]).await;
     std::fs::remove_file(&keys).unwrap();
-    assert_found(&daemon, "files", "env_file keyed", "problem", &["is not there"]).await;
+    assert_found(&daemon, "files", "env_file keyed", "problem", &["does not exist"]).await;
     let told = daemon.cli(&["doctor"]).await;
     assert!(!told.stdout.contains("hunter"), "{}", told.stdout);
 }
@@ -178,7 +178,14 @@ async fn mistakes_in_the_file_are_told_with_their_keys_and_so_is_what_does_not_h
     assert_eq!((code, keys.len()), (1, 2), "{keys:?}");
     assert!(keys[0].to_string().contains("limits.processes") && keys[1].to_string().contains("log.fils"), "{keys:?}");
     reload().await;
-    assert_found(&daemon, "configuration", "reload", "problem", &["the last one changed nothing", "acpd reload"]).await;
+    assert_found(
+        &daemon,
+        "configuration",
+        "reload",
+        "problem",
+        &["the last reload failed and changed nothing", "acpd reload"],
+    )
+    .await;
     let told = daemon.cli(&["doctor", "--no-agents"]).await;
     let group = told.stdout.split("\n\n").find(|group| group.starts_with("configuration")).unwrap();
     assert_seen("mistakes", &daemon, &group.replace(&daemon.pid().to_string(), "[pid]"));
@@ -187,7 +194,7 @@ async fn mistakes_in_the_file_are_told_with_their_keys_and_so_is_what_does_not_h
     reload().await;
     let later = std::time::SystemTime::now() + std::time::Duration::from_mins(1);
     std::fs::File::options().append(true).open(daemon.config_file()).unwrap().set_modified(later).unwrap();
-    assert_found(&daemon, "configuration", "reload", "warning", &["has changed since"]).await;
+    assert_found(&daemon, "configuration", "reload", "warning", &["was changed after"]).await;
 }
 
 #[tokio::test]
@@ -211,9 +218,9 @@ async fn the_default_agent_is_tried_and_what_is_wrong_with_it_is_a_problem() {
     let crashing = json!([{"stderr": "no wits"}, {"exit": 3}]);
     let hanging = json!([{"ignoreEof": true}, {"hang": true}]);
     for (script, extra, words) in [
-        (stranger, "login_hint = \"run `mine login`\"", ["nobody is signed in", "run `mine login`"]),
+        (stranger, "login_hint = \"run `mine login`\"", ["you are not signed in", "run `mine login`"]),
         (crashing, "", ["with code 3 during initialize", "no wits"]),
-        (hanging, "", ["did not answer initialize in time", "run its command in a terminal"]),
+        (hanging, "", ["did not answer initialize in time", "run the agent's command in a terminal"]),
     ] {
         let daemon = with_default(script, extra).start().await;
         assert_found(&daemon, "agents", "mine", "problem", &words).await;
@@ -241,7 +248,7 @@ async fn a_directory_that_is_shared_is_never_to_be_closed() {
         let socket = format!("{directory}/acpd-nobody-listens.sock");
         let found = found_with(&daemon, &["--socket", &socket], "files", "socket dir").await;
         let text = serde_json::to_string(&found).unwrap();
-        assert!(text.contains("a directory of its own with --socket") && !text.contains("chmod"), "{text}");
+        assert!(text.contains("another directory with --socket") && !text.contains("chmod"), "{text}");
     }
 }
 
@@ -250,9 +257,9 @@ async fn what_keeps_a_daemon_from_starting_is_a_problem() {
     let mut daemon = well().start().await;
     daemon.terminate().await;
     let database = daemon.state_dir().join("acpd.db");
-    assert_found(&daemon, "store", "check", "ok", &["a database, schema"]).await;
+    assert_found(&daemon, "store", "check", "ok", &["database with schema"]).await;
     std::fs::write(&database, "garbage, and much of it").unwrap();
-    assert_found(&daemon, "store", "check", "problem", &["is no database"]).await;
+    assert_found(&daemon, "store", "check", "problem", &["is not a database"]).await;
     std::fs::write(&database, "SQLite format 3\0and garbage").unwrap();
     assert_found(&daemon, "store", "check", "problem", &["is damaged"]).await;
     std::fs::write(&database, "").unwrap();
@@ -262,7 +269,7 @@ async fn what_keeps_a_daemon_from_starting_is_a_problem() {
     std::fs::write(&file, "").unwrap();
     let found = found_with(&daemon, &["--state-dir", &file.display().to_string()], "files", "state dir").await;
     let text = serde_json::to_string(&found).unwrap();
-    assert!(text.contains("is no directory") && text.contains("problem") && !text.contains("chmod"), "{text}");
+    assert!(text.contains("is not a directory") && text.contains("problem") && !text.contains("chmod"), "{text}");
 }
 
 #[tokio::test]
@@ -272,7 +279,7 @@ async fn a_state_directory_that_is_read_only_is_a_problem() {
     let mut daemon = builder.start().await;
     daemon.terminate().await;
     disk.protect();
-    assert_found(&daemon, "files", "state dir", "problem", &["is read-only", "--state-dir"]).await;
+    assert_found(&daemon, "files", "state dir", "problem", &["read-only file system", "--state-dir"]).await;
 }
 
 #[tokio::test]
@@ -287,8 +294,8 @@ async fn a_daemon_that_is_stuck_is_named_and_not_waited_for() {
     assert!(status.stderr.contains(&pid) && !status.stderr.contains("acpd status"), "{}", status.stderr);
     let added = daemon.cli(&["agents", "add", "mine", "--command", "/bin/cat"]).await;
     assert_eq!(added.code, 0, "{}", added.stderr);
-    let (said, late) = (added.stderr.find("added the agent"), added.stderr.find("did not reload"));
-    assert!(said.is_some() && said < late && !added.stderr.contains("another user's"), "{}", added.stderr);
+    let (said, late) = (added.stderr.find("added the agent"), added.stderr.find("has not reloaded"));
+    assert!(said.is_some() && said < late && !added.stderr.contains("another user"), "{}", added.stderr);
     assert!(began.elapsed() < std::time::Duration::from_secs(50), "the usual patience is a minute for each of them");
     daemon.signal(Signal::SIGCONT);
 }

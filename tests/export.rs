@@ -384,7 +384,7 @@ async fn a_session_of_any_size_is_exported_in_little_memory() {
     let daemon = Daemon::builder().agent("echo", echo()).start().await;
     let session = daemon.create_lazy_session("echo").await;
     daemon.prompt_and_wait(&session, "hello").await;
-    // What one export takes is there already.
+    // What one export takes already exists.
     for format in FORMATS {
         export(&daemon, &session, format).await;
     }
@@ -447,7 +447,7 @@ async fn a_session_that_is_deleted_meanwhile_is_cut_off() {
     let mut rest = Vec::new();
     let ended = within("the end of the export", reader.read_to_end(&mut rest)).await;
     assert!(ended.is_err() || !rest.ends_with(b"0\r\n\r\n"), "it looks whole");
-    daemon.logged("an export is cut off").await;
+    daemon.logged("an export ended early").await;
 }
 
 #[tokio::test]
@@ -470,7 +470,7 @@ async fn the_command_writes_whole_files_and_replaces_none_unasked() {
 
     let refused = daemon.cli(&["export", &session, "--output", name, "--format", "markdown"]).await;
     assert_eq!((refused.code, refused.stdout.as_str()), (1, ""));
-    assert!(refused.stderr.contains("is there already") && refused.stderr.contains("--force"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("already exists") && refused.stderr.contains("--force"), "{}", refused.stderr);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), whole, "it is as it was");
     let told = daemon.cli(&["export", &session, "--json", "--force", "-o", name, "--format", "markdown"]).await.json();
     let markdown = export(&daemon, &session, "markdown").await;
@@ -482,15 +482,15 @@ async fn the_command_writes_whole_files_and_replaces_none_unasked() {
     let nowhere = daemon.cli(&["export", &session, "-o", directory.join("no/where").to_str().unwrap()]).await;
     assert!(nowhere.code == 1 && nowhere.stderr.contains("no/where"), "{}", nowhere.stderr);
     let taken = daemon.cli(&["export", &session, "--force", "-o", directory.to_str().unwrap()]).await;
-    assert!(taken.code == 1 && taken.stderr.contains("hint: name a file in it"), "{}", taken.stderr);
+    assert!(taken.code == 1 && taken.stderr.contains("hint: name a file in that directory"), "{}", taken.stderr);
     let names: Vec<_> = directory.read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["session.json"], "nothing else is left");
 }
 
-/// What is between ```LANGUAGE and ``` in the book's page.
+/// The last block of a language in docs/export.md.
 fn example(language: &str) -> &'static str {
     let page = include_str!("../docs/export.md");
-    let (_, rest) = page.split_once(&format!("\n```{language}\n")).unwrap();
+    let (_, rest) = page.rsplit_once(&format!("\n```{language}\n")).unwrap();
     rest.split_once("```").unwrap().0
 }
 

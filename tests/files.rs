@@ -162,11 +162,11 @@ async fn whatever_leads_out_of_the_workspace_is_refused_with_its_own_error() {
         assert_eq!(told(answer), (json!(INVALID), message));
     }
     let at = |name: &str, message: &str| format!("{}: {message}", workspace.join(name).display());
-    let hard = "the file has 2 names (hard links), and a write might reach one outside the workspace";
+    let hard = "the file has 2 hard links, and a write might change a file outside the workspace";
     assert_eq!(told(&answers[escapes]), refusal(INVALID, &at("hard", hard)));
     let message = at("loop", "the path leads through too many links");
     assert_eq!(told(&answers[escapes + 1]), refusal(INVALID, &message));
-    let message = at("dangling", "the path is a link that leads nowhere");
+    let message = at("dangling", "the path is a link whose target does not exist");
     assert_eq!(told(&answers[escapes + 2]), refusal(INVALID, &message));
     let message = at("none", "there is no such file in the workspace");
     assert_eq!(told(&answers[escapes + 3]), refusal(NOT_FOUND, &message));
@@ -219,14 +219,14 @@ async fn what_is_no_text_file_is_refused_with_its_own_error_and_nothing_hangs() 
     let script = asking(requests);
     let daemon = builder.config("[limits]\nfile_max = \"1KiB\"").agent_with("odd", script, ALLOW).start().await;
     let (answers, _) = answers(&daemon, "odd").await;
-    let too_large = "it is larger than 1024 bytes (limits.file_max)";
-    let binary = "it is not text: it has a NUL byte, or is not UTF-8";
+    let too_large = "the file is larger than 1024 bytes (limits.file_max)";
+    let binary = "the file is not text: it has a NUL byte, or is not UTF-8";
     let expected = [
-        ("pipe", "it is a pipe, not a regular file"),
-        ("pipe", "it is a pipe, not a regular file"),
-        ("socket", "it is a socket, not a regular file"),
-        ("directory", "it is a directory, not a regular file"),
-        ("", "it is a directory, not a regular file"),
+        ("pipe", "the path names a pipe, not a regular file"),
+        ("pipe", "the path names a pipe, not a regular file"),
+        ("socket", "the path names a socket, not a regular file"),
+        ("directory", "the path names a directory, not a regular file"),
+        ("", "the path names a directory, not a regular file"),
         ("sparse", too_large),
         ("sparse", binary),
         ("nul", binary),
@@ -236,7 +236,7 @@ async fn what_is_no_text_file_is_refused_with_its_own_error_and_nothing_hangs() 
         ("", ""),
         ("file/x", "a part of the path is not a directory"),
         ("file", binary),
-        ("device", "it is a device, not a regular file"),
+        ("device", "the path names a device, not a regular file"),
     ];
     assert_eq!(answers.len(), count);
     for (answer, (name, message)) in answers.iter().zip(expected) {
@@ -318,7 +318,7 @@ async fn the_policy_judges_writes_and_reads_need_no_question() {
     for answer in &told_denied {
         let (code, message) = told(answer);
         assert_eq!(code, -32603);
-        assert!(message.ends_with("it was not allowed (policy profile mode deny)"), "{message}");
+        assert!(message.ends_with("permission was denied (policy profile mode deny)"), "{message}");
     }
     assert_eq!(fs::read_to_string(workspace.join("a")).unwrap(), "text");
     let refused = events(&daemon, &session, "file.refused").await;
@@ -350,7 +350,7 @@ async fn what_the_profile_does_not_serve_is_neither_told_of_nor_done() {
     ]);
     let daemon = builder.agent_with("bare", script, "client_files = false").start().await;
     let (answers, _) = answers(&daemon, "bare").await;
-    let message = "files are not served (agents.bare.client_files is false)";
+    let message = "acpd's file access is off (agents.bare.client_files is false)";
     assert_eq!(told(&answers[0]), refusal(-32601, message));
     let heard = daemon.heard("bare");
     let none = json!({"readTextFile": false, "writeTextFile": false});
@@ -385,8 +385,8 @@ async fn bad_requests_are_answered_with_what_is_wrong() {
     assert!(answers.iter().all(|answer| answer["code"] == INVALID), "{answers:?}");
     assert!(told(&answers[0]).1.contains("path"), "{answers:?}");
     assert!(told(&answers[1]).1.contains("not the session"), "{answers:?}");
-    assert!(told(&answers[2]).1.ends_with("the path is not one that the system takes"), "{answers:?}");
-    assert!(told(&answers[3]).1.ends_with("the path is not one that the system takes"), "{answers:?}");
+    assert!(told(&answers[2]).1.ends_with("the path is not valid"), "{answers:?}");
+    assert!(told(&answers[3]).1.ends_with("the path is not valid"), "{answers:?}");
 }
 
 #[tokio::test]
@@ -427,7 +427,7 @@ async fn what_the_daemons_user_may_not_write_is_not_replaced_either() {
         for answer in &answers {
             let (code, message) = told(answer);
             assert_eq!(code, -32603);
-            assert!(message.ends_with("the session's user may not do that"), "{message}");
+            assert!(message.ends_with("the session's owner lacks the permission for that"), "{message}");
         }
         assert_eq!(fs::read_to_string(workspace.join("locked")).unwrap(), "kept");
     }

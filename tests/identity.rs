@@ -463,7 +463,7 @@ async fn every_change_tells_who_made_it() {
     assert!(is_us(&find("session.status", "to", "archived")["by"]));
     assert_eq!(find("turn.completed", "status", "completed").get("by"), None, "nobody ended it");
     daemon.delete(&format!("{path}?purge=true")).await.expect_status(200);
-    daemon.logged("a session was deleted for good").await;
+    daemon.logged("deleted a session permanently").await;
 }
 
 #[tokio::test]
@@ -575,7 +575,7 @@ async fn root_makes_no_session_in_a_members_workspace_but_one_of_its_own_in_the_
     let created = create(body).await.expect_status(201);
     assert_ne!(created["workspaceId"], id);
     member.delete(&format!("/v1/workspaces/{id}")).await.expect_status(200);
-    for what in ["a workspace was registered", "a workspace was removed"] {
+    for what in ["registered a workspace", "removed a workspace"] {
         daemon.logged(what).await;
         let log = daemon.log();
         let line = log.lines().find(|line| line.contains(what) && line.contains(id)).expect(what);

@@ -158,7 +158,7 @@ async fn importing_again_changes_nothing_and_says_so() {
     let document = document(daemon.workspace());
     let file = write(&daemon, "session.json", &document.to_string());
     let told = daemon.cli(&["import", &file, "--dry-run"]).await.success();
-    assert!(told.contains("to import: 1 session (1 turn, 2 messages); a dry run"), "{told}");
+    assert!(told.contains("to import: 1 session (1 turn, 2 messages); dry run"), "{told}");
     assert_eq!(rows(&daemon).await, [0; 7], "a dry run changes nothing");
 
     let dry = daemon.cli(&["import", &file, "--dry-run", "--json"]).await.json();
@@ -171,7 +171,7 @@ async fn importing_again_changes_nothing_and_says_so() {
     let again = daemon.cli(&["import", &file, "--json"]).await.json();
     assert_eq!(again["made"], json!({"sessions": 0, "turns": 0, "messages": 0, "records": 0}));
     assert_eq!(again["alreadyHere"], json!({"sessions": 1, "turns": 1, "messages": 2, "records": 0}));
-    assert!(daemon.cli(&["import", &file]).await.success().contains("already here: 1 session"));
+    assert!(daemon.cli(&["import", &file]).await.success().contains("already existed: 1 session"));
 
     // What is here is the session now, whatever a later document says.
     let mut longer = document.clone();
@@ -180,7 +180,7 @@ async fn importing_again_changes_nothing_and_says_so() {
     longer["messages"].as_array_mut().unwrap().push(more);
     let told = daemon.post("/v1/import", json!({"sessions": [longer]})).await.expect_status(200);
     let note = told["sessions"][0]["notes"][0].as_str().unwrap();
-    assert!(note.contains("2 messages here and 3 in the document"), "{note}");
+    assert!(note.contains("here with 2 messages, and the document has 3"), "{note}");
     assert_eq!(rows(&daemon).await, before);
 }
 
@@ -261,7 +261,7 @@ async fn a_document_gains_nothing_that_this_machine_does_not_grant() {
     let reply = daemon.post("/v1/import", json!({"sessions": [document]})).await;
     let report = reply.expect_status(200);
     let notes = report["sessions"][0]["notes"].to_string();
-    for told in ["permissions", "scope", "context", "MCP servers", "grants more"] {
+    for told in ["permissions", "scope", "context", "MCP servers", "allow more"] {
         assert!(notes.contains(told), "{told}: {notes}");
     }
     let here = daemon.session(document["session"]["id"].as_str().unwrap()).await;
@@ -293,7 +293,7 @@ async fn turns_that_were_not_over_are_interrupted_and_final_statuses_stay() {
     .unwrap();
     archived["session"]["status"] = json!("archived");
     let report = daemon.post("/v1/import", json!({"sessions": [document, archived]})).await.expect_status(200);
-    assert_eq!(report["sessions"][0]["notes"], json!(["turns that were not over are interrupted: 2"]));
+    assert_eq!(report["sessions"][0]["notes"], json!(["turns that were still open are now interrupted: 2"]));
     let id = document["session"]["id"].as_str().unwrap();
     let turns = daemon.get(&format!("/v1/sessions/{id}/turns")).await.expect_status(200);
     for turn in turns["turns"].as_array().unwrap() {
@@ -394,7 +394,7 @@ async fn a_directory_of_session_records_becomes_records() {
     let dry = daemon.cli(&["import", path, "--dry-run", "--json"]).await.json();
     assert_eq!(rows(&daemon).await, [0; 7]);
     let told = daemon.cli(&["import", path]).await.success();
-    let summary = "imported: 1 session (1 turn, 2 messages), 3 records; already here: 1 record";
+    let summary = "imported: 1 session (1 turn, 2 messages), 3 records; already existed: 1 record";
     assert!(told.contains(summary) && told.contains("cursor-two: "), "{told}");
     assert_eq!(dry["made"], json!({"sessions": 1, "turns": 1, "messages": 2, "records": 3}));
     let two = daemon.get("/v1/records/cursor-two").await.expect_status(200);
@@ -803,21 +803,21 @@ async fn a_database_that_makes_no_sense_is_refused_by_its_row_or_column() {
         ("status", format!("{repo}{}", session("paused", "'mind'")), "the status \"paused\""),
         ("agent", format!("{repo}{}", session("active", "NULL")), "--agent"),
         ("unknown", format!("{repo}{}", session("active", "'nobody'")), "--agent"),
-        ("repo", session("active", "'mind'"), "AgentSession \"s\": its Repo \"r\" is not there"),
+        ("repo", session("active", "'mind'"), "AgentSession \"s\": its Repo \"r\" does not exist"),
         (
             "role",
             format!("{good} INSERT INTO AgentMessage VALUES ('m', 's', 'robot', 'x', 1);"),
-            "AgentMessage \"m\": the role \"robot\"",
+            "AgentMessage \"m\": acpd does not know the role \"robot\"",
         ),
         (
             "time",
             format!("{good} INSERT INTO AgentMessage VALUES ('m', 's', 'user', 'x', 'soon');"),
-            "AgentMessage \"m\": createdAt: \"soon\" is no time",
+            "AgentMessage \"m\": createdAt: \"soon\" is not a time",
         ),
         (
             "orphan",
             format!("{good} INSERT INTO AgentMessage VALUES ('m', 'x', 'user', 'x', 1);"),
-            "its AgentSession \"x\" is not there",
+            "its AgentSession \"x\" does not exist",
         ),
         (
             "column",
@@ -849,5 +849,5 @@ async fn a_database_that_makes_no_sense_is_refused_by_its_row_or_column() {
     assert_eq!(report["sessions"][0]["workspace"], json!(place), "{report}");
     let own = daemon.state_dir().join("acpd.db");
     let output = daemon.cli(&["import", own.to_str().unwrap()]).await;
-    assert!(output.code == 1 && output.stderr.contains("acpd's own"), "{}", output.stderr);
+    assert!(output.code == 1 && output.stderr.contains("a store of acpd"), "{}", output.stderr);
 }

@@ -177,7 +177,7 @@ async fn a_session_narrows_to_some_servers_or_none() {
     let agent = daemon.cli(&["agents", "show", "able"]).await.success();
     assert!(agent.contains("mcp servers   docs, files, old\n"), "{agent}");
     let refused = daemon.cli(&["new", "--agent", "able", "--mcp", "nothing"]).await;
-    assert!(refused.stderr.contains("it has docs, files, old"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("its MCP servers are docs, files, old"), "{}", refused.stderr);
 }
 
 #[tokio::test]
@@ -287,7 +287,10 @@ async fn a_sessions_own_servers_are_given_to_every_process_also_of_the_next_daem
         // Once by each daemon, and before the agent was there.
         let told = notices(&daemon, &session).await;
         assert_eq!(told.len(), 2, "{told:?}");
-        assert!(told[0].contains("\"no-such-program\" of the MCP server tool was not found"), "{told:?}");
+        assert!(
+            told[0].contains("\"no-such-program\" of the MCP server tool was not found on the session's PATH"),
+            "{told:?}"
+        );
         let events = daemon.events_so_far(&session, None).await;
         let warned = events.iter().position(|event| event.payload()["content"]["code"] == "mcp_servers");
         assert!(warned < events.iter().position(|event| event.kind == "process.ready"), "before the agent runs");
@@ -302,8 +305,8 @@ async fn servers_that_the_agent_does_not_reach_are_left_out_with_a_word() {
     let http = json!({"mcpCapabilities": {"http": true}});
     let daemon = with_servers(daemon, "half", script(&http), "").start().await;
     for (agent, kept, left_out) in [
-        ("plain", vec!["files"], "left out: the MCP servers docs (http), old (sse);"),
-        ("half", vec!["docs", "files"], "left out: the MCP server old (sse);"),
+        ("plain", vec!["files"], "omitted the MCP servers docs (http), old (sse):"),
+        ("half", vec!["docs", "files"], "omitted the MCP server old (sse):"),
     ] {
         let session = daemon.create_lazy_session(agent).await;
         assert_eq!(daemon.prompt_and_wait(&session, "hello").await["status"], "completed");
@@ -342,7 +345,7 @@ async fn a_server_that_the_profile_has_no_more_is_left_out_when_it_needs_values(
     assert_eq!(daemon.prompt_and_wait(&session, "hello").await["status"], "completed");
     assert_eq!(names(&given(&daemon, "able")[0].1), ["files", "old"], "one without values needs no profile");
     let told = notices(&daemon, &session).await;
-    assert!(told.len() == 1 && told[0].starts_with("left out: the MCP server docs;"), "{told:?}");
+    assert!(told.len() == 1 && told[0].starts_with("omitted the MCP server docs:"), "{told:?}");
 }
 
 #[tokio::test]

@@ -172,7 +172,7 @@ async fn questions_are_counted_by_decision_and_by_whom() {
     daemon.kill().await;
     daemon.restart().await;
     let after = scrape(&daemon).await;
-    assert_eq!(after.value(r#"acpd_permissions_answered_total{decision="cancelled",by="nobody"}"#), 1.0);
+    assert_eq!(after.value(r#"acpd_permissions_answered_total{decision="cancelled",by="none"}"#), 1.0);
     assert_eq!(after.value("acpd_permissions_open"), 0.0);
 }
 

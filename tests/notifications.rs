@@ -358,7 +358,7 @@ async fn a_command_that_is_missing_or_fails_is_logged_and_nobody_suffers() {
     assert_eq!(daemon.prompt_and_wait(&session, "one").await["status"], "completed");
     until_counted(&daemon, "failed", 2.0).await;
     daemon.logged("\"no-such-program-of-mine\" was not found").await;
-    daemon.logged("it ended with code 7").await;
+    daemon.logged("it exited with code 7").await;
     assert!(daemon.log().contains("it broke"), "with the end of what it wrote");
     assert_eq!(daemon.prompt_and_wait(&session, "two").await["status"], "completed");
 }

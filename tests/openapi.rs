@@ -70,18 +70,18 @@ async fn a_refusal_names_the_field_and_what_would_be_right() {
     let unknown = daemon.patch(&path, json!({"titel": "x"})).await.refused(400, "invalid_request");
     let (field, hint) = told(&unknown);
     assert_eq!(field, "titel");
-    assert!(hint.starts_with("is title meant? the fields are title, tags, limits"), "{hint}");
+    assert!(hint.starts_with("did you mean title? the fields are title, tags, limits"), "{hint}");
     let typed = daemon.patch(&path, json!({"limits": {"turnCap": "many"}})).await.refused(400, "invalid_request");
     let (field, hint) = told(&typed);
     assert_eq!(field, "limits.turnCap");
     assert!(hint.starts_with("give a whole number"), "{hint}");
     let (field, hint) = told(&daemon.get("/v1/sessions?limt=2").await.refused(400, "invalid_request"));
     assert_eq!(field, "limt");
-    assert!(hint.starts_with("is limit meant?"), "{hint}");
+    assert!(hint.starts_with("did you mean limit?"), "{hint}");
     let (field, _) = told(&daemon.get("/v1/sessions?limit=two").await.refused(400, "invalid_request"));
     assert_eq!(field, "limit");
     let near = daemon.get("/v1/session").await.refused(404, "route_not_found");
-    assert!(near["hint"].as_str().unwrap().starts_with("is /v1/sessions meant?"), "{near}");
+    assert!(near["hint"].as_str().unwrap().starts_with("did you mean /v1/sessions?"), "{near}");
     // Where nothing can be asked for, whatever is asked is too much.
     for path in ["/v1/health?deep=1", "/v1/info?x", &format!("{path}?messages=0"), "/v1/permissions/x?y=1"] {
         daemon.get(path).await.refused(400, "invalid_request");

@@ -71,7 +71,7 @@ async fn a_daemon_of_root_serves_the_members_of_its_group_and_nobody_else() {
     std::fs::set_permissions(directory, Permissions::from_mode(0o755)).unwrap();
     std::fs::set_permissions(daemon.socket(), Permissions::from_mode(0o666)).unwrap();
     assert!(is_refused(&stranger).await);
-    daemon.logged("a connection of another user").await;
+    daemon.logged("connection from another user").await;
 }
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn an_ordinary_users_daemon_serves_that_user_and_root_and_has_no_group() {
     let refusal =
         Daemon::builder().user(ORDINARY.uid, ORDINARY.gid).config("[control]\ngroup = \"root\"").fail_to_start();
     let told = refusal.await.stderr;
-    assert!(told.contains("control.group: is for a daemon of root's"), "{told}");
+    assert!(told.contains("control.group: is only for a daemon that runs as root"), "{told}");
     let told = Daemon::builder().config("[control]\ngroup = \"no-such-group\"").fail_to_start().await.stderr;
     assert!(told.contains("which does not exist") && told.contains("groupadd"), "{told}");
 }
@@ -211,7 +211,7 @@ async fn a_terminal_runs_as_the_owner_in_a_directory_that_the_owner_can_reach() 
     make_roots_directory(&daemon.workspace().join("closed"));
     let told = answers(&daemon, "owned").await;
     assert_eq!(told[2]["output"], format!("{}\n", ORDINARY.uid));
-    assert!(told[3].to_string().contains("may not do that"), "{told:?}");
+    assert!(told[3].to_string().contains("lacks the permission"), "{told:?}");
 }
 
 /// A directory of root's that is closed to others, with one below it.
@@ -251,7 +251,10 @@ async fn files_are_read_and_written_with_the_owners_rights_and_are_the_owners() 
     let told = answers(&daemon, "owned").await;
     assert_eq!(told[0]["content"], "own text", "{told:?}");
     for refused in [1, 2, 3, 6, 7] {
-        assert!(told[refused].to_string().contains("the session's user may not do that"), "{refused}: {told:?}");
+        assert!(
+            told[refused].to_string().contains("the session's owner lacks the permission for that"),
+            "{refused}: {told:?}"
+        );
     }
     let owner = |name: &str| at(name).metadata().map(|found| (found.uid(), found.gid())).unwrap();
     for made in ["own", "made", "made/below", "made/below/file"] {

@@ -180,7 +180,7 @@ async fn a_question_ends_with_whatever_it_was_asked_for() {
     let (turn, asked) = prompt_and_be_asked(&daemon, &session).await;
     daemon.gate("frail").reached("asked").await.open().await;
     assert_eq!(daemon.wait_turn(&session, &turn).await["status"], "failed");
-    cancelled(&asked, "the agent's process went away").await;
+    cancelled(&asked, "the agent's process ended unexpectedly").await;
 
     let session = daemon.create_session("hasty").await;
     let (turn, asked) = prompt_and_be_asked(&daemon, &session).await;
@@ -191,7 +191,7 @@ async fn a_question_ends_with_whatever_it_was_asked_for() {
     let session = daemon.create_session("fickle").await;
     let (turn, asked) = prompt_and_be_asked(&daemon, &session).await;
     assert_eq!(daemon.wait_turn(&session, &turn).await["status"], "completed");
-    cancelled(&asked, "the agent took the question back").await;
+    cancelled(&asked, "the agent withdrew the permission request").await;
 }
 
 #[tokio::test]
@@ -214,14 +214,14 @@ async fn a_question_does_not_outlive_the_daemon() {
     let (_, asked) = prompt_and_be_asked(&daemon, &session).await;
     daemon.restart().await;
     let stopped = shown(&daemon, &asked).await;
-    assert_eq!(stopped["resolution"]["by"], json!({"type": "cancelled", "reason": "the daemon stops"}));
+    assert_eq!(stopped["resolution"]["by"], json!({"type": "cancelled", "reason": "the daemon is stopping"}));
 
     daemon.post(&format!("/v1/sessions/{session}/resume"), json!({})).await.expect_status(200);
     let (_, asked) = prompt_and_be_asked(&daemon, &session).await;
     daemon.kill().await;
     daemon.restart().await;
     let killed = shown(&daemon, &asked).await;
-    assert_eq!(killed["resolution"]["by"], json!({"type": "cancelled", "reason": "whoever asked is gone"}));
+    assert_eq!(killed["resolution"]["by"], json!({"type": "cancelled", "reason": "the agent that asked has ended"}));
     assert_eq!(daemon.session(&session).await["openPermissions"], 0);
     let events = daemon.events_so_far(&session, None).await;
     let resolved = events.iter().filter(|event| event.kind == "permission.resolved").count();

@@ -1,5 +1,5 @@
-//! The pictures in docs/pictures are what the program shows: each is made by the real program in a real terminal. With
-//! `ACPD_UPDATE_PICTURES=1` they are written anew, without it their words are compared.
+//! The pictures in docs/pictures show what the program shows: the real program in a real terminal makes each of them.
+//! `ACPD_UPDATE_PICTURES=1` writes them; without it their words are compared.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "a picture that is written is told")]
@@ -9,11 +9,11 @@ mod picture;
 mod scene;
 
 use std::num::NonZeroU16;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
 use harness::{CTRL_C, Daemon};
-use picture::Picture;
+use picture::{Picture, browser};
 
 const COLUMNS: u16 = 84;
 /// More than the program writes, so that nothing scrolls away; what is empty is cut off.
@@ -30,7 +30,7 @@ type Drawing = fn() -> Pin<Box<dyn Future<Output = Picture>>>;
 
 /// Each picture by its name, and how it is made.
 const PICTURES: &[(&str, Drawing)] =
-    &[("run", || Box::pin(run())), ("question", || Box::pin(question())), ("top", || Box::pin(top()))];
+    &[("run", || Box::pin(run())), ("permission", || Box::pin(permission())), ("top", || Box::pin(top()))];
 
 async fn run() -> Picture {
     let daemon = Daemon::builder().env("ACPD_DEMO_PAUSE_MS", "0").start().await;
@@ -43,7 +43,7 @@ async fn run() -> Picture {
     settled(Picture::new("acpd run", Some(TYPED), parser.screen()), &daemon)
 }
 
-async fn question() -> Picture {
+async fn permission() -> Picture {
     let daemon = Daemon::builder().env("ACPD_DEMO_PAUSE_MS", "0").start().await;
     std::fs::write(daemon.workspace().join("README.md"), README).unwrap();
     let mut terminal = daemon.terminal(COLUMNS, ROWS, &["run", "--agent", "demo", "write a note"]);
@@ -73,15 +73,18 @@ fn settled(picture: Picture, daemon: &Daemon) -> Picture {
     picture.settle(picture::ids).settle(picture::durations).settle(picture::text(root, &home))
 }
 
+fn path_of(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/pictures").join(format!("{name}.svg"))
+}
+
 #[tokio::test]
 async fn the_pictures_show_what_the_program_shows() {
     for (name, drawing) in PICTURES {
         let svg = drawing().await.svg();
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/pictures").join(format!("{name}.svg"));
+        let path = path_of(name);
         if std::env::var_os("ACPD_UPDATE_PICTURES").is_some() {
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(&path, svg).unwrap();
-            eprintln!("{} was written", path.display());
+            eprintln!("wrote {}", path.display());
             continue;
         }
         let drawn = std::fs::read_to_string(&path).unwrap_or_default();
@@ -95,7 +98,34 @@ async fn the_pictures_show_what_the_program_shows() {
     }
 }
 
-/// What is written in a picture. Where it stands depends on figures that differ from run to run.
+/// Reads every picture as a browser draws it: the file, the picture as the program makes it now, and that one in a font
+/// whose characters have different widths.
+#[tokio::test]
+async fn a_browser_puts_every_character_into_its_column() {
+    if !harness::runs_in_full("the measuring of the pictures in Chromium") || !harness::has(browser::PROGRAM) {
+        return;
+    }
+    let (mut svgs, mut texts) = (Vec::new(), Vec::new());
+    for (name, drawing) in PICTURES {
+        let picture = drawing().await;
+        let svg = picture.svg();
+        let serif = svg.replace(picture::FONTS, "serif");
+        svgs.extend([std::fs::read_to_string(path_of(name)).unwrap(), svg, serif]);
+        texts.push(picture.text());
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let measured = browser::measure(directory.path(), &svgs).await;
+    for (((name, _), text), measured) in PICTURES.iter().zip(&texts).zip(measured.chunks(3)) {
+        let read = |index: usize, is_own_font| {
+            browser::screen(&measured[index], is_own_font).unwrap_or_else(|problem| panic!("{name}.svg: {problem}"))
+        };
+        assert_eq!(scene::words(&read(0, true)), scene::words(text), "docs/pictures/{name}.svg");
+        assert_eq!(read(1, true), *text, "{name}.svg, as it is made now");
+        assert_eq!(read(2, false), *text, "{name}.svg in a proportional font");
+    }
+}
+
+/// The words of a picture. Their places depend on figures that differ from run to run.
 fn text_of(svg: &str) -> String {
     svg.split('<').filter_map(|piece| Some(piece.split_once('>')?.1)).collect::<Vec<_>>().join(" ")
 }

@@ -542,7 +542,7 @@ async fn agents_are_made_and_put_away_on_the_command_line() {
     let create = ["agents", "create", "mine", "--base", "echo", "--name", "Mine", "--description", "Says little"];
     let more = ["--system-prompt", &prompt, "--temperature", "0.5", "--max-tokens", "10", "--permissions", "deny"];
     let told = daemon.cli(&[create.as_slice(), &more, &["--tag", "a", "--tag", "b", "--no-mcp"]].concat()).await;
-    assert!(told.stderr.contains("temperature and maxTokens: kept"), "{}", told.stderr);
+    assert!(told.stderr.contains("temperature and maxTokens: stored"), "{}", told.stderr);
     assert_eq!(told.success(), "mine\n");
     let made = daemon.get("/v1/agents/mine").await.expect_status(200);
     let facts = (&made["systemPrompt"], &made["temperature"], &made["permissions"], &made["tags"]);

@@ -454,7 +454,7 @@ async fn the_command_line_lists_shows_submits_and_tells_the_time() {
 
     std::fs::write(daemon.workspace().join("bad.json"), json!({"session_id": "x"}).to_string()).unwrap();
     for (arguments, told) in [
-        (vec!["records", "submit", "bad.json"], "session_id must be a text of 5"),
+        (vec!["records", "submit", "bad.json"], "session_id must be a string of 5"),
         (vec!["records", "submit", "/nowhere"], "cannot read /nowhere"),
         (vec!["records", "show", "nobody"], "there is no session \"nobody\""),
     ] {

@@ -177,14 +177,14 @@ async fn a_broken_file_changes_nothing_and_is_told_until_it_is_put_right() {
     let (good, before) = (text(&daemon), config(&daemon).await);
     write(&daemon, &good.replace("processes = 3", "processes = 0\nprocessses = 4"));
     let outcome = reload(&daemon).await;
-    assert_eq!(outcome["loadedAt"], before["loadedAt"], "the old one stays in force");
+    assert_eq!(outcome["loadedAt"], before["loadedAt"], "the previous one stays in force");
     assert_eq!(
-        outcome["error"], "limits.processes: has the wrong value 0; limits.processses: is not a known key",
+        outcome["error"], "limits.processes: has an invalid value 0; limits.processses: is not a known key",
         "all of it"
     );
     assert_eq!(daemon.get("/v1/info").await.expect_status(200)["processes"]["max"], 3);
     let status = daemon.cli(&["status"]).await.success();
-    assert!(status.contains("reload failed  limits.processes: has the wrong value 0; limits.proc"), "{status}");
+    assert!(status.contains("reload failed  limits.processes: has an invalid value 0; limits.proc"), "{status}");
     let log = daemon.log();
     for told in ["limits.processes", "limits.processses", "write a whole number of at least 1", "stays in force"] {
         assert!(log.contains(told), "{told} in {log}");
@@ -235,7 +235,7 @@ async fn a_reload_while_stopping_changes_nothing_and_kills_nobody() {
     daemon.is_stopping().await;
     daemon.signal(Signal::SIGHUP);
     within("a word about the reload", async {
-        while !daemon.log().contains("is not reloaded, because acpd is stopping") {
+        while !daemon.log().contains("ignored a reload because acpd is stopping") {
             tokio::task::yield_now().await;
         }
     })

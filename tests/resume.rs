@@ -379,7 +379,7 @@ async fn what_the_agent_thought_takes_no_room_in_the_transcript() {
     let session = suspended_and_resumed(&mut daemon, "pensive").await;
     daemon.prompt_and_wait(&session, SECOND).await;
     let text = carried(prompts(&daemon.heard("pensive"))[1], SECOND).unwrap();
-    assert!(text.contains(FIRST) && text.contains(ANSWER.trim()) && !text.contains("left out"), "{text}");
+    assert!(text.contains(FIRST) && text.contains(ANSWER.trim()) && !text.contains("omitted"), "{text}");
 }
 
 #[tokio::test]
@@ -414,7 +414,7 @@ async fn a_transcript_is_bounded_and_keeps_what_is_newest() {
     assert!(text.len() <= BYTES_MAX, "{} bytes", text.len());
     assert!(text.contains("prompt number 9 "), "the newest is kept: {text}");
     assert!(!text.contains("prompt number 0 "), "{text}");
-    assert!(text.contains("left out"), "it says that it is not whole: {text}");
+    assert!(text.contains("omitted"), "it says that it is not whole: {text}");
 }
 
 #[tokio::test]

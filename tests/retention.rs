@@ -294,17 +294,17 @@ async fn gc_tells_what_it_does_and_refuses_what_it_does_not_know() {
     // As wide as what it stands for, so that the columns stay.
     let filters = vec![
         (r"[0-9a-f]{12}", "[    id    ]"),
-        (r"the store had .* and has \d+ [KM]iB", "the store has [size]"),
-        (r"the store has \d+ [KM]iB", "the store has [size]"),
+        (r"the store has \d+ [KM]iB \(before: .*\)", "the store uses [size]"),
+        (r"the store has \d+ [KM]iB", "the store uses [size]"),
     ];
     let nothing = daemon.cli(&["gc", "--dry-run"]).await.success();
     insta::with_settings!({filters => filters.clone()}, {
         insta::assert_snapshot!(nothing, @r"
-        no session is expired
+        no expired sessions
 
         the store has [size]; 0 text deltas would be removed, 0 messages would be indexed
 
-        a dry run: nothing was changed
+        dry run: nothing was changed
         ");
     });
     for (title, status, since, marked) in [
@@ -324,24 +324,24 @@ async fn gc_tells_what_it_does_and_refuses_what_it_does_not_know() {
     insta::with_settings!({filters => filters.clone()}, {
         insta::assert_snapshot!(dry, @r"
         1 session would be deleted:
-        ID            STATUS     EXPIRY  GOES  TITLE
-        [    id    ]  suspended  2d ago  now   fix the test
+        ID            STATUS     EXPIRY  DELETION  TITLE
+        [    id    ]  suspended  2d ago  now       fix the test
 
-        1 session would be marked, to be deleted a day later:
-        ID            STATUS  EXPIRY  GOES   TITLE
-        [    id    ]  error   1d ago  in 1d  a new idea
+        1 session would be marked for deletion in a day:
+        ID            STATUS  EXPIRY  DELETION  TITLE
+        [    id    ]  error   1d ago  in 1d     a new idea
 
-        1 session marked before and waiting:
-        ID            STATUS     EXPIRY  GOES    TITLE
-        [    id    ]  suspended  3d ago  in 23h  on its way out
+        1 session marked earlier, not deleted yet:
+        ID            STATUS     EXPIRY  DELETION  TITLE
+        [    id    ]  suspended  3d ago  in 23h    on its way out
 
-        1 session would be unmarked, not expired any more:
-        ID            STATUS  EXPIRY  GOES  TITLE
-        [    id    ]  active  never   no    kept after all
+        1 session would be unmarked, no longer expired:
+        ID            STATUS  EXPIRY  DELETION  TITLE
+        [    id    ]  active  never   no        kept after all
 
         the store has [size]; 0 text deltas would be removed, 0 messages would be indexed
 
-        a dry run: nothing was changed
+        dry run: nothing was changed
         ");
     });
     let json = daemon.cli(&["gc", "--dry-run", "--json"]).await.json();
@@ -350,20 +350,20 @@ async fn gc_tells_what_it_does_and_refuses_what_it_does_not_know() {
     insta::with_settings!({filters => filters}, {
         insta::assert_snapshot!(done, @r"
         1 session deleted:
-        ID            STATUS     EXPIRY  GOES  TITLE
-        [    id    ]  suspended  2d ago  now   fix the test
+        ID            STATUS     EXPIRY  DELETION  TITLE
+        [    id    ]  suspended  2d ago  now       fix the test
 
-        1 session marked, to be deleted a day later:
-        ID            STATUS  EXPIRY  GOES   TITLE
-        [    id    ]  error   1d ago  in 1d  a new idea
+        1 session marked for deletion in a day:
+        ID            STATUS  EXPIRY  DELETION  TITLE
+        [    id    ]  error   1d ago  in 1d     a new idea
 
-        1 session marked before and waiting:
-        ID            STATUS     EXPIRY  GOES    TITLE
-        [    id    ]  suspended  3d ago  in 23h  on its way out
+        1 session marked earlier, not deleted yet:
+        ID            STATUS     EXPIRY  DELETION  TITLE
+        [    id    ]  suspended  3d ago  in 23h    on its way out
 
-        1 session unmarked, not expired any more:
-        ID            STATUS  EXPIRY  GOES  TITLE
-        [    id    ]  active  never   no    kept after all
+        1 session unmarked, no longer expired:
+        ID            STATUS  EXPIRY  DELETION  TITLE
+        [    id    ]  active  never   no        kept after all
 
         the store has [size]; 0 text deltas removed, 0 messages indexed
         ");

@@ -128,15 +128,13 @@ async fn run(command: &mut Command) -> Result<String, String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_answer_is_as_it_is_described() {
+    if !harness::runs_in_full("schemathesis") {
+        return;
+    }
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schemathesis");
     let program = match installed(&directory.join("requirements.txt")).await {
         Ok(program) => program,
-        Err(problem) if std::env::var_os("CI").is_some() => panic!("schemathesis cannot be installed: {problem}"),
-        Err(problem) => {
-            return harness::say(&format!(
-                "SKIPPED: schemathesis cannot be installed, so nothing was tested: {problem}"
-            ));
-        }
+        Err(problem) => return harness::skip(&format!("schemathesis cannot be installed: {problem}")),
     };
     let daemon = Daemon::builder().config(CONFIG).agent("echo", echo()).agent("asking", asking()).start().await;
     let seeds = seeds(&daemon).await;

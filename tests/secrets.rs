@@ -174,7 +174,7 @@ async fn what_agents_print_of_their_secrets_is_nowhere() {
     let text = std::fs::read_to_string(daemon.config_file()).unwrap();
     std::fs::write(daemon.config_file(), text.replace("env_plain = [", "env_plain = 7 # [")).unwrap();
     daemon.signal(Signal::SIGHUP);
-    daemon.logged("the configuration is not reloaded").await;
+    daemon.logged("cannot reload the configuration").await;
 
     let mut found = everything(&daemon, &session).await;
     found.push(("the refusal".to_owned(), refused.text.into_bytes()));
@@ -258,9 +258,9 @@ async fn an_environment_that_cannot_be_had_is_told_with_what_to_do() {
         .start()
         .await;
     for (agent, told) in [
-        ("absent", "is not there; make it"),
+        ("absent", "does not exist; create it"),
         ("open", "chmod 600 "),
-        ("bad", "wrong in line 2"),
+        ("bad", "invalid in line 2"),
         ("credential", "LoadCredential=nobody:PATH"),
     ] {
         let session = daemon.create_lazy_session(agent).await;

@@ -89,7 +89,7 @@ async fn a_full_disk_keeps_new_work_out_and_what_runs_is_recorded_to_its_end() {
     passage.open().await;
     let turn = daemon.wait_turn(&session, running["turnId"].as_str().unwrap()).await;
     assert_eq!(turn["status"], "completed", "{turn}");
-    daemon.logged("the reserve is let go").await;
+    daemon.logged("released the reserve").await;
     daemon.post(&format!("/v1/sessions/{archived}/archive"), json!({})).await.expect_status(200);
     assert_eq!(health(&daemon, 503).await["store"]["writable"], true);
     let during = record(&daemon, &session).await;
@@ -97,7 +97,7 @@ async fn a_full_disk_keeps_new_work_out_and_what_runs_is_recorded_to_its_end() {
     assert_eq!(during.1.last().unwrap()["content"]["text"], "before after");
 
     disk.empty();
-    daemon.logged("there is space again").await;
+    daemon.logged("enough disk space again").await;
     assert_eq!(health(&daemon, 200).await["status"], "ok");
     assert_eq!(std::fs::metadata(daemon.state_dir().join("reserve")).unwrap().len(), 1 << 20, "it is made again");
     let again = daemon.prompt(&session, "again").await;
@@ -108,7 +108,7 @@ async fn a_full_disk_keeps_new_work_out_and_what_runs_is_recorded_to_its_end() {
     daemon.kill().await;
     daemon.restart().await;
     assert_kept(&after, &record(&daemon, &session).await);
-    for word in ["short of disk space", "there is space again"] {
+    for word in ["too little disk space", "enough disk space again"] {
         assert_eq!(daemon.log().matches(word).count(), 1, "{word:?} is logged once");
     }
 }
@@ -125,8 +125,8 @@ async fn with_no_room_at_all_the_turn_fails_and_nothing_acknowledged_is_lost() {
 
     disk.fill();
     passage.open_if_alive().await;
-    daemon.logged("the session's record failed").await;
-    daemon.logged("cannot put the record right").await;
+    daemon.logged("cannot write a session to the store").await;
+    daemon.logged("cannot repair a session in the store").await;
     assert_eq!(health(&daemon, 503).await["error"], "insufficient_storage");
     let refused = daemon.post(&format!("/v1/sessions/{session}/prompt"), json!({"text": "third"})).await;
     assert_eq!(refused.expect_status(507)["error"], "insufficient_storage");
@@ -138,7 +138,7 @@ async fn with_no_room_at_all_the_turn_fails_and_nothing_acknowledged_is_lost() {
     daemon.gate("gated").reached("middle").await.open().await;
     let turn = daemon.wait_turn(&session, queued["turnId"].as_str().unwrap()).await;
     assert_eq!(turn["status"], "completed", "what was accepted runs: {turn}");
-    daemon.logged("there is space again").await;
+    daemon.logged("enough disk space again").await;
     assert_eq!(daemon.pid(), pid);
     let after = record(&daemon, &session).await;
     assert_kept(&before, &after);
@@ -158,11 +158,11 @@ async fn only_an_unclean_end_is_followed_by_a_check() {
     assert_eq!(check(&daemon).await, "clean");
     daemon.kill().await;
     daemon.restart().await;
-    daemon.logged("the database is sound").await;
+    daemon.logged("the database has no errors").await;
     assert_eq!(health(&daemon, 200).await["store"], json!({"writable": true, "shortOfSpace": false, "check": "ok"}));
     daemon.restart().await;
     assert_eq!(check(&daemon).await, "clean");
-    assert_eq!(daemon.log().matches("the database is sound").count(), 1);
+    assert_eq!(daemon.log().matches("the database has no errors").count(), 1);
 }
 
 /// Overwrites the beginning of every page that has this text.
@@ -258,7 +258,7 @@ async fn too_little_space_is_a_refusal_to_start() {
     let builder = Daemon::builder().config("[store]\nfree_min = \"1000000GiB\"\n");
     let database = builder.state_dir().join("acpd.db");
     let text = refusal(builder).await;
-    insta::with_settings!({filters => vec![(r"\d+ bytes", "[n] bytes"), (r"and \d+ are", "and [n] are")]}, {
+    insta::with_settings!({filters => vec![(r"\d+ bytes", "[n] bytes"), (r", \d+ are", ", [n] are")]}, {
         insta::assert_snapshot!("too_little_space", text);
     });
     assert!(!database.exists());

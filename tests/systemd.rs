@@ -63,7 +63,8 @@ mod inside {
             write(CONFIG, &sections.concat());
         }
         let said = shell("acpd install-service");
-        let word = "acpd: acpd.service and acpd.socket are enabled and started; `systemctl status acpd` shows them\n";
+        let word =
+            "acpd: acpd.service and acpd.socket are enabled and started; `systemctl status acpd` shows their status\n";
         assert_eq!((said.code, said.stderr.as_str()), (0, word));
     }
 
@@ -125,7 +126,7 @@ mod inside {
         shell(&format!("printf 'nonsense = true\\n' >> {CONFIG}")).success();
         systemctl("reload acpd.service");
         until("the word about the mistake", || journal("-p err").contains("nonsense").then_some(()));
-        wait_for_property("StatusText", |text| text.contains("the configuration was not reloaded"));
+        wait_for_property("StatusText", |text| text.contains("the last reload failed"));
         wait_for_property("ActiveState", |state| state == "active");
         shell(&format!("sed -i /nonsense/d {CONFIG}")).success();
 
@@ -379,7 +380,7 @@ mod inside {
         // Without the socket it is the client that has it started, and by the unit.
         bob.shell("systemctl --user stop acpd.service acpd.socket").success();
         let again = bob.shell("acpd ls --json");
-        assert!(again.stderr.contains("acpd.service of your user manager"), "{}", again.stderr);
+        assert!(again.stderr.contains("your user service acpd.service"), "{}", again.stderr);
         assert_eq!(again.json()["sessions"][0]["status"], "suspended");
         assert_eq!(bob.shell("systemctl --user is-active acpd.service").stdout, "active\n");
         // One that somebody has named another place for is not the unit's.
@@ -469,7 +470,7 @@ mod inside {
         // A program that others can change is not root's to run.
         shell("cp /usr/local/bin/acpd /tmp/acpd").success();
         let refused = shell("/tmp/acpd install-service");
-        assert!(refused.stderr.contains("others than root can change /tmp"), "{}", refused.stderr);
+        assert!(refused.stderr.contains("users other than root can change /tmp"), "{}", refused.stderr);
         assert_eq!(Account::make("carol", &[]).shell("acpd install-service").code, 1, "only root can");
         shell("acpd install-service").success();
         assert_eq!(acpd(&format!("show {id}"))["status"], "suspended");

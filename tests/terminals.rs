@@ -240,7 +240,7 @@ async fn the_number_of_terminals_is_bounded_until_one_is_released() {
         ],
     )
     .await;
-    let reason = "there are 2 terminals already (limits.terminals); release one first";
+    let reason = "the session already has 2 terminals (limits.terminals); release one first";
     assert_eq!((&answers[3]["code"], message(&answers[3])), (&json!(INVALID), reason));
     assert!(answers[5]["terminalId"].is_string(), "{answers:?}");
     let refused = events(&daemon, &session, "terminal.refused").await;
@@ -321,7 +321,7 @@ async fn a_line_for_a_shell_runs_where_anything_may() {
     .await;
     assert_eq!((&answers[2]["output"], &answers[1]["exitCode"]), (&json!("b\n"), &json!(4)));
     for answer in &answers[3..] {
-        assert!(message(answer).contains("was not found"), "{answer}");
+        assert!(message(answer).contains("was not found on the daemon's PATH"), "{answer}");
     }
 }
 
@@ -357,7 +357,7 @@ async fn the_policy_judges_commands() {
     let settings = "permissions = \"deny\"\nterminal_commands = [\"*\"]";
     let (daemon, answers, session) = run(Daemon::builder(), settings, vec![create("true", &[])]).await;
     assert_eq!(answers[0]["code"], -32603);
-    assert_eq!(message(&answers[0]), "it was not allowed (policy profile mode deny)");
+    assert_eq!(message(&answers[0]), "permission was denied (policy profile mode deny)");
     let refused = events(&daemon, &session, "terminal.refused").await;
     assert_eq!(refused[0].payload()["decidedBy"], "policy profile mode deny");
     assert!(events(&daemon, &session, "terminal.created").await.is_empty());

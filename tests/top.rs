@@ -142,7 +142,7 @@ async fn a_question_is_shown_and_then_allowed_or_rejected() {
     let shown = terminal.shows("allow once").await;
     assert!(shown.contains("│ $ make install") && shown.contains("y allow once"), "{shown}");
     terminal.types(ESCAPE);
-    terminal.shows("not answered; the agent waits on").await;
+    terminal.shows("not answered; the agent is still waiting").await;
     assert_eq!(resolution(&daemon).await, Value::Null);
     terminal.types("y");
     terminal.shows("allow once").await;
@@ -151,7 +151,7 @@ async fn a_question_is_shown_and_then_allowed_or_rejected() {
     assert_eq!(resolution(&daemon).await["decision"], "allow");
     terminal.settles("no question", |screen| !screen.contains("asks ")).await;
     terminal.types("y");
-    terminal.shows("no question is open").await;
+    terminal.shows("no permission request is open").await;
 
     asked(&daemon, &session).await;
     terminal.shows("asks ").await;
@@ -174,11 +174,11 @@ async fn a_question_that_somebody_else_answers_closes_and_says_who_that_was() {
         terminal.types("n");
         terminal.shows("allow once").await;
         daemon.cli(&[verb]).await.success();
-        terminal.shows(&format!("answered meanwhile by user {user} with acpd ({verdict}): Run make install")).await;
+        terminal.shows(&format!("already answered by user {user} with acpd ({verdict}): Run make install")).await;
         terminal.settles("the table", |screen| screen.contains("STATE") && !screen.contains("allow once")).await;
         // What is typed now answers nothing.
         terminal.types("n");
-        terminal.shows("no question is open").await;
+        terminal.shows("no permission request is open").await;
     }
 }
 
@@ -195,7 +195,7 @@ async fn a_question_in_the_log_leads_back_to_the_log_and_is_allowed_for_good() {
     terminal.types("y");
     terminal.shows("Y allow always").await;
     terminal.types(ESCAPE);
-    terminal.shows("not answered; the agent waits on").await;
+    terminal.shows("not answered; the agent is still waiting").await;
     terminal.settles("the log", is_log).await;
     terminal.types("y");
     terminal.shows("Y allow always").await;
@@ -214,10 +214,10 @@ async fn a_daemon_that_does_not_answer_is_told_of() {
     let mut terminal = daemon.terminal(80, 24, &["top"]);
     terminal.shows("- the turn is completed").await;
     daemon.signal(Signal::SIGSTOP);
-    let stuck = terminal.shows("the daemon does not answer, since ").await;
+    let stuck = terminal.shows("the daemon has not answered for ").await;
     assert!(stuck.contains("Greet") && !stuck.contains(" up "), "{stuck}");
     terminal.types("A");
-    terminal.shows("which is final?").await;
+    terminal.shows("permanently?").await;
     terminal.types("y");
     terminal.shows("archiving…").await;
     terminal.types("Ay");
@@ -237,24 +237,24 @@ async fn a_turn_is_cancelled_and_a_session_archived_when_that_is_really_wanted()
     let mut terminal = daemon.terminal(80, 24, &["top"]);
     terminal.shows("* Run the tests").await;
     terminal.types("x");
-    terminal.shows("the turn is being cancelled").await;
+    terminal.shows("cancelling the turn").await;
     assert_eq!(daemon.wait_turn(&session, &turn).await["status"], "cancelled");
     terminal.shows("- the turn is cancelled").await;
     terminal.settles("an idle agent", |screen| screen.contains("\nready ")).await;
     terminal.types("x");
     terminal.shows("no turn is running").await;
     terminal.types("r");
-    terminal.shows("the session is active already").await;
+    terminal.shows("the session is already active").await;
     terminal.types("A");
-    terminal.shows("archive \"Test it\", which is final?").await;
+    terminal.shows("archive \"Test it\" permanently?").await;
     terminal.types("n");
     terminal.shows("not archived").await;
     terminal.types("A");
-    terminal.shows("which is final?").await;
+    terminal.shows("permanently?").await;
     terminal.types("y");
     terminal.shows("archived; `acpd messages").await;
     assert_eq!(daemon.session(&session).await["status"], "archived");
-    terminal.shows("no sessions; `acpd run").await;
+    terminal.shows("no sessions; start one").await;
 }
 
 #[tokio::test]
@@ -268,12 +268,12 @@ async fn a_suspended_session_is_resumed() {
     let mut terminal = daemon.terminal(80, 24, &["top"]);
     terminal.shows("\nsuspended ").await;
     terminal.types("s");
-    terminal.shows("only sessions that live").await;
+    terminal.shows("only sessions with a process").await;
     terminal.settles("no such session", |screen| !screen.contains("\nsuspended ")).await;
     terminal.types("s");
     terminal.shows("\nsuspended ").await;
     terminal.types("r");
-    terminal.shows("the session is resumed").await;
+    terminal.shows("session resumed").await;
     until_status(&daemon, &session, "active").await;
     terminal.shows("\nasleep ").await;
 }
@@ -422,7 +422,7 @@ async fn whatever_signal_ends_it_the_terminal_is_given_back_first() {
     let daemon = Daemon::start().await;
     for ending in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
         let mut terminal = daemon.terminal(80, 24, &["top"]);
-        terminal.shows("no sessions; `acpd run").await;
+        terminal.shows("no sessions; start one").await;
         signal(terminal.pid(), ending);
         let ended = terminal.ended().await;
         assert_eq!((ended.code, ended.is_sane), (128 + ending as i32, true), "{ending}");
@@ -437,15 +437,15 @@ async fn a_daemon_that_is_killed_is_waited_for() {
     let mut terminal = daemon.terminal(80, 24, &["top"]);
     terminal.shows("- the turn is completed").await;
     daemon.kill().await;
-    let lost = terminal.shows("lost the daemon; waiting for it to come back").await;
+    let lost = terminal.shows("lost the connection to the daemon; reconnecting").await;
     assert!(lost.contains("Greet"), "what was known is still shown: {lost}");
     daemon.restart().await;
-    terminal.shows("the daemon is back").await;
+    terminal.shows("reconnected to the daemon").await;
     terminal.shows("processes 0 of 5").await;
     daemon.prompt_and_wait(&session, "and again").await;
     terminal.settles("the next turn", |screen| screen.contains("and again\n- the turn is completed")).await;
     daemon.kill().await;
-    terminal.shows("lost the daemon").await;
+    terminal.shows("lost the connection to the daemon").await;
     terminal.types(CTRL_C);
     given_back(&terminal).await;
     assert_eq!(terminal.ended().await.code, 130);
@@ -458,7 +458,7 @@ async fn the_terminal_is_given_back_after_a_panic_and_while_it_is_stopped() {
     let mut command = daemon.client(&["top"]);
     command.env("ACPD_TEST_TOP_PANIC", "1");
     let mut terminal = Terminal::start(80, 24, &command);
-    terminal.shows("no sessions; `acpd run").await;
+    terminal.shows("no sessions; start one").await;
     assert!(!terminal.is_sane());
     terminal.types("!");
     given_back(&terminal).await;
@@ -467,7 +467,7 @@ async fn the_terminal_is_given_back_after_a_panic_and_while_it_is_stopped() {
     assert!(ended.screen.contains("a test asked for this"), "{}", ended.screen);
 
     let mut terminal = daemon.terminal(80, 24, &["top"]);
-    terminal.shows("no sessions; `acpd run").await;
+    terminal.shows("no sessions; start one").await;
     for stop in [true, false] {
         if stop {
             terminal.types(CTRL_Z);
@@ -484,7 +484,7 @@ async fn the_terminal_is_given_back_after_a_panic_and_while_it_is_stopped() {
         .await;
         assert!(terminal.is_sane());
         signal(terminal.pid(), Signal::SIGCONT);
-        terminal.shows("no sessions; `acpd run").await;
+        terminal.shows("no sessions; start one").await;
     }
     terminal.types("q");
     given_back(&terminal).await;
@@ -497,8 +497,8 @@ async fn without_a_terminal_it_says_what_to_do() {
     let refused = daemon.cli(&["top"]).await;
     assert_eq!((refused.code, refused.stdout.as_str()), (1, ""));
     insta::assert_snapshot!(refused.stderr, @r"
-    error: `acpd top` needs a terminal with a screen
-    hint: `acpd ls --watch` lists sessions again and again, and `acpd top --json` prints what runs now, once
+    error: `acpd top` needs a terminal that can move the cursor
+    hint: `acpd ls --watch` updates a list of sessions; `acpd top --json` prints the current state once
     ");
     let session = daemon.create_session("echo").await;
     daemon.prompt_and_wait(&session, "hello").await;

@@ -43,9 +43,9 @@ async fn the_shell_has_its_terminal_back_after_the_daemon_was_killed() {
     let mut daemon = Daemon::start().await;
     let line = "acpd top; echo left with $?; stty -a | tr ' ;' '\\n\\n' | grep -xE 'echo|icanon|isig' | sort | xargs echo; cat";
     let Some(tmux) = Tmux::start(&daemon, line).await else { return };
-    tmux.settles("an empty list", |screen| screen.contains("no sessions; `acpd run")).await;
+    tmux.settles("an empty list", |screen| screen.contains("no sessions; start one")).await;
     daemon.kill().await;
-    tmux.settles("the loss", |screen| screen.contains("lost the daemon")).await;
+    tmux.settles("the loss", |screen| screen.contains("lost the connection to the daemon")).await;
     tmux.run(&["send-keys", "C-c"]).await;
     let screen = tmux.settles("the shell", |screen| screen.contains("isig")).await;
     assert!(screen.starts_with("left with 130\necho icanon isig"), "{screen}");

@@ -1,18 +1,15 @@
-//! The tour in README.md, as a new user would take it: an empty home, `acpd` on the `PATH`, bash in a real terminal and a
-//! second one beside it. Nothing is typed that is not in the README, and what it says is seen.
+//! The quick start of README.md, as a new user follows it: an empty home, `acpd` on the `PATH`, bash in a real terminal
+//! and a second one beside it. The test types the `sh` blocks and nothing else, and sees what the `text` blocks show.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 
+mod documents;
 mod harness;
 
-use std::path::Path;
-use std::process::Stdio;
+use documents::{Page, QUICK_START};
+use harness::{Reader, Terminal};
 
-use harness::{Terminal, process_gone};
-use tokio::process::Command;
-
-const README: &str = include_str!("../README.md");
 /// Wide enough that nothing of what is looked for is broken up, and long enough that nothing scrolls away.
 const COLUMNS: u16 = 160;
 const ROWS: u16 = 100;
@@ -27,28 +24,24 @@ enum Step {
     See { terminal: usize, text: String },
 }
 
+/// The blocks of the quick start that need nothing beside acpd. A comment names the terminal for the next blocks.
 fn steps() -> Vec<Step> {
-    let tour = README.split("\n## A tour\n").nth(1).expect("README.md has a tour").split("\n## ").next().unwrap();
     let mut steps = Vec::new();
     let mut terminal = 0;
-    let mut block: Option<(&str, String)> = None;
-    for line in tour.lines() {
-        match (&mut block, line) {
-            (None, "<!-- tour: second terminal -->") => terminal = 1,
-            (None, "<!-- tour: first terminal -->") => terminal = 0,
-            (None, "```sh" | "```text") => block = Some((&line[3..], String::new())),
-            (None, prose) => assert!(!prose.starts_with("```"), "an unknown block: {prose}"),
-            (Some(_), "```") => match block.take().unwrap() {
-                ("sh", lines) => steps.push(Step::Type { terminal, lines }),
-                (_, text) => steps.push(Step::See { terminal, text }),
-            },
-            (Some((_, text)), line) => {
-                text.push_str(line);
-                text.push('\n');
-            }
+    for block in Page::read("README.md").blocks().into_iter().filter(|block| block.section == QUICK_START) {
+        match block.comment.as_deref() {
+            Some("tour: second terminal") => terminal = 1,
+            Some("tour: first terminal") => terminal = 0,
+            Some(comment) if comment.starts_with("needs:") => continue,
+            Some(comment) => panic!("README.md:{}: unknown comment {comment:?}", block.line),
+            None => {}
         }
+        steps.push(match block.language.as_str() {
+            "sh" => Step::Type { terminal, lines: block.text },
+            "text" => Step::See { terminal, text: block.text },
+            language => panic!("README.md:{}: unknown block {language:?}", block.line),
+        });
     }
-    assert!(block.is_none(), "a block does not end");
     steps
 }
 
@@ -61,42 +54,11 @@ fn is_ready(screen: &str) -> bool {
     screen.lines().last().is_some_and(|line| line == PROMPT)
 }
 
-struct User {
-    home: tempfile::TempDir,
-    path: String,
-}
-
-impl User {
-    fn new() -> Self {
-        let home = tempfile::Builder::new().prefix("acpd-tour-").tempdir().unwrap();
-        let programs = Path::new(env!("CARGO_BIN_EXE_acpd")).parent().unwrap();
-        let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
-        Self { home, path }
-    }
-
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
-        command.env_clear().env("HOME", self.home.path()).env("PATH", &self.path).env("LANG", "C.UTF-8");
-        // The demo agent speaks as fast as it can; nothing else is different from what a person has.
-        command.env("ACPD_DEMO_PAUSE_MS", "0").current_dir(self.home.path());
-        command
-    }
-
-    /// A shell as a person has it: with line editing, in a terminal of its own.
-    fn shell(&self) -> Terminal {
-        let mut bash = self.command("bash");
-        bash.args(["--norc", "--noprofile", "-i"]).env("PS1", format!("{PROMPT} "));
-        Terminal::start(COLUMNS, ROWS, &bash)
-    }
-
-    /// Ends the daemon that the tour has left running, whatever came of the tour.
-    async fn leaves(&self) {
-        let status = self.command("acpd").args(["status", "--json"]).stderr(Stdio::null()).output().await.unwrap();
-        let Ok(status) = serde_json::from_slice::<serde_json::Value>(&status.stdout) else { return };
-        let pid = u32::try_from(status["info"]["pid"].as_u64().unwrap()).unwrap();
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), nix::sys::signal::SIGTERM).unwrap();
-        process_gone(pid).await;
-    }
+/// A shell as a person has it: with line editing, in a terminal of its own.
+fn shell(reader: &Reader) -> Terminal {
+    let mut bash = reader.command("bash");
+    bash.args(["--norc", "--noprofile", "-i"]).env("PS1", format!("{PROMPT} "));
+    Terminal::start(COLUMNS, ROWS, &bash)
 }
 
 async fn take(shells: &mut [Terminal]) {
@@ -127,25 +89,17 @@ async fn take(shells: &mut [Terminal]) {
 }
 
 #[tokio::test]
-async fn the_tour_in_the_readme_is_as_it_says() {
-    if Command::new("bash").arg("--version").stdout(Stdio::null()).status().await.is_err() {
-        assert!(std::env::var_os("CI").is_none(), "there is no bash");
-        return harness::say("SKIPPED: there is no bash, so the tour was not taken");
+async fn the_quick_start_works_as_written() {
+    if !harness::has("bash") {
+        return;
     }
-    let user = User::new();
-    let mut shells = [user.shell(), user.shell()];
-    // A tour that fails must not leave its daemon behind, so the failure is kept until that is gone.
-    let mut tour = tokio::task::JoinSet::new();
-    tour.spawn(async move { take(&mut shells).await });
-    let outcome = tour.join_next().await.unwrap();
-    user.leaves().await;
-    if let Err(error) = outcome {
-        std::panic::resume_unwind(error.into_panic());
-    }
+    let reader = Reader::new();
+    let mut shells = [shell(&reader), shell(&reader)];
+    take(&mut shells).await;
 }
 
 #[test]
-fn the_tour_has_what_a_new_user_needs() {
+fn the_quick_start_has_what_a_new_user_needs() {
     let steps = steps();
     let typed: String = steps
         .iter()
@@ -154,7 +108,7 @@ fn the_tour_has_what_a_new_user_needs() {
             Step::See { .. } => None,
         })
         .collect();
-    for command in ["acpd run", "acpd prompt", "acpd approve", "acpd stop", "acpd resume"] {
+    for command in ["acpd run", "acpd prompt", "acpd approve", "acpd stop"] {
         assert!(typed.contains(command), "the tour has no {command}");
     }
     assert!(steps.iter().any(|step| matches!(step, Step::Type { terminal: 1, .. })), "it needs no second terminal");

@@ -43,8 +43,7 @@ fn analyze(units: &TempDir, manager: Option<&str>, arguments: &[&str]) -> Option
     match command.current_dir(units.path()).output() {
         Ok(output) => Some(output),
         Err(error) => {
-            assert!(std::env::var_os("CI").is_none(), "systemd-analyze cannot be run: {error}");
-            harness::say(&format!("SKIPPED: there is no systemd-analyze ({error}), so the units were not looked at"));
+            harness::skip(&format!("systemd-analyze cannot be run ({error}), so the units were not checked"));
             None
         }
     }

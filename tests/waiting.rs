@@ -38,9 +38,9 @@ async fn whoever_waits_for_a_conversation_is_told_once_which_servers_may_be_why(
         .start()
         .await;
     for (agent, named, words) in [
-        ("bare", json!([]), "it may be starting MCP servers of its own settings"),
+        ("bare", json!([]), "it may be starting MCP servers from its own settings"),
         ("one", json!(["files"]), "it may be waiting for the MCP server files"),
-        ("many", json!(["a", "b", "c"]), "one of a, b, c"),
+        ("many", json!(["a", "b", "c"]), "one of the MCP servers a, b, c"),
     ] {
         let session = daemon.create_session(agent).await;
         let gate = daemon.gate(agent);
@@ -80,7 +80,9 @@ async fn a_conversation_that_does_not_begin_in_time_names_the_servers_in_its_err
         .agent_with("many", hanging, &servers("many", &["a", "b"]))
         .start()
         .await;
-    for (agent, words) in [("one", "it may be waiting for the MCP server files"), ("many", "one of a, b")] {
+    for (agent, words) in
+        [("one", "it may be waiting for the MCP server files"), ("many", "one of the MCP servers a, b")]
+    {
         let session = daemon.create_lazy_session(agent).await;
         let turn = daemon.prompt_and_wait(&session, "hello").await;
         assert_eq!(turn["error"]["code"], "timeout", "{turn}");
@@ -110,8 +112,8 @@ async fn a_silent_turn_is_told_of_once_a_silence() {
         let event = events.until("turn.waiting").await.pop().unwrap();
         assert_eq!(event.data["turnId"], turn);
         let message = event.payload()["message"].as_str().unwrap();
-        assert!(message.starts_with("the agent has said nothing for "), "{message}");
-        assert!(message.contains("retrying a busy service") && message.contains("it is given until "), "{message}");
+        assert!(message.starts_with("the agent has sent nothing for "), "{message}");
+        assert!(message.contains("retrying a busy service") && message.contains("acpd waits until "), "{message}");
         assert!(message.ends_with("(sessions.turn_silence_timeout)"), "{message}");
         passage.open().await;
     }
@@ -147,7 +149,7 @@ async fn a_silence_that_waits_for_a_person_is_not_the_agents() {
     let (answered, told) = (kinds.iter().position(|kind| *kind == "permission.resolved"), kinds.len() - 1);
     assert!(answered.is_some_and(|answered| answered < told), "{kinds:?}");
     let message = seen.last().unwrap().payload()["message"].as_str().unwrap();
-    assert!(message.contains("as long as it takes"), "{message}");
+    assert!(message.contains("without a time limit"), "{message}");
     passage.open().await;
     daemon.wait_turn(&session, accepted["turnId"].as_str().unwrap()).await;
 }
@@ -176,7 +178,7 @@ async fn people_see_on_stderr_that_an_agent_is_slow() {
     assert_eq!(seen.stdout, "done\n", "{}", seen.stderr);
     assert!(seen.stderr.contains("the agent has not answered session/new for"), "{}", seen.stderr);
     assert!(seen.stderr.contains("it may be waiting for the MCP server files"), "{}", seen.stderr);
-    assert!(seen.stderr.contains("the agent has said nothing for"), "{}", seen.stderr);
+    assert!(seen.stderr.contains("the agent has sent nothing for"), "{}", seen.stderr);
 }
 
 /// It waits for the server and not for the conversation, which is there when the server is.

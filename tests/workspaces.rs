@@ -219,7 +219,7 @@ async fn a_directorys_name_makes_no_line_of_its_own_in_the_log() {
     std::fs::create_dir(&directory).unwrap();
     std::fs::create_dir(&workspace).unwrap();
     daemon.post("/v1/workspaces", json!({"path": directory})).await.expect_status(403);
-    daemon.logged("outside the roots").await;
+    daemon.logged("outside the allowed roots").await;
     // A name that is fine and logged with the start of a process.
     let session = create(&daemon, &workspace).await;
     assert_eq!(daemon.prompt_and_wait(&session, "where?").await["status"], "completed");

@@ -40,14 +40,14 @@ pub fn detach(block: &mut Value, bytes_max: usize) -> Result<Option<Blob>, Strin
     // Looked at before it is decoded: what is too large is not copied first.
     let bytes = base64::decoded_len_estimate(text.trim_end_matches('=').len());
     if bytes > bytes_max.saturating_add(2) {
-        return Err(format!("is about {bytes} bytes; the most is {bytes_max}"));
+        return Err(format!("has about {bytes} bytes; the maximum is {bytes_max}"));
     }
-    let data = BASE64.decode(text).map_err(|error| format!("is no base64: {error}"))?;
+    let data = BASE64.decode(text).map_err(|error| format!("is not valid base64: {error}"))?;
     if data.is_empty() {
         return Err("is empty".to_owned());
     }
     if data.len() > bytes_max {
-        return Err(format!("is {} bytes; the most is {bytes_max}", data.len()));
+        return Err(format!("has {} bytes; the maximum is {bytes_max}", data.len()));
     }
     let hash = BlobHash::of(&data);
     let mime_type = object.get("mimeType").and_then(Value::as_str).unwrap_or(UNTYPED).to_owned();
@@ -124,9 +124,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_taken_out_stays() {
-        for (data, problem) in
-            [("AAEC", "is 3 bytes"), ("AAECAAECAAEC", "is about 9 bytes"), ("!", "is no base64"), ("", "is empty")]
-        {
+        for (data, problem) in [
+            ("AAEC", "has 3 bytes"),
+            ("AAECAAECAAEC", "has about 9 bytes"),
+            ("!", "is not valid base64"),
+            ("", "is empty"),
+        ] {
             let mut block = json!({"type": "audio", "data": data, "mimeType": "audio/wav"});
             let before = block.clone();
             let error = detach(&mut block, 2).unwrap_err();

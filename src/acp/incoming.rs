@@ -123,7 +123,7 @@ pub fn permission_request(params: &RawValue) -> Result<PermissionRequest, String
     let options: Vec<PermissionOption> = request.options.iter().filter_map(option).collect();
     let is_long = |option: &PermissionOption| option.option_id.len().max(option.name.len()) > OPTION_BYTES_MAX;
     if options.len() > OPTIONS_MAX || options.iter().any(is_long) {
-        return Err(format!("there are more than {OPTIONS_MAX} options, or longer ones than {OPTION_BYTES_MAX} bytes"));
+        return Err(format!("more than {OPTIONS_MAX} options, or an option longer than {OPTION_BYTES_MAX} bytes"));
     }
     Ok(PermissionRequest { tool_call: update::from_schema(&request.tool_call), options })
 }
@@ -145,7 +145,7 @@ pub fn elicitation_message(params: &RawValue) -> Result<String, String> {
     let Elicitation { mode, message } = serde_json::from_str(params.get()).map_err(|error| error.to_string())?;
     match mode.as_str() {
         "form" | "url" => Ok(message),
-        _ => Err(format!("acpd does not know elicitations of the mode {mode:?}")),
+        _ => Err(format!("acpd does not support elicitations with the mode {mode:?}")),
     }
 }
 

@@ -38,15 +38,15 @@ pub struct Account {
 
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {
-    #[error("the user {uid} cannot be found in the user database of this machine")]
+    #[error("the user {uid} is not in the user database of this machine")]
     Unknown { uid: u32 },
-    #[error("the user {uid} cannot be looked up in the user database of this machine")]
+    #[error("cannot look up the user {uid} in the user database of this machine")]
     Unavailable {
         uid: u32,
         #[source]
         source: nix::Error,
     },
-    #[error("the user {uid} has no home in the user database of this machine")]
+    #[error("the user {uid} has no home directory in the user database of this machine")]
     NoHome { uid: u32 },
 }
 
@@ -54,9 +54,12 @@ impl AccountError {
     /// What is to be done about it.
     pub const fn hint(&self) -> &'static str {
         match self {
-            Self::Unknown { .. } => "have the administrator make the user (again), with a home directory",
-            Self::Unavailable { .. } => "try again; the administrator sees in /etc/nsswitch.conf where users come from",
-            Self::NoHome { .. } => "have the administrator give the user one: usermod --home DIRECTORY USER",
+            Self::Unknown { .. } => "ask the administrator to create the user with a home directory",
+            Self::Unavailable { .. } => {
+                "try again; the administrator can check the sources of users in \
+                /etc/nsswitch.conf"
+            }
+            Self::NoHome { .. } => "ask the administrator to set one: usermod --home DIRECTORY USER",
         }
     }
 }

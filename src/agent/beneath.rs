@@ -22,31 +22,31 @@ const ATTEMPTS_MAX: usize = 16;
 pub enum FileError {
     #[error("the path leads out of the workspace")]
     Outside,
-    #[error("the path leads through a link of the kernel's own, as in /proc")]
+    #[error("the path leads through a special link of the kernel, as in /proc")]
     MagicLink,
     #[error("the path leads through too many links")]
     LinkLoop,
-    #[error("the path is a link that leads nowhere")]
+    #[error("the path is a link whose target does not exist")]
     DanglingLink,
     #[error("there is no such file in the workspace")]
     NotFound,
     #[error("a part of the path is not a directory")]
     NotADirectory,
-    #[error("it is {0}, not a regular file")]
+    #[error("the path names {0}, not a regular file")]
     NotRegular(&'static str),
-    #[error("the file has {links} names (hard links), and a write might reach one outside the workspace")]
+    #[error("the file has {links} hard links, and a write might change a file outside the workspace")]
     HardLink { links: u64 },
-    #[error("it is larger than {max} bytes (limits.file_max)")]
+    #[error("the file is larger than {max} bytes (limits.file_max)")]
     TooLarge { max: usize },
-    #[error("it is not text: it has a NUL byte, or is not UTF-8")]
+    #[error("the file is not text: it has a NUL byte, or is not UTF-8")]
     Binary,
-    #[error("the session's user may not do that")]
+    #[error("the session's owner lacks the permission for that")]
     Denied,
-    #[error("the path is not one that the system takes")]
+    #[error("the path is not valid")]
     BadPath,
-    #[error("it was changed while it was being looked at; try again")]
+    #[error("the file changed during the check; try again")]
     Changed,
-    #[error("the system says: {0}")]
+    #[error("system error: {0}")]
     System(#[source] std::io::Error),
 }
 

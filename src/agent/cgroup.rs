@@ -66,13 +66,13 @@ impl Cgroups {
         }
         match arrange(&root) {
             Ok(controllers) => {
-                tracing::info!(cgroup = %root.display(), controllers, "agents get cgroups of their own");
+                tracing::info!(cgroup = %root.display(), controllers, "each agent gets its own cgroup");
                 let membership = membership("self").and_then(|own| Some(own.strip_suffix(DAEMON)?.to_owned()));
                 let controllers = controllers.split_whitespace().map(str::to_owned).collect();
                 Some(Self { root, membership, controllers, made: AtomicU64::new(0) })
             }
             Err(error) => {
-                tracing::warn!(cgroup = %root.display(), %error, "the delegated cgroup cannot be used; going on without");
+                tracing::warn!(cgroup = %root.display(), %error, "cannot use the delegated cgroup; continuing without it");
                 None
             }
         }
@@ -95,7 +95,7 @@ impl Cgroups {
         match cgroup.prepare(limits) {
             Ok(()) => Some(cgroup),
             Err(error) => {
-                tracing::warn!(%error, "cannot make a cgroup for the agent; going on without");
+                tracing::warn!(%error, "cannot create a cgroup for the agent; continuing without it");
                 // Whatever there is of it is of no use.
                 fs::remove_dir(&cgroup.directory).ok();
                 None
@@ -178,7 +178,7 @@ impl AgentCgroup {
     /// Kills whoever is in it, and removes it. Blocks until it is empty.
     pub fn remove(self) {
         if let Err(error) = remove(&self.directory) {
-            tracing::error!(cgroup = %self.directory.display(), %error, "an agent's cgroup cannot be removed");
+            tracing::error!(cgroup = %self.directory.display(), %error, "cannot remove an agent's cgroup");
         }
     }
 }
@@ -298,7 +298,7 @@ fn arrange(root: &Path) -> std::io::Result<String> {
         match fs::write(root.join("cgroup.subtree_control"), format!("+{controller}")) {
             Ok(()) => handed_down.push(controller),
             // Somebody else is in the cgroup; killing works all the same.
-            Err(error) => tracing::warn!(controller, %error, "cannot hand a controller down to the agents"),
+            Err(error) => tracing::warn!(controller, %error, "cannot enable a cgroup controller for the agents"),
         }
     }
     Ok(handed_down.join(" "))

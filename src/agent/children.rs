@@ -88,10 +88,10 @@ impl Children {
         };
         self.reap();
         if count > 0 {
-            tracing::warn!(security = true, count, "a shim was killed; what it left behind was ended");
+            tracing::warn!(security = true, count, "a shim was killed; killed the processes that it left running");
         }
         if !left.is_empty() {
-            tracing::error!(?left, "some processes that a killed shim left behind cannot be ended");
+            tracing::error!(?left, "cannot kill some processes that a killed shim left running");
         }
     }
 

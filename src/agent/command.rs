@@ -54,8 +54,8 @@ pub struct Command {
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     #[error(
-        "the agent's command {command:?} was not found on the daemon's PATH; install it, or give its absolute path as the \
-         profile's command"
+        "the agent's command {command:?} was not found on the daemon's PATH; install it, or set its absolute path as the \
+            profile's command"
     )]
     NotFound { command: String },
     #[error(transparent)]

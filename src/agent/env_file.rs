@@ -69,11 +69,11 @@ impl Reader<'_> {
         let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
             && name.chars().all(|character| character.is_ascii_alphanumeric() || character == '_');
         if !is_name {
-            return Err(wrong("has something before the = that is no name"));
+            return Err(wrong("has an invalid variable name before the ="));
         }
         let value = self.value(line)?;
         if value.contains('\0') {
-            return Err(wrong("has a zero byte, which no variable can hold"));
+            return Err(wrong("has a zero byte, which a variable cannot contain"));
         }
         Ok((name.to_owned(), value))
     }
@@ -93,7 +93,7 @@ impl Reader<'_> {
                 },
                 '"' | '\'' => self
                     .quoted(character, &mut value)
-                    .ok_or(SyntaxError { line, problem: "begins a quotation that does not end" })?,
+                    .ok_or(SyntaxError { line, problem: "starts a quotation that does not end" })?,
                 _ => {
                     value.push(character);
                     continue;

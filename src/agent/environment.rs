@@ -63,34 +63,34 @@ const OTHERS: u32 = 0o077;
 #[derive(Debug, thiserror::Error)]
 pub enum EnvironmentError {
     #[error(
-        "the env_file {path:?} is not there; make it, or write \"-{}\" in the profile when it need not be",
+        "the env_file {path:?} does not exist; create it, or write \"-{}\" in the profile if it is optional",
         .path.display()
     )]
     Missing { path: PathBuf },
-    #[error(
-        "the env_file {path:?} cannot be read: {source}; give it to the user that acpd runs as: chown {user} {path:?}"
-    )]
+    #[error("cannot read the env_file {path:?}: {source}; let acpd's user own it: chown {user} {path:?}")]
     Unreadable { path: PathBuf, user: u32, source: std::io::Error },
-    #[error("the env_file {path:?} is not a regular file; name a file of NAME=value lines")]
+    #[error("the env_file {path:?} is not a regular file; give a file with NAME=value lines")]
     NotAFile { path: PathBuf },
     #[error(
-        "the env_file {path:?} belongs to the user {owner}, who could put anything there; have it owned by acpd's: chown {user} {path:?}"
+        "the env_file {path:?} belongs to the user {owner}, who could change its variables; let acpd's user own it: \
+            chown {user} {path:?}"
     )]
     Foreign { path: PathBuf, owner: u32, user: u32 },
-    #[error("the env_file {path:?} can be reached by others (mode {mode:03o}); close it to them: chmod 600 {path:?}")]
+    #[error("other users can access the env_file {path:?} (mode {mode:03o}); remove their access: chmod 600 {path:?}")]
     Open { path: PathBuf, mode: u32 },
     #[error("the env_file {path:?} is larger than {FILE_BYTES_MAX} bytes; keep only variables in it")]
     TooLarge { path: PathBuf },
-    #[error("the env_file {path:?} is wrong in line {}: it {}; write NAME=value lines", .error.line, .error.problem)]
+    #[error("the env_file {path:?} is invalid in line {}: it {}; write NAME=value lines", .error.line, .error.problem)]
     Syntax { path: PathBuf, error: SyntaxError },
     #[error(
-        "the credential {credential:?} for {name} cannot be had, because acpd was started without credentials \
-         (CREDENTIALS_DIRECTORY); start it from a systemd unit with LoadCredential={credential}:PATH, or use env_file"
+        "cannot use the credential {credential:?} for {name}: acpd was started without credentials \
+            (CREDENTIALS_DIRECTORY); start it from a systemd unit with LoadCredential={credential}:PATH, or use \
+            env_file"
     )]
     NoCredentials { name: String, credential: String },
     #[error(
-        "the credential {credential:?} for {name} cannot be read: {problem}; check LoadCredential={credential}:PATH in \
-         acpd's unit"
+        "cannot read the credential {credential:?} for {name}: {problem}; check LoadCredential={credential}:PATH in \
+            acpd's unit"
     )]
     Credential { name: String, credential: String, problem: String },
 }
@@ -253,7 +253,7 @@ fn read_credential(directory: Option<&Path>, name: &str, credential: &str) -> Re
     let text = String::from_utf8(bytes).map_err(|_| failed("it is not UTF-8".to_owned()))?;
     let text = text.strip_suffix('\n').map_or(text.as_str(), |text| text.strip_suffix('\r').unwrap_or(text));
     if text.contains('\0') {
-        return Err(failed("it has a zero byte in it, which no variable can hold".to_owned()));
+        return Err(failed("it has a zero byte, which a variable cannot contain".to_owned()));
     }
     Ok(text.to_owned())
 }
@@ -290,7 +290,7 @@ mod tests {
         let path = directory.path().join("keys");
         let reference = path.to_str().unwrap().to_owned();
         let told = |reference: &str| read_env_file(reference).unwrap_err().to_string();
-        assert!(told(&reference).contains("is not there"));
+        assert!(told(&reference).contains("does not exist"));
         assert_eq!(read_env_file(&format!("-{reference}")).unwrap(), []);
 
         private(&path, "KEY=value\n");

@@ -35,7 +35,7 @@ impl Errand {
                 Some((_, TerminalTold::Started)) => {}
                 Some((_, TerminalTold::Ended(end))) => return end,
                 None => {
-                    let failure = Some("what supervised it has failed".to_owned());
+                    let failure = Some("the task that supervised it failed".to_owned());
                     return TerminalEnd { failure, ..TerminalEnd::default() };
                 }
             }

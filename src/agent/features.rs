@@ -32,9 +32,9 @@ impl Features {
     pub fn memory_unbounded(&self, limits: &Limits) -> Option<&'static str> {
         limits.memory_max?;
         match &self.cgroup {
-            None => Some("limits.memory_max does not hold: no cgroup was delegated to the daemon"),
+            None => Some("limits.memory_max has no effect: no cgroup is delegated to the daemon"),
             Some((_, controllers)) if !controllers.iter().any(|controller| controller == "memory") => {
-                Some("limits.memory_max does not hold: the daemon's cgroup has no memory controller")
+                Some("limits.memory_max has no effect: the daemon's cgroup has no memory controller")
             }
             Some(_) => None,
         }

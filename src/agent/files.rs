@@ -206,7 +206,7 @@ fn regular(stat: &Stat) -> Result<(), FileError> {
         FileType::Fifo => Err(FileError::NotRegular("a pipe")),
         FileType::Socket => Err(FileError::NotRegular("a socket")),
         FileType::CharacterDevice | FileType::BlockDevice => Err(FileError::NotRegular("a device")),
-        FileType::Symlink | FileType::Unknown => Err(FileError::NotRegular("something else")),
+        FileType::Symlink | FileType::Unknown => Err(FileError::NotRegular("a special file")),
     }
 }
 

@@ -90,8 +90,8 @@ impl Host {
         let boot_id = self.boot_id.clone();
         match tokio::task::spawn_blocking(move || leftovers::clear(&boot_id, &known, cgroups)).await {
             Ok(0) => {}
-            Ok(ended) => tracing::warn!(ended, "what a dead daemon left was ended"),
-            Err(error) => tracing::error!(%error, "looking for what a dead daemon left failed"),
+            Ok(ended) => tracing::warn!(ended, "killed stale agent processes of a previous daemon"),
+            Err(error) => tracing::error!(%error, "cannot look for stale agent processes of a previous daemon"),
         }
     }
 }

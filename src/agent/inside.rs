@@ -37,7 +37,7 @@ pub fn path_inside(workspace: &Path, path: &str) -> Result<String, PathProblem> 
     let path = Path::new(path);
     let outside = || PathProblem::Escape(workspace.to_owned());
     if path.components().any(|component| component == Component::ParentDir) {
-        return Err(if climbs_out(path) { outside() } else { "has a .. in it".to_owned().into() });
+        return Err(if climbs_out(path) { outside() } else { "contains ..".to_owned().into() });
     }
     let relative: PathBuf = match path.strip_prefix(workspace) {
         Ok(relative) => relative.to_owned(),
@@ -131,11 +131,11 @@ fn real(path: &Path) -> Result<PathBuf, String> {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 // A link that leads to nothing yet may lead anywhere later.
                 if existing.symlink_metadata().is_ok() {
-                    return Err("is a link that leads nowhere".to_owned());
+                    return Err("is a link whose target does not exist".to_owned());
                 }
-                existing = existing.parent().ok_or("cannot be found")?;
+                existing = existing.parent().ok_or("does not exist")?;
             }
-            Err(error) => return Err(format!("cannot be looked at: {error}")),
+            Err(error) => return Err(format!("cannot be inspected: {error}")),
         }
     }
 }

@@ -32,8 +32,8 @@ impl Keeper {
         let is_taken = self.0.send(Box::new(job)).is_ok();
         match tokio::time::timeout(patience, end).await {
             Ok(Ok(())) => {}
-            Ok(Err(_)) => tracing::error!(is_taken, "clearing up after an agent failed"),
-            Err(_) => tracing::error!("clearing up after an agent takes long; going on without waiting"),
+            Ok(Err(_)) => tracing::error!(is_taken, "cannot clean up after an agent"),
+            Err(_) => tracing::error!("cleaning up after an agent takes long; not waiting for it"),
         }
     }
 }

@@ -45,10 +45,10 @@ pub fn clear(boot_id: &str, known: &[(SessionId, ProcessIdentity)], cgroups: Vec
     let cgroups: BTreeSet<(SessionId, PathBuf)> = recorded.chain(cgroups).collect();
     let is_left = |(session, directory): &(SessionId, PathBuf)| !owned.contains(session) && directory.exists();
     for (session, directory) in cgroups.into_iter().filter(is_left) {
-        tracing::warn!(%session, cgroup = %directory.display(), "a dead daemon left an agent's cgroup; ending it");
+        tracing::warn!(%session, cgroup = %directory.display(), "removing the cgroup of a stale agent of a previous daemon");
         match cgroup::remove(&directory) {
             Ok(()) => ended += 1,
-            Err(error) => tracing::error!(%session, %error, "an agent's cgroup cannot be removed"),
+            Err(error) => tracing::error!(%session, %error, "cannot remove an agent's cgroup"),
         }
     }
     ended + end(&stop_families(&left))
@@ -133,8 +133,8 @@ fn open(process: ProcessName) -> Option<OwnedFd> {
 fn end(processes: &[Stopped]) -> usize {
     for Stopped { session, pid, descriptor } in processes {
         match pidfd_send_signal(descriptor, Signal::KILL) {
-            Ok(()) => tracing::warn!(%session, pid, "a dead daemon left a process; it is killed"),
-            Err(error) => tracing::error!(%session, pid, %error, "a process that a dead daemon left cannot be killed"),
+            Ok(()) => tracing::warn!(%session, pid, "killed a stale process of a previous daemon"),
+            Err(error) => tracing::error!(%session, pid, %error, "cannot kill a stale process of a previous daemon"),
         }
     }
     let until = Instant::now() + DEADLINE;

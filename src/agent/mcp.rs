@@ -20,8 +20,8 @@ pub struct ReadyServers {
 
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the MCP server {server:?} has ${{{name}}} in {key}, and the agent's environment has no {name}; give it with the \
-     env, env_file, credentials or env_pass of the profile {agent:?}"
+    "the MCP server {server:?} uses ${{{name}}} in {key}, but the agent's environment has no {name}; add it with env, \
+        env_file, credentials or env_pass of the profile {agent:?}"
 )]
 pub struct UnsetReference {
     agent: String,
@@ -89,14 +89,14 @@ pub fn gather(
     }
     if !gone.is_empty() {
         ready.warnings.push(format!(
-            "left out: {}; what goes with it is in no profile {:?} any more, or belongs to another address there",
+            "omitted {}: the profile {:?} no longer defines it, or gives its values to another address",
             servers(&gone),
             frozen.slug
         ));
     }
     if !withdrawn.is_empty() {
         ready.warnings.push(format!(
-            "left out: {}; the profile {:?} does not allow sessions such servers of their own any more",
+            "omitted {}: the profile {:?} no longer allows sessions to add such servers",
             servers(&withdrawn),
             frozen.slug
         ));
@@ -162,7 +162,7 @@ impl Surroundings<'_> {
         let warning = found.is_none().then(|| {
             let told = format!("the command {command:?} of the MCP server {name}");
             if command.contains('/') && !command.starts_with('/') {
-                format!("{told} is a relative path, which leads somewhere else in every workspace; give it whole")
+                format!("{told} is a relative path, which depends on the workspace; give an absolute path")
             } else {
                 format!("{told} was not found on the session's PATH")
             }
@@ -260,11 +260,11 @@ mod tests {
         let ready = gathered(&frozen, None, Some(&today)).unwrap();
         assert_eq!(names(&ready), ["a", "c"]);
         assert_eq!(ready.servers[0].values, [("TOKEN".to_owned(), Secret::from("new"))]);
-        assert!(ready.warnings[0].starts_with("left out: the MCP server b;"), "{:?}", ready.warnings);
+        assert!(ready.warnings[0].starts_with("omitted the MCP server b:"), "{:?}", ready.warnings);
 
         let orphan = gathered(&frozen, None, None).unwrap();
         assert_eq!(names(&orphan), ["c"], "one without values needs no profile");
-        assert!(orphan.warnings[0].starts_with("left out: the MCP servers a, b;"), "{:?}", orphan.warnings);
+        assert!(orphan.warnings[0].starts_with("omitted the MCP servers a, b:"), "{:?}", orphan.warnings);
     }
 
     #[test]

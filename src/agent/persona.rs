@@ -136,7 +136,7 @@ fn take_on(account: &Account) -> io::Result<()> {
     let has_taken_on =
         (setfsuid(Uid::from_raw(NOBODY)), setfsgid(Gid::from_raw(NOBODY))) == (uid, gid) && !uid.is_root();
     if !has_taken_on {
-        let problem = format!("the rights of the user {} cannot be taken on", account.name);
+        let problem = format!("cannot take on the rights of user {}", account.name);
         return Err(io::Error::new(io::ErrorKind::Unsupported, problem));
     }
     // Last, because the identity cannot be changed without them. These are of this thread only, too; and what is not

@@ -139,7 +139,7 @@ pub enum Cause {
 
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    #[error("cannot make the session's own directories below the state directory")]
+    #[error("cannot create the session's own directories in the state directory")]
     Directories(#[source] std::io::Error),
     #[error(transparent)]
     Command(#[from] CommandError),
@@ -248,10 +248,10 @@ impl Process {
             signals.exited.cancel();
             for ended in [reader.await, stderr_reader.await] {
                 if let Err(error) = ended {
-                    tracing::error!(%error, "a reader of the agent's pipes did not end well");
+                    tracing::error!(%error, "a task that reads the agent's output failed");
                 }
             }
-            tracing::info!(code, signal, ?cause, "the agent's process ended");
+            tracing::info!(code, signal, ?cause, "the agent's process has ended");
             // An owner that dropped its handle does not wait for the end.
             drop(output_sender.send(Output::Exited(Exit { code, signal, stderr: tail.text(), cause })).await);
         };
@@ -392,7 +392,7 @@ impl Supervisor {
         let (status, told) = self.watch().await;
         let is_clean = status.is_some_and(|status| status.success());
         if !is_clean && !matches!(told, Some(Ending { cause: Cause::NotStarted(_), .. })) {
-            tracing::error!(shim = self.shim.pid(), ?status, "the shim of an agent did not end as it should");
+            tracing::error!(shim = self.shim.pid(), ?status, "an agent's shim ended unexpectedly");
             let children = Arc::clone(&self.children);
             self.keeper.run(STRAYS_WAIT, move || children.end_strays()).await;
         }
@@ -427,7 +427,7 @@ impl Supervisor {
                     }
                     Ok(Told::Gone(status)) => return (Some(status), ending),
                     Err(error) => {
-                        tracing::error!(shim = self.shim.pid(), %error, "cannot wait for the shim of an agent");
+                        tracing::error!(shim = self.shim.pid(), %error, "cannot wait for an agent's shim");
                         return (None, ending);
                     }
                 },

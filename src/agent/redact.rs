@@ -59,7 +59,7 @@ impl Secrets {
         match Redactor::new(known) {
             Ok(new) => *redactor = Some(Arc::new(new)),
             // The values would have to be gigabytes.
-            Err(error) => tracing::error!(%error, "new secrets cannot be looked for"),
+            Err(error) => tracing::error!(%error, "cannot search for new secrets"),
         }
     }
 

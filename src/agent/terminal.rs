@@ -107,7 +107,7 @@ impl Terminal {
                 .run(watch, async move {
                     drop(guard);
                     if let Err(error) = reader.await {
-                        tracing::error!(%error, "the reader of a terminal did not end well");
+                        tracing::error!(%error, "a task that reads a terminal's output failed");
                     }
                 })
                 .await;
@@ -151,7 +151,7 @@ impl Supervisor {
     async fn run(mut self, stop: LaneWatch<Stop>, drained: impl Future<Output = ()>) {
         let (is_clean, end) = self.watch(stop).await;
         if !is_clean && end.failure.is_none() {
-            tracing::error!(shim = self.shim.pid(), "the shim of a terminal did not end as it should");
+            tracing::error!(shim = self.shim.pid(), "a terminal's shim ended unexpectedly");
             let children = Arc::clone(&self.children);
             self.keeper.run(STRAYS_WAIT, move || children.end_strays()).await;
         }
@@ -183,7 +183,7 @@ impl Supervisor {
                     }
                     Ok(Told::Gone(status)) => return (status.success(), end),
                     Err(error) => {
-                        tracing::error!(shim = self.shim.pid(), %error, "cannot wait for the shim of a terminal");
+                        tracing::error!(shim = self.shim.pid(), %error, "cannot wait for a terminal's shim");
                         return (false, end);
                     }
                 },

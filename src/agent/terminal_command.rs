@@ -44,20 +44,17 @@ const ANY: &str = "*";
 
 #[derive(Debug, thiserror::Error)]
 pub enum TerminalError {
-    #[error("{command:?} was not found on the daemon's PATH, nor as a path from the terminal's directory")]
+    #[error("{command:?} was not found on the daemon's PATH or in the terminal's directory")]
     NotFound { command: String },
-    #[error("{command:?} is not among the commands that the agent's profile lists (agents.{agent}.terminal_commands)")]
+    #[error("the agent's profile does not allow the command {command:?} (agents.{agent}.terminal_commands)")]
     NotListed { command: String, agent: String },
-    #[error("{0} is larger than a terminal takes")]
+    #[error("{0} is too large for a terminal")]
     TooLarge(&'static str),
     #[error("the variable {0:?} cannot be set for a terminal")]
     Variable(String),
-    #[error(
-        "the variable {name:?} is not among those that the agent's profile lets terminals have \
-         (agents.{agent}.terminal_env)"
-    )]
+    #[error("the agent's profile does not allow the variable {name:?} in terminals (agents.{agent}.terminal_env)")]
     VariableNotListed { name: String, agent: String },
-    #[error("a NUL byte is in the command, its arguments or its environment")]
+    #[error("the command, its arguments or its environment contain a NUL byte")]
     NulByte,
     #[error("the directory of the terminal: {0}")]
     Directory(#[from] FileError),

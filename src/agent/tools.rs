@@ -75,7 +75,7 @@ impl ToolsSocket {
         let listener = UnixListener::from_std(std::os::unix::net::UnixListener::from(socket))?;
         let user = owner.map_or_else(|| rustix::process::geteuid().as_raw(), |owner| owner.user);
         let opened = OpenedTools { listener, session, owner: owner.map(|owner| owner.user), user, closed };
-        served.try_send(opened).map_err(|_| io::Error::other("nobody serves it"))?;
+        served.try_send(opened).map_err(|_| io::Error::other("no task serves the socket"))?;
         Ok(guard)
     }
 

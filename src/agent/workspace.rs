@@ -32,7 +32,7 @@ pub struct Grounds {
 pub enum WorkspaceError {
     #[error("the workspace {0:?} is not an absolute path")]
     NotAbsolute(PathBuf),
-    #[error("the workspace {path:?} cannot be opened")]
+    #[error("cannot open the workspace {path:?}")]
     Missing {
         path: PathBuf,
         #[source]
@@ -40,19 +40,19 @@ pub enum WorkspaceError {
     },
     #[error("the workspace {0:?} is not a directory")]
     NotADirectory(PathBuf),
-    #[error("the workspace {0:?} has a name that is not UTF-8")]
+    #[error("the path of the workspace {0:?} is not UTF-8")]
     NotUtf8(PathBuf),
     #[error("the workspace {path:?} is outside the allowed roots")]
     OutsideRoots { path: PathBuf, real: PathBuf, roots: Vec<PathBuf> },
-    #[error("the workspace {path:?} lies in {place:?}, where acpd keeps what is its own")]
+    #[error("the workspace {path:?} is inside {place:?}, which is reserved for acpd")]
     Reserved { path: PathBuf, place: PathBuf },
     /// Whoever it is for is not somebody whose rights can be taken on.
     #[error(transparent)]
     Owner(#[from] AccountError),
-    #[error("the workspace could not be looked at: {0}")]
+    #[error("cannot inspect the workspace: {0}")]
     NotLooked(String),
     /// What was a real path once is none any more. It does not lead out of the roots, but to another place.
-    #[error("the workspace {path:?} now leads to {real:?} by a link")]
+    #[error("the workspace {path:?} is now a link to {real:?}")]
     Moved { path: PathBuf, real: PathBuf },
 }
 
@@ -77,7 +77,7 @@ impl WorkspaceError {
     pub fn report(&self, security: &Security, peer: Option<&Peer>) {
         if let Self::OutsideRoots { path, real, .. } = self {
             let real = real.to_string_lossy();
-            let why = format!("a workspace that leads to {real:?}, outside the roots");
+            let why = format!("workspace leads to {real:?}, outside the allowed roots");
             security.refused(SecurityEvent::OutsideRoots, peer, Some(path), why);
         }
     }

@@ -16,7 +16,7 @@ const MEDIA_BYTES_MAX: u64 = 64 << 20;
 /// The files that go with a prompt.
 #[derive(Args, Debug, Default)]
 pub struct Attachments {
-    /// A file that goes with the prompt; an image or a sound itself, any other as a link (can be given again)
+    /// File to send with the prompt: images and audio as content, other files as a link; can be repeated
     #[arg(long = "attach", value_name = "FILE")]
     files: Vec<PathBuf>,
 }
@@ -50,7 +50,7 @@ fn block(file: &Path) -> Result<Value, ClientError> {
     if metadata.len() > MEDIA_BYTES_MAX {
         return Err(ClientError::local(
             format!("{} is larger than {} MiB", file.display(), MEDIA_BYTES_MAX >> 20),
-            "make it smaller, or put it in the workspace and tell the agent its name",
+            "make it smaller, or put it in the workspace and name it in the prompt",
         ));
     }
     let data = std::fs::read(&path).map_err(failed)?;

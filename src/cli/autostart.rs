@@ -104,7 +104,7 @@ async fn start_unit(daemon: &Daemon, output: Output) -> Result<(), ClientError> 
         .await
         .map_err(|error| ClientError::NotStarted { message: chain(&error), hint: error.hint().to_owned() })?;
     daemon.probe().await?;
-    output.note(&format!("started the daemon ({SERVICE} of your user manager)"));
+    output.note(&format!("started the daemon (your user service {SERVICE})"));
     Ok(())
 }
 
@@ -139,14 +139,14 @@ async fn wait_until_ready(child: &mut Child, deadline: Instant) -> Readiness {
 }
 
 fn not_started(readiness: &Readiness, pid: u32, log: &Path, begin: u64) -> ClientError {
-    let hint = format!("its log is {}; `acpd serve` runs the daemon in this terminal", log.display());
+    let hint = format!("read its log {}, or run the daemon in this terminal with `acpd serve`", log.display());
     let message = match readiness {
         // It may be in the middle of something that must not be torn, such as a migration; it is left alone.
         Readiness::Ready | Readiness::Late => {
-            format!("the daemon (pid {pid}) is still not ready after {} seconds", READY_TIMEOUT.as_secs())
+            format!("the daemon (pid {pid}) is not ready after {} seconds", READY_TIMEOUT.as_secs())
         }
         Readiness::Exited(status) => {
-            format!("the daemon ended before it was ready ({status}){}", quoted(&tail(log, begin)))
+            format!("the daemon exited before it was ready ({status}){}", quoted(&tail(log, begin)))
         }
     };
     ClientError::NotStarted { message, hint }
@@ -157,7 +157,7 @@ fn spawn(socket: &Path, paths: &Paths, log: &Path) -> Result<Child, ClientError>
         let operation = operation.to_owned();
         move |source| ClientError::Io { operation, source }
     };
-    let program = std::env::current_exe().map_err(failed("find this program's own file"))?;
+    let program = std::env::current_exe().map_err(failed("find the path of this program"))?;
     let stderr = private::file(log).map_err(failed("open the daemon's log"))?;
     // The daemon outlives this command: a lock or a pipe of the caller's must not live on in it.
     system::keep_descriptors_from_children();
@@ -216,8 +216,8 @@ async fn take_turn(paths: &Paths, deadline: Instant) -> Result<File, ClientError
             None if Instant::now() < deadline => sleep_until(Instant::now() + LOCK_PAUSE).await,
             None => {
                 return Err(ClientError::NotStarted {
-                    message: "another client has been starting the daemon for too long".to_owned(),
-                    hint: "try again; `acpd serve` runs the daemon in this terminal".to_owned(),
+                    message: "timed out: another client is still starting the daemon".to_owned(),
+                    hint: "try again, or run the daemon in this terminal with `acpd serve`".to_owned(),
                 });
             }
         }

@@ -59,9 +59,8 @@ impl ConfigFile {
             Some(path) => Some(path.to_owned()),
             None => daemons_file(context).await.or_else(|| context.paths().config_place.clone()),
         };
-        let path = path.ok_or_else(|| {
-            ClientError::local("cannot tell where the configuration file is", "set HOME, or give --config")
-        })?;
+        let path =
+            path.ok_or_else(|| ClientError::local("cannot find the configuration file", "set HOME, or give --config"))?;
         let real = followed(&path);
         let lock = match access {
             Access::Read | Access::Replace => None,
@@ -171,8 +170,8 @@ impl ConfigFile {
             Item::Table(table)
         };
         self.document.entry(name).or_insert_with(new).as_table_like_mut().ok_or_else(|| {
-            let message = format!("{name} in {} is not a section", path.display());
-            ClientError::local(message, format!("write it as a section: [{name}]"))
+            let message = format!("{name} in {} is not a table", path.display());
+            ClientError::local(message, format!("write it as a table: [{name}]"))
         })
     }
 
@@ -183,9 +182,9 @@ impl ConfigFile {
 
     pub fn check_text(&self, text: &str) -> Result<(), ClientError> {
         let name = self.path.display().to_string();
-        Config::read(text, &name, &BTreeMap::new())
-            .map(drop)
-            .map_err(|error| ClientError::local(error.to_string(), "nothing was changed; put that right first"))
+        Config::read(text, &name, &BTreeMap::new()).map(drop).map_err(|error| {
+            ClientError::local(error.to_string(), "nothing was changed; correct the configuration first")
+        })
     }
 
     /// Puts it in the place of the old one, whole or not at all. A link stays one, and what it leads to is replaced.
@@ -194,8 +193,8 @@ impl ConfigFile {
     pub fn write(&mut self) -> Result<(), ClientError> {
         let text = self.text();
         if read(&self.real)? != self.before {
-            let message = format!("{} has changed meanwhile; nothing was written", self.path.display());
-            return Err(ClientError::local(message, "look at what is there now, and give the command again"));
+            let message = format!("{} was changed by another program; nothing was written", self.path.display());
+            return Err(ClientError::local(message, "read the file and run the command again"));
         }
         if self.before.as_deref() != Some(text.as_str()) {
             let operation = || format!("write {}", self.real.display());
@@ -256,7 +255,7 @@ fn followed(path: &Path) -> PathBuf {
 /// Locks the directory: the file itself is replaced, and a lock on it would be on the old one.
 async fn locked(file: &Path) -> Result<Option<File>, ClientError> {
     let directory = directory_of(file);
-    let operation = || format!("make {}", directory.display());
+    let operation = || format!("create {}", directory.display());
     make(directory).map_err(|error| ClientError::io(operation(), error))?;
     // Where it cannot be locked, there is still the comparison before it is written.
     let Ok(handle) = File::open(directory) else { return Ok(None) };
@@ -269,10 +268,10 @@ async fn locked(file: &Path) -> Result<Option<File>, ClientError> {
                 sleep_until(Instant::now() + LOCK_PAUSE).await;
             }
             Err(TryLockError::WouldBlock) => {
-                let message = format!("somebody else keeps {} locked; nothing was written", directory.display());
+                let message = format!("another process has locked {}; nothing was written", directory.display());
                 return Err(ClientError::local(
                     message,
-                    "another acpd command changes the configuration; end it, and try again",
+                    "another acpd command is changing the configuration; end it and try again",
                 ));
             }
         }
@@ -338,7 +337,7 @@ mod tests {
         let (real, preamble, document) = (path.clone(), String::new(), DocumentMut::new());
         let mut file = ConfigFile { path: path.clone(), real, lock: None, before, preamble, document };
         let error = file.write().unwrap_err();
-        assert!(error.to_string().ends_with("has changed meanwhile; nothing was written"), "{error}");
+        assert!(error.to_string().ends_with("was changed by another program; nothing was written"), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "# an editor's\n");
     }
 }

@@ -299,14 +299,14 @@ fn silent(pid: Option<i32>, seconds: u64) -> ClientError {
         Some(pid) => (
             format!("the daemon (pid {pid})"),
             format!(
-                "`kill -CONT {pid}` wakes one that was stopped; its log tells what it does; after `kill -9 {pid}` the next \
-                 command starts another"
+                "if it was paused, continue it with `kill -CONT {pid}`; else see its log; after `kill -9 {pid}` the next \
+                 command starts a new daemon"
             ),
         ),
-        None => ("the daemon".to_owned(), "its log tells what it does; restart it if it is stuck".to_owned()),
+        None => ("the daemon".to_owned(), "see its log, and restart it if it is stuck".to_owned()),
     };
     ClientError::Silent {
-        message: format!("{who} takes connections, and has not answered for {seconds} seconds"),
+        message: format!("{who} accepts connections, but has not answered within {seconds} seconds"),
         hint,
     }
 }

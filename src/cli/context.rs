@@ -41,7 +41,7 @@ impl Context {
         let (socket, may_start) = find_socket(&paths, overrides.socket.is_some(), overrides.state_dir.is_some());
         if socket.as_os_str().len() > SOCKET_BYTES_MAX {
             let message = format!("the socket's path {} is longer than {SOCKET_BYTES_MAX} bytes", socket.display());
-            return Err(ClientError::local(message, "choose a shorter one with --socket or ACPD_SOCKET"));
+            return Err(ClientError::local(message, "choose a shorter path with --socket or ACPD_SOCKET"));
         }
         let named_config = overrides.config.clone();
         let Overrides { config, socket: named_socket, state_dir } = overrides;

@@ -27,7 +27,7 @@ pub fn file(path: &str) -> Result<Box<RawValue>, ClientError> {
     let (text, name) = if path == "-" {
         if io::stdin().is_terminal() {
             let hint = "pipe it into the command, or name a file";
-            return Err(ClientError::local("stdin is a terminal, and no document", hint));
+            return Err(ClientError::local("stdin is a terminal, not a JSON document", hint));
         }
         (read(io::stdin().lock()), "stdin".to_owned())
     } else {
@@ -45,8 +45,8 @@ fn read(from: impl Read) -> io::Result<String> {
 
 fn parsed(text: &str, name: &str) -> Result<Box<RawValue>, ClientError> {
     RawValue::from_string(text.trim().to_owned()).map_err(|error| {
-        let hint = "write JSON, in quotes for the shell ('{\"step\": 3}'), or name a file or - for stdin";
-        ClientError::local(format!("{name} is no JSON: {error}"), hint)
+        let hint = "write JSON in shell quotes ('{\"step\": 3}'), or name a file, or - for stdin";
+        ClientError::local(format!("{name} is not valid JSON: {error}"), hint)
     })
 }
 
@@ -75,6 +75,9 @@ mod tests {
         assert_eq!(argument(&format!("@{}", path.display())).unwrap().get(), "{\"a\": 1}");
         assert!(argument("@/nowhere/at/all").unwrap_err().to_string().contains("/nowhere/at/all"));
         let refused = argument("{a: 1}").unwrap_err();
-        assert!(refused.to_string().starts_with("it is no JSON: ") && refused.hint().contains("stdin"), "{refused}");
+        assert!(
+            refused.to_string().starts_with("it is not valid JSON: ") && refused.hint().contains("stdin"),
+            "{refused}"
+        );
     }
 }

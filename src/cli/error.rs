@@ -28,7 +28,7 @@ pub enum ClientError {
         source: io::Error,
     },
     /// The connection was there and then was not.
-    #[error("the connection to the daemon broke during {operation}")]
+    #[error("lost the connection to the daemon during {operation}")]
     Broken {
         operation: String,
         #[source]
@@ -37,7 +37,7 @@ pub enum ClientError {
     #[error("the daemon did not answer {operation} within {seconds} seconds")]
     TooSlow { operation: String, seconds: u64 },
     /// It went away while a session was followed, and did not come back in time.
-    #[error("lost the daemon")]
+    #[error("lost the connection to the daemon")]
     Lost {
         hint: String,
         #[source]
@@ -46,7 +46,7 @@ pub enum ClientError {
     /// It was asked how it is, and does not even tell that.
     #[error("{message}")]
     Silent { message: String, hint: String },
-    #[error("cannot understand the daemon's answer to {operation}")]
+    #[error("cannot parse the daemon's answer to {operation}")]
     Answer {
         operation: String,
         #[source]
@@ -104,24 +104,28 @@ impl ClientError {
         match self {
             Self::Api { body, .. } => &body.hint,
             Self::Unreachable { socket, .. } if socket == Path::new(SYSTEM_SOCKET) => {
-                "it is the machine's daemon: `systemctl status acpd` tells how it is; only members of its group may connect"
+                "this is the machine's daemon: check it with `systemctl status acpd`; only members of its group can connect"
             }
             Self::Unreachable { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied => {
-                    "the socket belongs to another user; name your own daemon's with --socket or ACPD_SOCKET"
+                    "the socket belongs to another user; name your own with --socket or ACPD_SOCKET"
                 }
                 _ => "start the daemon with `acpd serve`, or name its socket with --socket or ACPD_SOCKET",
             },
-            Self::Broken { .. } | Self::TooSlow { .. } => "`acpd status` tells how the daemon is; its log tells why",
-            Self::Answer { .. } => "the client and the daemon may be of different versions; compare with `acpd status`",
+            Self::Broken { .. } | Self::TooSlow { .. } => "check the daemon with `acpd status`, and read its log",
+            Self::Answer { .. } => {
+                "the client and the daemon may have different versions; compare `acpd --version` and `acpd status`"
+            }
             Self::Silent { hint, .. }
             | Self::NotStarted { hint, .. }
             | Self::Local { hint, .. }
             | Self::Lost { hint, .. } => hint,
             Self::Io { source, .. } => match source.kind() {
-                io::ErrorKind::NotFound => "there is nothing at that path; is it spelled right?",
-                io::ErrorKind::NotADirectory => "it is no directory; name the one that it is in",
-                io::ErrorKind::PermissionDenied => "it is not yours to use; choose another, or ask its owner",
+                io::ErrorKind::NotFound => "nothing exists at that path; check its spelling",
+                io::ErrorKind::NotADirectory => "that path is not a directory; name a directory",
+                io::ErrorKind::PermissionDenied => {
+                    "you have no permission for that path; choose another, or ask its owner"
+                }
                 _ => "",
             },
             Self::Output(_) | Self::Left => "",

@@ -26,18 +26,18 @@ pub enum Exit {
 /// For the help.
 pub const HELP: &str = "\
 Exit codes:
-  0    it went well
-  1    the daemon refused, or something is wrong on this side
-  2    the command line makes no sense
+  0    success
+  1    error: the daemon refused the request, or the client failed
+  2    usage error
   3    the daemon cannot be reached
   4    the turn failed
   5    the turn was cancelled
-  6    the turn was interrupted: the daemon stopped in the middle of it
+  6    the turn was interrupted, because the daemon stopped
   7    a limit is reached or the daemon is overloaded; try again later
-  8    the store cannot be used: directory, space or data (serve, migrate)
-  9    somebody else has answered the question before (approve, reject)
-  10   denied: the agent refused, or was rejected and did no more
-  130  left with Ctrl-C; the session goes on";
+  8    the store cannot be opened: directory, space or data (serve, migrate)
+  9    the permission request was already answered (approve, reject)
+  10   denied: the agent refused, or stopped after a rejected request
+  130  detached with Ctrl-C; the session continues";
 
 /// `text`, and the exit codes after it.
 pub fn long_help(text: &str) -> String {

@@ -95,7 +95,7 @@ pub fn summary(findings: &[Finding], style: Style) -> String {
     };
     let problems = some(count(Status::Problem), "problem", "problems").map(|text| style.red(&text));
     let warnings = some(count(Status::Warning), "warning", "warnings").map(|text| style.yellow(&text));
-    let fine = some(count(Status::Ok) + count(Status::Note), "check is fine", "checks are fine");
+    let fine = some(count(Status::Ok) + count(Status::Note), "check passed", "checks passed");
     let parts: Vec<String> = [problems, warnings, fine].into_iter().flatten().collect();
     parts.join(", ")
 }
@@ -201,8 +201,8 @@ mod tests {
             Finding::problem("c", "", ""),
             Finding::warning("d", "", ""),
         ];
-        assert_eq!(summary(&findings, Style::plain()), "1 problem, 1 warning, 2 checks are fine");
-        assert_eq!(summary(&findings[..1], Style::plain()), "1 check is fine");
+        assert_eq!(summary(&findings, Style::plain()), "1 problem, 1 warning, 2 checks passed");
+        assert_eq!(summary(&findings[..1], Style::plain()), "1 check passed");
         assert_eq!((exit(&findings), exit(&findings[3..])), (Exit::Error, Exit::Ok));
     }
 }

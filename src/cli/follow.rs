@@ -30,7 +30,7 @@ const NOTICES_MAX: usize = 4;
 /// How what is followed is shown and waited for: what the commands that do it have in common.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Following {
-    /// The agent's thoughts on a terminal; the key t changes it while they come
+    /// How to show the agent's thoughts on a terminal; press t to change it while they stream
     #[arg(long, value_name = "HOW", value_enum, default_value_t = ThoughtsShown::Fold)]
     pub thoughts: ThoughtsShown,
 }
@@ -38,10 +38,10 @@ pub struct Following {
 /// Whether the answer is waited for.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Waiting {
-    /// Stream the answer and end with the turn (the default)
+    /// Stream the answer and exit when the turn ends (the default)
     #[arg(long, overrides_with = "no_wait")]
     wait: bool,
-    /// Print the session and the turn when the prompt is accepted, and end
+    /// Print the session and the turn and exit once the prompt is accepted
     #[arg(long, overrides_with = "wait")]
     no_wait: bool,
     /// Cancel the turn after this time, such as 90s or 10m, and exit with code 5
@@ -123,7 +123,7 @@ pub async fn turn(
                 }
                 is_cancelling = true;
                 context.output.note(match interruption {
-                    Interruption::Key => "cancelling the turn; Ctrl-C again leaves without waiting for its end",
+                    Interruption::Key => "cancelling the turn; press Ctrl-C again to detach without waiting",
                     Interruption::Timeout => "the timeout has passed; cancelling the turn",
                 });
                 match interrupts.unless(cancel(daemon, session, accepted.turn_id)).await {
@@ -137,8 +137,8 @@ pub async fn turn(
             Happening::Event(Ok(Some(event))) => event,
             // A stream that follows has no end; one that ends all the same must not be asked for ever.
             Happening::Event(Ok(None)) => {
-                let hint = format!("`acpd attach {}` comes back to it", short_id(session));
-                return Err(ClientError::local("the stream ended before the turn did", hint));
+                let hint = format!("run `acpd attach {}` to follow it again", short_id(session));
+                return Err(ClientError::local("the event stream ended before the turn", hint));
             }
             Happening::Event(Err(error)) => {
                 desk.close()?;
@@ -237,11 +237,11 @@ fn with_way_back(context: &Context, session: SessionId, error: ClientError) -> C
     let attach = format!("`acpd attach {}`", short_id(session));
     match error {
         error if error.is_overload() => {
-            context.output.note(&format!("the session goes on: {attach} comes back to it"));
+            context.output.note(&format!("the session continues; follow it again with {attach}"));
             error
         }
         ClientError::Unreachable { .. } | ClientError::Broken { .. } | ClientError::TooSlow { .. } => {
-            let hint = format!("{attach} starts the daemon where none runs, and tells what became of the session");
+            let hint = format!("{attach} starts a daemon if none runs, and shows the session");
             ClientError::Lost { hint, source: Box::new(error) }
         }
         error => error,
@@ -249,7 +249,9 @@ fn with_way_back(context: &Context, session: SessionId, error: ClientError) -> C
 }
 
 fn leave(context: &Context, session: SessionId) -> Exit {
-    context.output.note(&format!("left; the session goes on: `acpd attach {}` comes back to it", short_id(session)));
+    context
+        .output
+        .note(&format!("detached; the session continues; follow it again with `acpd attach {}`", short_id(session)));
     Exit::Left
 }
 
@@ -280,7 +282,7 @@ pub async fn send_prompt(
         Err(error) if error.is_api("session_suspended") => {
             let resume = format!("/v1/sessions/{session}/resume");
             let _: Box<RawValue> = daemon.post(&resume, &serde_json::json!({})).await?;
-            context.output.note("the session was suspended; resumed it");
+            context.output.note("resumed the suspended session");
             daemon.post(&path, prompt).await
         }
         answer => answer,

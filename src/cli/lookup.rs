@@ -95,7 +95,7 @@ pub async fn workspace(daemon: &Daemon, path: &Path) -> Result<Option<WorkspaceI
         return Ok(None);
     }
     let paths = known.iter().map(|workspace| workspace.path.as_str());
-    let otherwise = "`acpd workspaces` lists the directories that have had a session";
+    let otherwise = "`acpd workspaces` lists the known directories";
     let hint = suggest::hint(&real.to_string_lossy(), paths, otherwise);
     Err(ClientError::local(format!("there is no directory {}", real.display()), hint))
 }
@@ -104,7 +104,7 @@ pub async fn workspace(daemon: &Daemon, path: &Path) -> Result<Option<WorkspaceI
 pub async fn known_workspace(daemon: &Daemon, path: &Path) -> Result<WorkspaceId, ClientError> {
     workspace(daemon, path).await?.ok_or_else(|| {
         let message = format!("there has never been a session in {}", path.display());
-        ClientError::local(message, "`acpd workspaces` lists the directories that have had one")
+        ClientError::local(message, "`acpd workspaces` lists the known directories")
     })
 }
 
@@ -126,11 +126,11 @@ pub async fn workspaces(daemon: &Daemon, all: bool) -> Result<Vec<Workspace>, Cl
 async fn newest_here(daemon: &Daemon) -> Result<SessionId, ClientError> {
     let here = std::env::current_dir()
         .and_then(std::fs::canonicalize)
-        .map_err(|source| ClientError::io("tell the current directory", source))?;
+        .map_err(|source| ClientError::io("find the current directory", source))?;
     let none = || {
         ClientError::local(
-            format!("there is no session in {}", here.display()),
-            "`acpd ls` lists the sessions of every directory; `acpd run \"…\"` starts one here",
+            format!("no session in {}", here.display()),
+            "start one here with `acpd run \"…\"`; `acpd ls` lists the sessions of all directories",
         )
     };
     let workspace_id = workspace(daemon, &here).await?.ok_or_else(none)?;
@@ -143,8 +143,8 @@ async fn newest_here(daemon: &Daemon) -> Result<SessionId, ClientError> {
 fn unknown(name: &str, newest: &[Session]) -> ClientError {
     let names = || {
         format!(
-            "`acpd ls --all` lists them; a session is named by its id, {PART_DIGITS_MIN} or more digits of its \
-             beginning or end, its exact title, or - for the newest of this directory"
+            "`acpd ls --all` lists sessions; name one by its id, an id prefix or suffix of {PART_DIGITS_MIN} or more digits, \
+             its exact title, or - for the newest one here"
         )
     };
     let hint = suggest::sessions(name, newest).unwrap_or_else(names);
@@ -170,7 +170,7 @@ fn ambiguous(name: &str, candidates: &[Session], total: i64) -> ClientError {
     if more > 0 {
         let _ = write!(message, "\n  and {more} more");
     }
-    ClientError::local(message, "give more of the id, or its last 12 digits as shown here")
+    ClientError::local(message, "give a longer part of the id, such as the last 12 digits shown here")
 }
 
 #[cfg(test)]

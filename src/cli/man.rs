@@ -13,29 +13,29 @@ const SECTION: &str = "1";
 const MANUAL: &str = "acpd manual";
 
 const FILES: &[(&str, &str)] = &[
-    ("~/.config/acpd/config.toml", "The configuration of a user's daemon; /etc/acpd/config.toml of a system one."),
-    ("~/.local/state/acpd/", "The state directory: acpd.db with all sessions and messages, logs/, backups/, run/."),
-    (
-        "$XDG_RUNTIME_DIR/acpd/acpd.sock",
-        "The socket; run/acpd.sock in the state directory where there is no such variable.",
-    ),
-    ("/run/acpd/acpd.sock", "The socket of a system daemon, which clients look for when the user has none."),
+    ("~/.config/acpd/config.toml", "Configuration of a user's daemon. A system daemon reads /etc/acpd/config.toml."),
+    ("~/.local/state/acpd/", "State directory: acpd.db with all sessions and messages, logs/, backups/, run/."),
+    ("$XDG_RUNTIME_DIR/acpd/acpd.sock", "Socket. If XDG_RUNTIME_DIR is not set: run/acpd.sock in the state directory."),
+    ("/run/acpd/acpd.sock", "Socket of a system daemon. Clients use it if the user has no daemon."),
 ];
 
 /// What has a meaning to clients and daemon, in the order in which one would look for it.
 const ENVIRONMENT: &[(&str, &str)] = &[
-    ("ACPD_CONFIG, ACPD_SOCKET, ACPD_STATE_DIR", "As the options --config, --socket and --state-dir."),
-    ("ACPD_SECTION_KEY", "A key of the configuration: ACPD_LIMITS_PROCESSES=8 is processes = 8 in [limits]."),
-    ("AGENT_WORKSPACE_ROOT, AGENT_SESSION_IDLE_TIMEOUT", "As workspace.roots and, in minutes, sessions.idle_timeout."),
-    ("NO_COLOR, TERM", "Nothing is coloured when NO_COLOR is not empty or TERM is unset or dumb."),
-    ("PAGER", "What long output is shown with on a terminal."),
-    ("ACPD_SESSION", "Set for agents, commands of notifications and all that they start: the id of their session."),
+    ("ACPD_CONFIG, ACPD_SOCKET, ACPD_STATE_DIR", "Same as the options --config, --socket and --state-dir."),
+    ("ACPD_SECTION_KEY", "Sets a configuration key: ACPD_LIMITS_PROCESSES=8 means processes = 8 in [limits]."),
+    (
+        "AGENT_WORKSPACE_ROOT, AGENT_SESSION_IDLE_TIMEOUT",
+        "Same as workspace.roots and sessions.idle_timeout (in minutes).",
+    ),
+    ("NO_COLOR, TERM", "Colours are off if NO_COLOR is not empty, or TERM is unset or dumb."),
+    ("PAGER", "Pager for long output on a terminal."),
+    ("ACPD_SESSION", "Id of the session; set for agents, notification commands and their child processes."),
 ];
 
 /// What every piece of roff begins with; a page needs it once.
 const PREAMBLE: &str = ".ie \\n(.g .ds Aq \\(aq\n.el .ds Aq '\n";
 
-const SEE_ALSO: &str = "The book in docs/ begins with docs/README.md; the interface is described in docs/api.md.";
+const SEE_ALSO: &str = "docs/README.md lists the documentation; docs/api.md describes the API.";
 
 /// The page of acpd itself.
 pub fn first_page() -> io::Result<String> {

@@ -90,7 +90,7 @@ fn hints(error: &mut clap::Error, arguments: &[String], command: &clap::Command)
     }
     if let Some(prompt) = forgotten_run(error, arguments) {
         error.remove(ContextKind::SuggestedSubcommand);
-        return vec![format!("to prompt an agent with that: acpd run {prompt}")];
+        return vec![format!("to send that as a prompt: acpd run {prompt}")];
     }
     let mut hints: Vec<String> =
         SUGGESTIONS.into_iter().filter_map(|kind| did_you_mean(&error.remove(kind)?)).collect();
@@ -109,7 +109,7 @@ fn did_you_mean(suggested: &ContextValue) -> Option<String> {
         ContextValue::Strings(names) => names,
         _ => return None,
     };
-    let quoted: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     (!quoted.is_empty()).then(|| format!("did you mean {}?", quoted.join(" or ")))
 }
 
@@ -139,7 +139,7 @@ fn unknown_help(error: &clap::Error, arguments: &[String], command: &clap::Comma
         return None;
     }
     let names = command.get_subcommands().filter(|inner| !inner.is_hide_set()).map(clap::Command::get_name);
-    Some(suggest::hint(word, names, "`acpd help` lists the commands, and `acpd help COMMAND` explains one"))
+    Some(suggest::hint(word, names, "`acpd help` lists the commands"))
 }
 
 fn unknown_command(error: &clap::Error) -> Option<&str> {
@@ -164,15 +164,15 @@ mod tests {
 
     #[test]
     fn a_prompt_without_a_command_is_recognized() {
-        assert_eq!(hinted(&["acpd", "fix the bug"]), ["to prompt an agent with that: acpd run \"fix the bug\""]);
-        assert_eq!(hinted(&["acpd", "cost $5"]), ["to prompt an agent with that: acpd run 'cost $5'"]);
+        assert_eq!(hinted(&["acpd", "fix the bug"]), ["to send that as a prompt: acpd run \"fix the bug\""]);
+        assert_eq!(hinted(&["acpd", "cost $5"]), ["to send that as a prompt: acpd run 'cost $5'"]);
     }
 
     #[test]
     fn what_is_mistyped_is_corrected_in_a_hint() {
-        assert_eq!(hinted(&["acpd", "sohw", "x"]), ["did you mean \"show\"?"]);
-        assert_eq!(hinted(&["acpd", "ls", "--al"]), ["did you mean \"--all\"?"]);
-        assert_eq!(hinted(&["acpd", "help", "promt"]), ["did you mean \"prompt\"?"]);
+        assert_eq!(hinted(&["acpd", "sohw", "x"]), ["did you mean `show`?"]);
+        assert_eq!(hinted(&["acpd", "ls", "--al"]), ["did you mean `--all`?"]);
+        assert_eq!(hinted(&["acpd", "help", "promt"]), ["did you mean `prompt`?"]);
         for arguments in [["acpd", "help", "zzzzzz"], ["acpd", "workspaces", "zzzzzz"]] {
             assert!(hinted(&arguments).iter().all(|hint| !hint.contains("acpd run")), "{arguments:?}");
         }

@@ -64,18 +64,19 @@ pub use self::misread::parse;
 
 const EXAMPLES: &str = "\
 Examples:
-  acpd run \"fix the failing test\"      a new session here, and its answer
-  acpd prompt - \"and now document it\"  go on with the newest session here
+  acpd run \"fix the failing test\"      start a session here, show its answer
+  acpd prompt - \"now document it\"      continue the newest session here
   acpd attach -                        watch it from another terminal
-  acpd ls                              what is running
-  acpd permissions                     what agents ask; approve or reject it
+  acpd ls                              list sessions
+  acpd permissions                     list open permission requests
 
-A SESSION is named by its id, by 4 or more digits of its beginning or end, by
-its exact title, or by - for the newest one of the current directory.";
+Name a SESSION by its id, by a unique prefix or suffix of the id (4 or more
+digits), by its exact title, or by - for the newest session of the current
+directory.";
 
-const EVERYWHERE: &str = "Options of every command";
+const EVERYWHERE: &str = "Global options";
 
-/// Keeps coding agents running: sessions that outlive terminal, editor and restart.
+/// Run coding agents in sessions that outlive terminals, editors and restarts
 #[derive(Debug, Parser)]
 #[command(name = "acpd", version, after_help = EXAMPLES, after_long_help = exit::long_help(EXAMPLES))]
 #[command(max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
@@ -91,24 +92,24 @@ pub struct Cli {
 #[derive(Args, Clone, Debug, Default)]
 pub struct Globals {
     #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "FILE")]
-    #[arg(help = "The configuration file [env: ACPD_CONFIG]")]
+    #[arg(help = "Read this configuration file [env: ACPD_CONFIG]")]
     pub config: Option<PathBuf>,
     #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "PATH")]
-    #[arg(help = "The daemon's socket [env: ACPD_SOCKET]")]
+    #[arg(help = "Use this daemon socket [env: ACPD_SOCKET]")]
     pub socket: Option<PathBuf>,
     #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "DIR")]
-    #[arg(help = "The daemon's state directory [env: ACPD_STATE_DIR]")]
+    #[arg(help = "Use this state directory [env: ACPD_STATE_DIR]")]
     pub state_dir: Option<PathBuf>,
-    /// Print JSON instead of text (streams: one event a line)
+    /// Print JSON instead of text (streams: one event per line)
     #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run the daemon
+    /// Run the daemon in the foreground
     Serve(Serve),
-    /// Bring the database to this version's schema, without starting the daemon
+    /// Migrate the store to this version's schema
     Migrate(Migrate),
     Mcp(command::mcp::Mcp),
     /// The built-in agent that needs no model
@@ -122,14 +123,14 @@ pub enum Command {
 
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Serve {
-    /// Leave the terminal that started it. Given by the clients that start a daemon themselves.
+    /// Detach from the terminal. Clients that start a daemon pass it
     #[arg(long, hide = true)]
     pub detached: bool,
 }
 
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Migrate {
-    /// Go back to this schema version instead
+    /// Migrate back to this schema version, before you install an older acpd
     #[arg(long, value_name = "VERSION")]
     pub down: Option<i64>,
 }

@@ -21,16 +21,16 @@ pub fn gather(words: &[String], output: Output) -> Result<Option<String>, Client
 
 /// That there is none.
 pub fn missing() -> ClientError {
-    ClientError::local("the prompt is empty", "give it as words, or pipe it into the command")
+    ClientError::local("the prompt is empty", "write it after the command, or pipe it into the command")
 }
 
 /// That there is none, where a word was taken for the session; likely it is the prompt when it names none.
 pub fn missing_after(session: &str, is_session: bool) -> ClientError {
-    let message = format!("the prompt is empty: {:?} was taken for the session", one_line(session));
+    let message = format!("the prompt is empty: {:?} was read as the session", one_line(session));
     let hint = if is_session && !session.contains(char::is_whitespace) {
-        "give the prompt as words after the session, or pipe it into the command".to_owned()
+        "write the prompt after the session, or pipe it into the command".to_owned()
     } else {
-        format!("to prompt the newest session here with it: acpd prompt - {}", shell_word(&one_line(session)))
+        format!("to send it to the newest session here: acpd prompt - {}", shell_word(&one_line(session)))
     };
     ClientError::local(message, hint)
 }
@@ -55,7 +55,7 @@ fn read_stdin(output: Output) -> Result<String, ClientError> {
     });
     let outcome = match receiver.recv_timeout(STDIN_PATIENCE) {
         Err(RecvTimeoutError::Timeout) => {
-            output.note("reading the prompt from stdin until it ends (`< /dev/null` leaves it out)");
+            output.note("reading the prompt from stdin until its end (skip it with `< /dev/null`)");
             receiver.recv().ok()
         }
         arrived => arrived.ok(),
@@ -64,11 +64,11 @@ fn read_stdin(output: Output) -> Result<String, ClientError> {
     if bytes.len() as u64 > STDIN_BYTES_MAX {
         return Err(ClientError::local(
             format!("stdin is larger than {} MiB", STDIN_BYTES_MAX >> 20),
-            "put it in a file of the workspace and tell the agent its name",
+            "put it in a file in the workspace and name it in the prompt",
         ));
     }
     String::from_utf8(bytes).map_err(|_| {
-        ClientError::local("stdin is not UTF-8 text", "put it in a file of the workspace and tell the agent its name")
+        ClientError::local("stdin is not valid UTF-8", "put it in a file in the workspace and name it in the prompt")
     })
 }
 

@@ -43,13 +43,13 @@ impl Reloaded {
     pub fn tell(&self, output: Output) {
         match self {
             Self::Done(reload) => {
-                output.note("the daemon has reloaded the configuration");
+                output.note("the daemon has reloaded its configuration");
                 tell_restart(output, reload);
             }
-            Self::NoDaemon => output.note("no daemon runs; the next one reads the file"),
-            Self::NotOurs(why) => output.note(&format!("the running daemon does not use the change: {why}")),
+            Self::NoDaemon => output.note("no daemon is running; the next one reads the new configuration"),
+            Self::NotOurs(why) => output.note(&format!("the running daemon does not use this change: {why}")),
             Self::Failed { why, hint } => {
-                output.note(&format!("the daemon did not reload: {why}"));
+                output.note(&format!("the daemon has not reloaded its configuration: {why}"));
                 output.hint(hint);
             }
         }

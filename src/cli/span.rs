@@ -13,9 +13,9 @@ pub fn since(text: &str) -> Result<Timestamp, String> {
     }
     // A day is a time as well: its beginning.
     let day = format!("{text}T00:00:00Z");
-    text.parse().or_else(|_| day.parse()).map_err(|_| {
-        "is neither a time, such as 2026-01-31T12:00:00Z or 2026-01-31, nor a duration, such as 7d or 2h".to_owned()
-    })
+    text.parse()
+        .or_else(|_| day.parse())
+        .map_err(|_| "write a time (2026-01-31T12:00:00Z or 2026-01-31) or a duration (7d, 2h)".to_owned())
 }
 
 /// How long something may take.

@@ -62,8 +62,8 @@ impl Notice {
     /// In words, where it takes any.
     pub const fn text(self) -> Option<&'static str> {
         match self {
-            Self::Lost => Some("lost the daemon; waiting for it to come back"),
-            Self::NoRoom => Some("the daemon has no room for the stream now; trying again"),
+            Self::Lost => Some("lost the connection to the daemon; reconnecting"),
+            Self::NoRoom => Some("the daemon has too many streams now; retrying"),
             Self::Back => None,
         }
     }
@@ -162,7 +162,7 @@ impl<'a> EventStream<'a> {
                 self.is_at_end = true;
                 Ok(())
             }
-            Ok(None) => Err(self.broken("the daemon ended the stream")),
+            Ok(None) => Err(self.broken("the daemon closed the event stream")),
             Err(error) => Err(self.broken(error)),
         }
     }

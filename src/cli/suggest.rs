@@ -25,12 +25,12 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     best(known.into_iter().map(|known| (likeness(name, known), known))).into_iter().next()
 }
 
-/// `did you mean "plan"?`, and else what is said otherwise.
+/// "did you mean `plan`?", or `otherwise` if no name is similar.
 pub fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>, otherwise: &str) -> String {
-    nearest(name, known).map_or_else(|| otherwise.to_owned(), |meant| format!("did you mean {:?}?", one_line(meant)))
+    nearest(name, known).map_or_else(|| otherwise.to_owned(), |meant| format!("did you mean `{}`?", one_line(meant)))
 }
 
-/// `did you mean "fix the test" (5f6a7b8c9d0e)?`
+/// "did you mean `fix the test` (5f6a7b8c9d0e)?"
 pub fn sessions(name: &str, known: &[Session]) -> Option<String> {
     let alike = known.iter().map(|session| {
         let by_id = strsim::normalized_damerau_levenshtein(&name.to_lowercase(), &short_id(session.id));
@@ -39,7 +39,7 @@ pub fn sessions(name: &str, known: &[Session]) -> Option<String> {
     });
     let offered = best(alike).into_iter().map(|session| {
         let title = cut_end(&one_line(&session.title), TITLE_COLUMNS);
-        format!("{title:?} ({})", short_id(session.id))
+        format!("`{title}` ({})", short_id(session.id))
     });
     let offered: Vec<String> = offered.collect();
     (!offered.is_empty()).then(|| format!("did you mean {}?", offered.join(" or ")))
@@ -54,7 +54,7 @@ pub async fn agent(context: &Context, error: ClientError) -> ClientError {
         && let Ok(known) = agents(&daemon).await
         && let Some(meant) = nearest(name, known.iter().map(String::as_str))
     {
-        body.hint = format!("did you mean {meant:?}? `acpd agents` lists them");
+        body.hint = format!("did you mean `{meant}`? `acpd agents` lists the agents");
     }
     ClientError::Api { status, body, retry_after }
 }
@@ -65,7 +65,7 @@ pub async fn unknown_agent(daemon: &Daemon, name: &str) -> Option<String> {
     if known.iter().any(|agent| agent == name) {
         return None;
     }
-    let hint = hint(name, known.iter().map(String::as_str), "`acpd agents` lists them");
+    let hint = hint(name, known.iter().map(String::as_str), "`acpd agents` lists the agents");
     Some(format!("there is no agent {name:?}; {hint}"))
 }
 
@@ -113,7 +113,7 @@ mod tests {
             nearest("fix the faling", ["document it", "fix the failing test in the parser"]).map(str::len),
             Some(34)
         );
-        assert_eq!(hint("plna", known, "none"), "did you mean \"plan\"?");
+        assert_eq!(hint("plna", known, "none"), "did you mean `plan`?");
         assert_eq!(hint("q", known, "`acpd mode` lists them"), "`acpd mode` lists them");
     }
 }

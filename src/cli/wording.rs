@@ -43,7 +43,7 @@ const REQUESTS: [(&str, &str); 9] = [
 /// Beside a command that tells the same.
 const BESIDE_COMMAND: &str = "` or GET /";
 /// How the hint begins that sends programmers to the description of the interface.
-const CORRECT_IT: &str = "correct it and ask again";
+const CORRECT_IT: &str = "correct the request and send it again";
 
 /// The refusal as a person reads it.
 pub fn for_people(mut body: ErrorBody) -> ErrorBody {
@@ -55,7 +55,7 @@ pub fn for_people(mut body: ErrorBody) -> ErrorBody {
         body.message = if name.is_empty() { problem.to_owned() } else { format!("{name} {problem}") };
     }
     if body.hint.starts_with(CORRECT_IT) {
-        "correct it and try again; `acpd help COMMAND` tells what a command takes".clone_into(&mut body.hint);
+        "correct it and try again; `acpd help COMMAND` explains the arguments".clone_into(&mut body.hint);
     }
     body.hint = with_commands(&body.hint);
     body
@@ -84,10 +84,14 @@ mod tests {
 
     #[test]
     fn fields_are_arguments() {
-        assert_eq!(told("q", "q: has no word to look for", "").0, "the query has no word to look for");
+        assert_eq!(told("q", "q: has no word to search for", "").0, "the query has no word to search for");
         assert_eq!(told("path", "path: cannot write it", "").0, "cannot write it");
-        let (message, hint) = told("title", "title: has control characters", "correct it and ask again; docs/api.md …");
-        assert_eq!(message, "the title (--title) has control characters");
+        let (message, hint) = told(
+            "title",
+            "title: must not have control characters",
+            "correct the request and send it again; docs/api.md …",
+        );
+        assert_eq!(message, "the title (--title) must not have control characters");
         assert!(!hint.contains("docs/api.md"), "{hint}");
         assert_eq!(told("newer", "newer: is odd", "").0, "newer: is odd", "what is not known stays as it is");
     }

@@ -18,8 +18,7 @@ pub struct ControlGroup {
 struct Written(String);
 
 impl FromValue for Written {
-    const EXPECTED: &'static str =
-        "write the name of a group, such as \"acpd\", or its number; \"\" for nobody but root";
+    const EXPECTED: &'static str = "write the name of a group, such as \"acpd\", or its number; \"\" admits no group";
 
     fn from_value(value: Value) -> Option<Self> {
         match value {
@@ -40,18 +39,18 @@ pub fn read(section: &mut Section<'_>, group: &mut Option<ControlGroup>) {
     }
     // Whoever is not root can neither hand out the socket nor run agents as others.
     if !rustix::process::geteuid().is_root() {
-        let hint = "take it out, or have root run the daemon: only that one can run agents as their owners";
-        return section.problem(KEY, "is for a daemon of root's, and this one is not", hint);
+        let hint = "remove it, or run the daemon as root: only root's daemon can run agents as their owners";
+        return section.problem(KEY, "is only for a daemon that runs as root", hint);
     }
     match find(&written) {
         Ok(Some(found)) => *group = Some(found),
         Ok(None) => {
-            let hint = format!("make it with `groupadd --system {written}`, or name one that is there");
+            let hint = format!("create the group with `groupadd --system {written}`, or name an existing group");
             section.problem(KEY, format!("names the group {written:?}, which does not exist"), hint);
         }
         Err(error) => {
-            let hint = "check the group's name, and what /etc/nsswitch.conf says of groups";
-            section.problem(KEY, format!("names the group {written:?}, which cannot be looked up: {error}"), hint);
+            let hint = "check the group's name and the groups entry of /etc/nsswitch.conf";
+            section.problem(KEY, format!("names the group {written:?}; looking it up failed: {error}"), hint);
         }
     }
 }

@@ -16,14 +16,14 @@ pub fn read(section: &mut Section<'_>, profile: &mut AgentProfile) {
         });
     });
     if let Err(problem) = mcp::check_all(servers.iter().map(|(name, server)| (name.as_str(), server.weight()))) {
-        section.problem("mcp_servers", problem, "leave some out, or give them to a profile of their own");
+        section.problem("mcp_servers", problem, "remove some servers, or move them to another profile");
     }
     section.read("mcp_servers_allowed", &mut profile.mcp_servers_allowed);
     section.read("mcp_private_urls", &mut profile.mcp_private_urls);
     section.read("acpd_tools", &mut profile.acpd_tools);
     if profile.acpd_tools && profile.mcp_servers.contains_key(mcp::TOOLS) {
-        let problem = "is what acpd's own server is called where acpd_tools = true";
-        section.problem("mcp_servers.acpd", problem, "give it another name, or take acpd_tools out");
+        let problem = "is the name of acpd's own server, which acpd_tools = true adds";
+        section.problem("mcp_servers.acpd", problem, "choose another name, or remove acpd_tools");
     }
 }
 
@@ -37,7 +37,7 @@ fn read_server(section: &mut Section<'_>, name: &str) -> Option<ProfileServer> {
     section.read("type", &mut kind);
     section.read("headers", &mut headers);
     let Some((transport, values)) = (Written { command, args, env, kind, url, headers }).sorted() else {
-        section.problem("command", "is missing, or does not go with the other keys", Written::<Secret>::HINT);
+        section.problem("command", "is missing, or does not fit the other keys", Written::<Secret>::HINT);
         return None;
     };
     let server = ProfileServer { transport, values };

@@ -238,7 +238,7 @@ impl Config {
             problems: vec![Problem {
                 key: name.clone(),
                 message: format!("cannot be read: {error}"),
-                hint: "check that the file is there and that acpd's user may read it".to_owned(),
+                hint: "check that the file exists and that acpd's user can read it".to_owned(),
             }],
         })?;
         read::config(&text, &format!("{name} and the environment"), environment)

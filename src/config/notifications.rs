@@ -139,32 +139,32 @@ pub fn check(notifications: &Notifications, problems: &mut Vec<Problem>) {
             problems.push(Problem { key, message, hint });
         };
         if !is_slug(&notification.name) {
-            problem("", "is not a name for a notification".to_owned(), SLUG_HINT.to_owned());
+            problem("", "is not a valid name for a notification".to_owned(), SLUG_HINT.to_owned());
         }
         if notification.on.is_empty() {
-            problem(".on", "names nothing to tell of".to_owned(), Vec::<Occasion>::EXPECTED.to_owned());
+            problem(".on", "names no events".to_owned(), Vec::<Occasion>::EXPECTED.to_owned());
         }
         let is_path = notification.command.contains('/');
         if notification.command.is_empty() || (is_path && !notification.command.starts_with('/')) {
-            let hint =
-                "give a program on the daemon's PATH, such as \"notify-send\", or its absolute path; no shell reads it";
-            problem(".command", "is missing, or a path that is not absolute".to_owned(), hint.to_owned());
+            let hint = "give a program on the daemon's PATH, such as \"notify-send\", or an absolute path; acpd starts it \
+                    without a shell";
+            problem(".command", "is missing, or is a relative path".to_owned(), hint.to_owned());
         }
         let is_of_turns = !notification.statuses.is_empty() || notification.after.is_some();
         if is_of_turns && !notification.on.contains(&Occasion::TurnCompleted) {
-            let hint = "take statuses and after out, or add \"turn.completed\" to on".to_owned();
-            problem(".on", "has no turns, to which statuses and after belong".to_owned(), hint);
+            let hint = "remove statuses and after, or add \"turn.completed\" to on".to_owned();
+            problem(".on", "does not include \"turn.completed\", which statuses and after need".to_owned(), hint);
         }
         for agent in notification.agents.iter().filter(|agent| !is_slug(agent)) {
-            let hint = "name agents as `acpd agents` does, or none for all".to_owned();
-            problem(".agents", format!("has {agent:?}, which no agent can be called"), hint);
+            let hint = "give names from `acpd agents`; [] for all agents".to_owned();
+            problem(".agents", format!("has {agent:?}, which is not a valid agent name"), hint);
         }
         if let Some(unknown) = notification.args.iter().find_map(|argument| unknown_placeholder(argument)) {
             let known = PLACEHOLDERS.map(|name| format!("{{{name}}}")).join(", ");
-            problem(".args", format!("has {{{unknown}}}, which stands for nothing"), format!("there are {known}"));
+            problem(".args", format!("has the unknown placeholder {{{unknown}}}"), format!("use {known}"));
         }
         if notification.args.iter().any(|argument| argument.contains('\0')) {
-            problem(".args", "has a NUL byte".to_owned(), "no argument of a program can have one".to_owned());
+            problem(".args", "has a NUL byte".to_owned(), "remove the NUL byte".to_owned());
         }
     }
 }
@@ -229,15 +229,15 @@ mod tests {
         )
         .unwrap_err();
         for part in [
-            "notifications.timeout: has the wrong value",
+            "notifications.timeout: has an invalid value",
             "notifications.timeouts: is not a known key",
-            "notifications.a.on: has the wrong value [\"turn.ended\"]",
-            "notifications.B c: is not a name for a notification",
-            "notifications.B c.command: is missing, or a path that is not absolute",
-            "notifications.B c.on: has no turns",
+            "notifications.a.on: has an invalid value [\"turn.ended\"]",
+            "notifications.B c: is not a valid name for a notification",
+            "notifications.B c.command: is missing, or is a relative path",
+            "notifications.B c.on: does not include",
             "notifications.B c.agents: has \"Nobody!\"",
-            "notifications.B c.args: has {titel}",
-            "notifications.B c.statuses: has the wrong value",
+            "notifications.B c.args: has the unknown placeholder {titel}",
+            "notifications.B c.statuses: has an invalid value",
             "notifications.B c.shell: is not a known key",
         ] {
             assert!(problems.contains(part), "{part}\n{problems}");

@@ -29,7 +29,8 @@ pub struct Paths {
 
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "cannot tell where to keep state: neither --state-dir, STATE_DIRECTORY, XDG_STATE_HOME nor HOME is an absolute path"
+    "cannot choose a state directory: none of --state-dir, STATE_DIRECTORY, XDG_STATE_HOME and HOME is an absolute \
+        path"
 )]
 pub struct NoHome;
 

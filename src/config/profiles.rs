@@ -44,8 +44,8 @@ fn gemini() -> AgentProfile {
             "GOOGLE_GENAI_USE_*",
         ]),
         adapter: Adapter::Gemini,
-        install_hint: "install it with `npm install -g @google/gemini-cli` and run `gemini` once to sign in, \
-                       or try acpd without any key: --agent demo"
+        install_hint: "install it with `npm install -g @google/gemini-cli` and run `gemini` once to sign in; to try \
+            acpd without a key, use --agent demo"
             .to_owned(),
         login_hint:
             "run `gemini` once and sign in, or give it a GEMINI_API_KEY: `acpd agents add gemini --env-file FILE`"
@@ -57,7 +57,7 @@ fn gemini() -> AgentProfile {
 fn claude() -> AgentProfile {
     AgentProfile {
         name: "Claude Code".to_owned(),
-        description: "Anthropic's Claude Code, by way of claude-agent-acp".to_owned(),
+        description: "Anthropic's Claude Code, through claude-agent-acp".to_owned(),
         command: "claude-agent-acp".to_owned(),
         env_pass: names([
             "ANTHROPIC_API_KEY",
@@ -91,13 +91,13 @@ fn claude() -> AgentProfile {
 fn codex() -> AgentProfile {
     AgentProfile {
         name: "Codex".to_owned(),
-        description: "OpenAI's Codex, by way of codex-acp".to_owned(),
+        description: "OpenAI's Codex, through codex-acp".to_owned(),
         command: "codex-acp".to_owned(),
         env_pass: names(["CODEX_API_KEY", "CODEX_PATH", "DEFAULT_AUTH_REQUEST", "OPENAI_API_KEY", "OPENAI_BASE_URL"]),
         env_plain: names(["CODEX_HOME", "CODEX_PATH", "DEFAULT_AUTH_REQUEST", "OPENAI_BASE_URL"]),
         adapter: Adapter::Codex,
         install_hint:
-            "install it with `npm install -g @agentclientprotocol/codex-acp`, which brings Codex itself along"
+            "install it with `npm install -g @agentclientprotocol/codex-acp`, which includes Codex"
                 .to_owned(),
         login_hint: "run `npx @openai/codex login`, or give it an OPENAI_API_KEY: `acpd agents add codex --auth-method api-key --env-file FILE`"
             .to_owned(),
@@ -108,7 +108,7 @@ fn codex() -> AgentProfile {
 fn opencode() -> AgentProfile {
     AgentProfile {
         name: "OpenCode".to_owned(),
-        description: "OpenCode, with the models of many providers".to_owned(),
+        description: "OpenCode, for models of many providers".to_owned(),
         command: "opencode".to_owned(),
         args: names(["acp"]),
         env_pass: names([
@@ -155,7 +155,7 @@ fn qwen() -> AgentProfile {
 fn demo() -> AgentProfile {
     AgentProfile {
         name: "Demo agent".to_owned(),
-        description: "Built in; needs no key and no network".to_owned(),
+        description: "Built into acpd; needs no key and no network".to_owned(),
         command: SELF_COMMAND.to_owned(),
         args: names(["demo-agent"]),
         env_pass: names(["ACPD_DEMO_PAUSE_MS"]),

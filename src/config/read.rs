@@ -18,8 +18,8 @@ pub fn config(text: &str, source: &str, environment: &BTreeMap<String, String>) 
     let mut table = text.parse::<Table>().map_err(|error| {
         failed(vec![Problem {
             key: source.to_owned(),
-            message: format!("is not TOML{}: {}", place(text, &error), error.message()),
-            hint: "compare with `acpd config --default`".to_owned(),
+            message: format!("is not valid TOML{}: {}", place(text, &error), error.message()),
+            hint: "compare it with the output of `acpd config --default`".to_owned(),
         }])
     })?;
     let mut problems = Vec::new();
@@ -111,7 +111,7 @@ impl Section<'_> {
         let shown = if T::IS_SECRET { String::new() } else { format!(" {value}") };
         match T::from_value(value) {
             Some(value) => *target = value,
-            None => self.problem(key, format!("has the wrong value{shown}"), T::EXPECTED),
+            None => self.problem(key, format!("has an invalid value{shown}"), T::EXPECTED),
         }
     }
 
@@ -178,7 +178,7 @@ impl Section<'_> {
     /// Whatever nobody asked for is a mistake: a typo must not silently leave a default in force.
     fn finish(mut self) {
         for (key, _) in std::mem::take(&mut self.table) {
-            let hint = format!("the keys here are {}", self.known.join(", "));
+            let hint = format!("known keys are {}", self.known.join(", "));
             self.problem(&key, "is not a known key", hint);
         }
     }
@@ -218,7 +218,7 @@ mod tests {
             };
             for name in names {
                 let error = read(&format!("[{name}]\nnonsense = 1\n"), &[]).unwrap_err();
-                let known = error.problems[0].hint.strip_prefix("the keys here are ").unwrap();
+                let known = error.problems[0].hint.strip_prefix("known keys are ").unwrap();
                 let mut table = &shipped;
                 for part in name.split('.') {
                     table = table[part].as_table().unwrap();
@@ -246,10 +246,10 @@ mod tests {
     #[test]
     fn a_problem_does_not_show_what_may_be_a_key() {
         let error = read("[agents.mine]\ncommand = \"x\"\nenv = \"KEY=hidden\"\n", &[]).unwrap_err();
-        assert_eq!(error.in_one_line(), "agents.mine.env: has the wrong value");
+        assert_eq!(error.in_one_line(), "agents.mine.env: has an invalid value");
         let error = read("[agents.mine]\nenv = { KEY = \"hidden }\n", &[]).unwrap_err();
         let problem = error.in_one_line();
-        assert!(problem.starts_with("config.toml: is not TOML at line 2, column "), "{problem}");
+        assert!(problem.starts_with("config.toml: is not valid TOML at line 2, column "), "{problem}");
         assert!(!problem.contains("hidden"), "{problem}");
     }
 

@@ -82,7 +82,7 @@ impl HomePaths {
 }
 
 impl FromValue for HomePaths {
-    const EXPECTED: &'static str = "write a list of paths that are absolute or begin with ~/, such as [\"~/.cargo\"]";
+    const EXPECTED: &'static str = "write a list of paths that are absolute or start with ~/, such as [\"~/.cargo\"]";
 
     fn from_value(value: Value) -> Option<Self> {
         let is_whole = |text: &String| {
@@ -165,7 +165,7 @@ pub fn check(sandbox: &Sandbox, problems: &mut Vec<Problem>) {
         problems.push(Problem {
             key: "sandbox.bubblewrap".to_owned(),
             message: "is \"require\", but sandbox.mode is \"off\"".to_owned(),
-            hint: "take one of them back: nothing is confined with mode = \"off\"".to_owned(),
+            hint: "change one of them: mode = \"off\" disables the sandbox".to_owned(),
         });
     }
 }

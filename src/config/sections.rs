@@ -196,38 +196,38 @@ pub fn check(config: &Config, problems: &mut Vec<Problem>) {
             problem(format!("{key}.command"), "is missing".to_owned(), hint);
         }
         if profile.terminal_commands.iter().any(|command| command.trim().is_empty()) {
-            let hint = "name the first words of commands, such as \"cargo\" or \"npm test\", or \"*\" for any";
+            let hint = "give the first words of commands, such as \"cargo\" or \"npm test\", or \"*\" for any command";
             problem(format!("{key}.terminal_commands"), "has an empty command".to_owned(), hint);
         }
         if !is_slug(&profile.slug) {
-            problem(key, "is not a name for an agent".to_owned(), SLUG_HINT);
+            problem(key, "is not a valid agent name".to_owned(), SLUG_HINT);
         }
         check_environment(profile, &mut problem);
         check_words(profile, &mut problem);
     }
     if !config.agents.contains_key(&config.sessions.agent) {
         let message = format!("names the agent {:?}, which is not configured", config.sessions.agent);
-        problem("sessions.agent".to_owned(), message, "name one of the [agents.SLUG] sections");
+        problem("sessions.agent".to_owned(), message, "use the name of an [agents.SLUG] section");
     }
     if config.processes.backoff_max < config.processes.backoff_min {
-        let hint = "the wait between starts grows from backoff_min to backoff_max";
-        problem("processes.backoff_max".to_owned(), "is below processes.backoff_min".to_owned(), hint);
+        let hint = "the delay between starts grows from backoff_min to backoff_max";
+        problem("processes.backoff_max".to_owned(), "must be at least processes.backoff_min".to_owned(), hint);
     }
     if config.store.reserve.is_some_and(|reserve| reserve >= config.store.free_min) {
-        let hint = "the reserve is part of the space that must be there: make free_min the larger one";
-        problem("store.reserve".to_owned(), "is not below store.free_min".to_owned(), hint);
+        let hint = "store.free_min includes the reserve: make free_min larger";
+        problem("store.reserve".to_owned(), "must be below store.free_min".to_owned(), hint);
     }
     if config.control.bodies_max < config.control.body_max {
-        let hint = "one body must find room: make bodies_max the larger one";
-        problem("control.bodies_max".to_owned(), "is below control.body_max".to_owned(), hint);
+        let hint = "raise bodies_max: it must hold at least one body of control.body_max";
+        problem("control.bodies_max".to_owned(), "must be at least control.body_max".to_owned(), hint);
     }
     if config.limits.long_lines < config.limits.line_max {
-        let hint = "one line must find room: make long_lines the larger one";
-        problem("limits.long_lines".to_owned(), "is below limits.line_max".to_owned(), hint);
+        let hint = "raise long_lines: it must hold at least one line of limits.line_max";
+        problem("limits.long_lines".to_owned(), "must be at least limits.line_max".to_owned(), hint);
     }
     if config.limits.line_max < config.limits.payload_max {
-        let hint = "a payload comes in one line: make line_max the larger one";
-        problem("limits.line_max".to_owned(), "is below limits.payload_max".to_owned(), hint);
+        let hint = "raise line_max: a payload arrives as one line";
+        problem("limits.line_max".to_owned(), "must be at least limits.payload_max".to_owned(), hint);
     }
 }
 
@@ -235,34 +235,34 @@ pub fn check(config: &Config, problems: &mut Vec<Problem>) {
 fn check_environment(profile: &AgentProfile, problem: &mut impl FnMut(String, String, &str)) {
     let key = |name: &str| format!("agents.{}.{name}", profile.slug);
     if !profile.env_file.iter().all(|file| file.strip_prefix('-').unwrap_or(file).starts_with('/')) {
-        let hint = "give the absolute path of a file, with a - before it when the file need not be there";
+        let hint = "give the absolute path of a file; put - before it if the file is optional";
         problem(key("env_file"), "has a path that is not absolute".to_owned(), hint);
     }
     if !profile.terminal_env.iter().all(|name| is_variable(name.strip_suffix('*').unwrap_or(name))) {
-        let message = "has a name that no variable can have".to_owned();
+        let message = "has an invalid variable name".to_owned();
         problem(
             key("terminal_env"),
             message,
-            "name variables such as \"RUST_LOG\", or \"CARGO_*\" for all that begin so",
+            "give names of variables such as \"RUST_LOG\", or \"CARGO_*\" for all with this prefix",
         );
     }
     let of_people = profile.adapter.quirks().methods_of_people;
     if let Some(method) = profile.auth_method.as_ref().filter(|method| of_people.contains(&method.as_str())) {
         let hint =
-            "sign in with the agent's own program, once, and leave this empty; or name a way that needs a key only";
+            "sign in once with the agent's own program and leave this empty, or choose a method that needs only a key";
         problem(
             key("auth_method"),
-            format!("{method:?} needs a person, and nobody is there when an agent starts"),
+            format!("{method:?} needs a person at the terminal, and agents start without one"),
             hint,
         );
     }
     if !profile.credentials.keys().all(|name| is_variable(name)) {
-        let message = "has a name that no variable can have".to_owned();
-        problem(key("credentials"), message, "use letters, digits and '_', not beginning with a digit");
+        let message = "has an invalid variable name".to_owned();
+        problem(key("credentials"), message, "use letters, digits and '_', not starting with a digit");
     }
     if !profile.credentials.values().all(|file| is_credential(file)) {
-        let hint = "write { VARIABLE = \"credential\" } with the name that LoadCredential= gives it, never the value";
-        problem(key("credentials"), "names something that is no credential".to_owned(), hint);
+        let hint = "write { VARIABLE = \"credential\" } with the name from LoadCredential=, never the value";
+        problem(key("credentials"), "has an invalid credential name".to_owned(), hint);
     }
 }
 

@@ -83,7 +83,7 @@ impl FromValue for u32 {
 }
 
 impl FromValue for String {
-    const EXPECTED: &'static str = "write a text in quotes";
+    const EXPECTED: &'static str = "write a string in quotes";
 
     fn from_value(value: Value) -> Option<Self> {
         match value {
@@ -94,7 +94,7 @@ impl FromValue for String {
 }
 
 impl FromValue for Vec<String> {
-    const EXPECTED: &'static str = "write a list of texts, such as [\"a\", \"b\"]";
+    const EXPECTED: &'static str = "write a list of strings, such as [\"a\", \"b\"]";
 
     fn from_value(value: Value) -> Option<Self> {
         match value {
@@ -105,7 +105,7 @@ impl FromValue for Vec<String> {
 }
 
 impl FromValue for Vec<PathBuf> {
-    const EXPECTED: &'static str = "write a list of paths that are absolute or begin with ~, such as [\"~/src\"]";
+    const EXPECTED: &'static str = "write a list of paths that are absolute or start with ~, such as [\"~/src\"]";
 
     fn from_value(value: Value) -> Option<Self> {
         let paths: Vec<PathBuf> = Vec::<String>::from_value(value)?.into_iter().map(PathBuf::from).collect();
@@ -118,7 +118,7 @@ impl FromValue for Vec<PathBuf> {
 pub struct OneOrMore(pub Vec<String>);
 
 impl FromValue for OneOrMore {
-    const EXPECTED: &'static str = "write a text in quotes, or a list of them";
+    const EXPECTED: &'static str = "write a string in quotes, or a list of strings";
 
     fn from_value(value: Value) -> Option<Self> {
         match value {
@@ -140,7 +140,7 @@ impl FromValue for BTreeMap<String, Secret> {
 }
 
 impl FromValue for BTreeMap<String, String> {
-    const EXPECTED: &'static str = "write a table of texts, such as { NAME = \"value\" }";
+    const EXPECTED: &'static str = "write a table of strings, such as { NAME = \"value\" }";
     /// Somebody may write a key where its name belongs.
     const IS_SECRET: bool = true;
 
@@ -192,7 +192,7 @@ impl FromValue for Option<u32> {
 
 /// An empty one stands for none.
 impl FromValue for Option<String> {
-    const EXPECTED: &'static str = "write a text in quotes, or \"\" for none";
+    const EXPECTED: &'static str = "write a string in quotes, or \"\" for none";
 
     fn from_value(value: Value) -> Option<Self> {
         String::from_value(value).map(|text| Some(text).filter(|text| !text.is_empty()))
@@ -200,7 +200,7 @@ impl FromValue for Option<String> {
 }
 
 impl FromValue for Option<Amount> {
-    const EXPECTED: &'static str = "write a number such as 2.5, of a billionth at least, or 0 for none";
+    const EXPECTED: &'static str = "write a number such as 2.5 with at most nine decimal places, or 0 for none";
 
     fn from_value(value: Value) -> Option<Self> {
         let number = value

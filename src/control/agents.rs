@@ -28,28 +28,30 @@ const PAGE_BYTES_MAX: usize = 8 << 20;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// The archived ones too.
+    /// Include archived agents.
     #[serde(default)]
     include_archived: bool,
-    /// Everybody's, to those who may see them.
+    /// Include the agents of all users. Only root can do this; for other users it has no effect.
     #[serde(default)]
     all: bool,
-    /// How many at the most.
+    /// Maximum number of items to return.
     #[param(minimum = 1, maximum = 1000, default = 1000)]
     limit: Option<i64>,
-    /// How many are passed over.
+    /// Number of items to skip.
     #[param(minimum = 0, default = 0)]
     offset: Option<i64>,
 }
 
-/// Lists the agents: first those of the configuration, then those that were made here, each by slug.
+/// List agents.
+///
+/// Agents from the configuration come first, then agents made over the API, each sorted by slug.
 #[utoipa::path(
     get,
     path = "/v1/agents",
     operation_id = "listAgents",
     tag = "agents",
     params(ListQuery),
-    responses((status = 200, description = "A page of them, with fewer when they are large.", body = AgentList)),
+    responses((status = 200, description = "A page of agents; large profiles make the page shorter.", body = AgentList)),
 )]
 pub async fn list(
     State(api): State<Arc<Api>>,
@@ -90,14 +92,16 @@ fn of_page<'a>(api: &Api, made: &'a [MadeProfile]) -> &'a [MadeProfile] {
     made.get(..count).unwrap_or(made)
 }
 
-/// Shows an agent, without values of its environment.
+/// Show an agent.
+///
+/// The values of its environment variables are not shown.
 #[utoipa::path(
     get,
     path = "/v1/agents/{slug}",
     operation_id = "getAgent",
     tag = "agents",
     params(
-        ("slug" = String, Path, description = "Its slug, or its id."),
+        ("slug" = String, Path, description = "The agent's slug or id."),
     ),
     responses((status = 200, description = "The agent.", body = Agent)),
 )]
@@ -120,14 +124,16 @@ pub async fn show(
     agents.into_iter().next().map(Json).ok_or(ApiError::NoSuchAgent(slug))
 }
 
-/// Makes an agent: one of the configuration with less, or a command.
+/// Create an agent.
+///
+/// The agent narrows an agent from the configuration (its base), or runs a command of its own.
 #[utoipa::path(
     post,
     path = "/v1/agents",
     operation_id = "createAgent",
     tag = "agents",
     request_body = CreateAgent,
-    responses((status = 201, description = "It is made.", body = Agent)),
+    responses((status = 201, description = "The new agent.", body = Agent)),
 )]
 pub async fn create(
     State(api): State<Arc<Api>>,
@@ -136,7 +142,7 @@ pub async fn create(
 ) -> Result<(StatusCode, Json<Agent>), ApiError> {
     let (slug, change) = request.into_change();
     if !is_slug(&slug) {
-        return Err(ApiError::misunderstood("slug", "is not a name for an agent", SLUG_HINT));
+        return Err(ApiError::misunderstood("slug", "is not a valid agent name", SLUG_HINT));
     }
     let base = api.registry.shared().config().sessions.agent.clone();
     let definition = changed(&api, &caller, Definition::new(&slug, Program::Base(base)), change)?;
@@ -144,17 +150,19 @@ pub async fn create(
     Ok((StatusCode::CREATED, Json(one_made(&api, &caller, made).await?)))
 }
 
-/// Changes an agent that was made here. Sessions that are there keep what they have of it.
+/// Change an agent that was made over the API.
+///
+/// Existing sessions keep the settings that they were created with.
 #[utoipa::path(
     patch,
     path = "/v1/agents/{slug}",
     operation_id = "changeAgent",
     tag = "agents",
     params(
-        ("slug" = String, Path, description = "Its slug, or its id."),
+        ("slug" = String, Path, description = "The agent's slug or id."),
     ),
     request_body = PatchAgent,
-    responses((status = 200, description = "The agent as it is now.", body = Agent)),
+    responses((status = 200, description = "The agent after the change.", body = Agent)),
 )]
 pub async fn change(
     State(api): State<Arc<Api>>,
@@ -170,16 +178,18 @@ pub async fn change(
     Ok(Json(one_made(&api, &caller, made.map_err(named)?).await?))
 }
 
-/// Archives an agent that was made here: it takes no new sessions, and those that it has go on.
+/// Archive an agent that was made over the API.
+///
+/// It takes no new sessions. Its existing sessions continue.
 #[utoipa::path(
     delete,
     path = "/v1/agents/{slug}",
     operation_id = "archiveAgent",
     tag = "agents",
     params(
-        ("slug" = String, Path, description = "Its slug, or its id."),
+        ("slug" = String, Path, description = "The agent's slug or id."),
     ),
-    responses((status = 200, description = "It is archived, now or already.", body = Agent)),
+    responses((status = 200, description = "The archived agent.", body = Agent)),
 )]
 pub async fn archive(
     State(api): State<Arc<Api>>,
@@ -242,19 +252,20 @@ async fn one_made(api: &Api, caller: &Caller, made: MadeProfile) -> Result<Agent
 /// The longest that somebody may want a check to take.
 const CHECK_SECONDS_MAX: u64 = 600;
 
-/// Starts the agent and shakes hands with it, as a session would, and stops it again.
+/// Check an agent: start it, complete the ACP handshake and stop it.
 ///
-/// Answers when nothing of it is left. What goes wrong with the agent is told in the answer, and is no error of the request.
+/// The response comes when all processes of the agent have ended. A failure of the agent is part of the response, not
+/// an error of the request.
 #[utoipa::path(
     post,
     path = "/v1/agents/{slug}/check",
     operation_id = "checkAgent",
     tag = "agents",
     params(
-        ("slug" = String, Path, description = "Its slug, or its id."),
+        ("slug" = String, Path, description = "The agent's slug or id."),
     ),
     request_body = Option<CheckAgent>,
-    responses((status = 200, description = "What was seen.", body = AgentCheck)),
+    responses((status = 200, description = "The result of the check.", body = AgentCheck)),
 )]
 pub async fn check(
     State(api): State<Arc<Api>>,
@@ -264,7 +275,7 @@ pub async fn check(
 ) -> Result<Json<Box<RawValue>>, ApiError> {
     let timeout = match request.timeout_seconds {
         Some(seconds @ 1..=CHECK_SECONDS_MAX) => Some(Duration::from_secs(seconds)),
-        Some(_) => return Err(ApiError::invalid("timeoutSeconds", format!("is not within 1 and {CHECK_SECONDS_MAX}"))),
+        Some(_) => return Err(ApiError::invalid("timeoutSeconds", format!("must be from 1 to {CHECK_SECONDS_MAX}"))),
         None => None,
     };
     let began = Instant::now();

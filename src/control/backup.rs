@@ -12,16 +12,16 @@ use super::error::ApiError;
 use super::extract::Json;
 use super::wire::{BackUp, Backup};
 
-/// Copies the whole record to a new file.
+/// Back up the store to a new file.
 ///
-/// Answers when the copy has its name. A client that goes before that abandons it.
+/// The response comes when the file is complete. If the client disconnects before that, acpd cancels the backup.
 #[utoipa::path(
     post,
     path = "/v1/backup",
     operation_id = "createBackup",
     tag = "daemon",
     request_body = BackUp,
-    responses((status = 201, description = "The copy has its name.", body = Backup)),
+    responses((status = 201, description = "The finished backup.", body = Backup)),
 )]
 pub async fn create(
     State(api): State<Arc<Api>>,

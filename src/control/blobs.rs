@@ -16,22 +16,24 @@ use crate::model::BlobHash;
 /// What is named by its hash never changes.
 const CACHING: &str = "private, max-age=31536000, immutable";
 
-/// Gives the data that a block of a message names.
+/// Download the data of a content block.
 ///
-/// The type is the newest message's, unless a browser would run that; and a browser is told to save it and not to guess.
+/// The media type comes from the newest message, unless a browser would execute that type. Headers tell browsers to
+/// save the data and not to guess its type.
 #[utoipa::path(
     get,
     path = "/v1/blobs/{sha256}",
     operation_id = "getBlob",
     tag = "messages",
     params(
-        ("sha256" = String, Path, description = "The hash, in small letters.", pattern = "^[0-9a-f]{64}$"),
-        ("If-None-Match" = Option<String>, Header, description = "Entity tags that are known."),
+        ("sha256" = String, Path, description = "The blob's SHA-256 hash in lower case.", pattern = "^[0-9a-f]{64}$"),
+        ("If-None-Match" = Option<String>, Header, description = "Entity tags that the client already has."),
     ),
     responses(
         (
             status = 200,
-            description = "The bytes. The type is the message's word for images, sounds, films and plain text.",
+            description = "The blob's bytes. Images, audio, video and plain text have the media type of their \
+                message.",
             content(
                 (String = "application/octet-stream"),
                 (String = "image/*"),
@@ -39,9 +41,9 @@ const CACHING: &str = "private, max-age=31536000, immutable";
                 (String = "video/*"),
                 (String = "text/plain")
             ),
-            headers(("ETag" = String, description = "The hash, in quotes."))
+            headers(("ETag" = String, description = "The blob's hash in quotes."))
         ),
-        (status = 304, description = "It is known.")
+        (status = 304, description = "The client already has this blob.")
     ),
 )]
 pub async fn show(

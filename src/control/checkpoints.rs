@@ -31,21 +31,21 @@ use crate::store::{CheckpointFilter, Claim, NewCheckpoint};
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// Of exactly this name.
+    /// Only checkpoints with exactly this name.
     name: Option<String>,
-    /// Of this session.
+    /// Only checkpoints of this session.
     #[param(value_type = Option<SessionId>)]
     session_id: Option<SessionId>,
-    /// Of sessions in this workspace.
+    /// Only checkpoints of sessions in this workspace.
     #[param(value_type = Option<WorkspaceId>)]
     workspace_id: Option<WorkspaceId>,
-    /// Everybody's, to those who may see them.
+    /// Include the checkpoints of all users. Only root can do this; for other users it has no effect.
     #[serde(default)]
     all: bool,
-    /// How many at the most.
+    /// Maximum number of items to return.
     #[param(minimum = 1, maximum = 1000, default = 20)]
     limit: Option<i64>,
-    /// How many are passed over.
+    /// Number of items to skip.
     #[param(minimum = 0, default = 0)]
     offset: Option<i64>,
 }
@@ -68,18 +68,19 @@ impl FromRequestParts<Arc<Api>> for CheckpointPath {
     }
 }
 
-/// Gives a session a checkpoint.
+/// Create a checkpoint of a session.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{id}/checkpoints",
     operation_id = "createCheckpoint",
     tag = "records",
     params(
-        ("id" = SessionId, Path, description = "The session."),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same key with the same body is carried out once.", min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
+        ("id" = SessionId, Path, description = "The session's id."),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: acpd carries out requests with the same key and body only once.", min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
     ),
     request_body = CreateCheckpoint,
-    responses((status = 201, description = "The checkpoint is committed.", body = Checkpoint, headers(("Idempotent-Replayed" = bool, description = "There, and true, when an earlier request with the key is answered again.")))),
+    responses((status = 201, description = "The checkpoint, as committed to the store.", body = Checkpoint, headers(("Idempotent-Replayed" = bool, description = "Present, \
+        and `true`, when this repeats the response to an earlier request with the same key.")))),
 )]
 pub async fn create(
     State(api): State<Arc<Api>>,
@@ -118,27 +119,27 @@ async fn make(
     // It goes before a prompt when a session goes on from it.
     let (bytes, bytes_max) = (state.get().len(), limits.checkpoint_max.0.min(limits.prompt_max.0));
     if bytes > bytes_max {
-        let problem = format!("is {bytes} bytes; the most is {bytes_max} (limits.checkpoint_max)");
+        let problem = format!("has {bytes} bytes; the maximum is {bytes_max} (limits.checkpoint_max)");
         return Err(ApiError::invalid("state", problem));
     }
     if !is_shallow(state.get()) {
-        return Err(ApiError::invalid("state", "is nested too deep"));
+        return Err(ApiError::invalid("state", "is nested too deeply"));
     }
     let new = NewCheckpoint { id: CheckpointId::new(), name, state, by };
     Ok(api.registry.add_checkpoint(session, new, claim).await?)
 }
 
-/// Lists a session's checkpoints, the newest first.
+/// List a session's checkpoints, newest first.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}/checkpoints",
     operation_id = "listSessionCheckpoints",
     tag = "records",
     params(
-        ("id" = SessionId, Path, description = "The session."),
+        ("id" = SessionId, Path, description = "The session's id."),
         PageQuery,
     ),
-    responses((status = 200, description = "A page of them, with fewer when they are large.", body = CheckpointList)),
+    responses((status = 200, description = "A page of checkpoints; large checkpoints make the page shorter.", body = CheckpointList)),
 )]
 pub async fn of_session(
     State(api): State<Arc<Api>>,
@@ -151,14 +152,14 @@ pub async fn of_session(
     listed(&api, &filter, query.limit, query.offset).await
 }
 
-/// Lists checkpoints of all sessions, the newest first.
+/// List the checkpoints of all sessions, newest first.
 #[utoipa::path(
     get,
     path = "/v1/checkpoints",
     operation_id = "listCheckpoints",
     tag = "records",
     params(ListQuery),
-    responses((status = 200, description = "A page of them, with fewer when they are large.", body = CheckpointList)),
+    responses((status = 200, description = "A page of checkpoints; large checkpoints make the page shorter.", body = CheckpointList)),
 )]
 pub async fn of_all(
     State(api): State<Arc<Api>>,
@@ -185,14 +186,14 @@ async fn listed(
     Ok(Json(CheckpointList { checkpoints, total, limit, offset }))
 }
 
-/// Shows a checkpoint by its name or its id.
+/// Show a checkpoint by its name or id.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}/checkpoints/{name}",
     operation_id = "getCheckpoint",
     tag = "records",
     params(
-        ("id" = SessionId, Path, description = "The session."),
+        ("id" = SessionId, Path, description = "The session's id."),
         ("name" = String, Path, description = "The checkpoint's name or id."),
     ),
     responses((status = 200, description = "The checkpoint.", body = Checkpoint)),
@@ -212,23 +213,24 @@ async fn found(api: &Api, session: SessionId, name: String) -> Result<Checkpoint
     checkpoint.ok_or(ApiError::Record(RecordRefusal::NoSuchCheckpoint(name)))
 }
 
-/// Gives a checkpoint's state, and starts a session that goes on from it if asked to.
+/// Restore a checkpoint: return its state, and optionally create a session that continues from it.
 ///
-/// The new session is in the same workspace. Its agent gets the state before the first prompt.
+/// The new session has the same workspace. Its agent receives the state before the first prompt.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{id}/checkpoints/{name}/restore",
     operation_id = "restoreCheckpoint",
     tag = "records",
     params(
-        ("id" = SessionId, Path, description = "The session."),
+        ("id" = SessionId, Path, description = "The session's id."),
         ("name" = String, Path, description = "The checkpoint's name or id."),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same key with the same body is carried out once.", min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: acpd carries out requests with the same key and body only once.", min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
     ),
     request_body = Option<RestoreCheckpoint>,
     responses(
-        (status = 200, description = "The state.", body = Restored),
-        (status = 201, description = "The state, and the session that goes on from it.", body = Restored, headers(("Idempotent-Replayed" = bool, description = "There, and true, when an earlier request with the key is answered again."))),
+        (status = 200, description = "The checkpoint with its state.", body = Restored),
+        (status = 201, description = "The checkpoint with its state, and the new session that continues from it.", body = Restored, headers(("Idempotent-Replayed" = bool, description = "Present, \
+            and `true`, when this repeats the response to an earlier request with the same key."))),
     ),
 )]
 pub async fn restore(

@@ -12,7 +12,7 @@ use crate::model::{Announced, Chosen};
 const NAME_CHARS_MAX: usize = 200;
 const OPTIONS_MAX: usize = 64;
 
-/// What the agent announced, in its own words but for what has changed since.
+/// The choices that the agent offers, in its own format, with acpd's updates of the current values.
 #[derive(Debug, Default, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = AgentOffers)]
@@ -59,7 +59,7 @@ pub fn chosen(
         }
     }
     if config_options.len() > OPTIONS_MAX {
-        return Err(ApiError::invalid("configOptions", format!("are more than {OPTIONS_MAX}")));
+        return Err(ApiError::invalid("configOptions", format!("must be at most {OPTIONS_MAX}")));
     }
     for (id, value) in &config_options {
         check_name("configOptions", id)?;
@@ -67,7 +67,7 @@ pub fn chosen(
         match value {
             Value::String(value) => check_name(&field, value)?,
             Value::Bool(_) => {}
-            _ => return Err(ApiError::invalid(field, "must be a text or true or false")),
+            _ => return Err(ApiError::invalid(field, "must be a string, true or false")),
         }
     }
     Ok(Chosen { mode, model, config_options })

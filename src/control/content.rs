@@ -53,7 +53,7 @@ pub fn text_only(request: Prompt, limits: &config::Limits) -> Result<String, Api
             Ok(texts.join("\n"))
         }
         // Nothing else is ever made of a prompt.
-        _ => Err(ApiError::invalid("content", "is no text")),
+        _ => Err(ApiError::invalid("content", "must be text")),
     }
 }
 
@@ -69,14 +69,14 @@ fn checked_blocks(mut blocks: Vec<Value>, limits: &config::Limits) -> Result<Che
         bytes += weight(block);
         let field = if kind == BlockKind::Resource { "resource.blob" } else { "data" };
         let blob = content::detach(block, limits.media_max.0).map_err(|problem| {
-            let setting = if problem.contains("the most is") { " (limits.media_max)" } else { "" };
+            let setting = if problem.contains("the maximum is") { " (limits.media_max)" } else { "" };
             ApiError::invalid(format!("{path}.{field}"), format!("{problem}{setting}"))
         })?;
         blobs.extend(blob);
         is_empty &= kind == BlockKind::Text && block["text"].as_str().is_some_and(|text| text.trim().is_empty());
     }
     if is_empty {
-        return Err(ApiError::invalid("content", "has no text"));
+        return Err(ApiError::invalid("content", "must not be empty"));
     }
     within_prompt_max("content", bytes, limits)?;
     Ok(Checked { content: Content::Blocks { blocks }, blobs })
@@ -88,10 +88,10 @@ fn within_prompt_max(field: &str, bytes: usize, limits: &config::Limits) -> Resu
         return Ok(());
     }
     let besides = if field == "text" { "" } else { " without its media" };
-    let problem = format!("is {bytes} bytes{besides}; the most is {bytes_max} (limits.prompt_max)");
+    let problem = format!("has {bytes} bytes{besides}; the maximum is {bytes_max} (limits.prompt_max)");
     let hint = format!(
-        "put long text in a file of the workspace and name it in the prompt, or attach it (`--attach FILE`); or raise \
-         limits.prompt_max, which is {}: `acpd config set limits.prompt_max 4MiB`",
+        "put long text in a file of the workspace and name the file in the prompt, or attach it with `--attach FILE`; or \
+         raise limits.prompt_max, which is {}: `acpd config set limits.prompt_max 4MiB`",
         limits.prompt_max
     );
     Err(ApiError::misunderstood(field, problem, hint))
@@ -158,10 +158,9 @@ const RESOURCE: &[(&str, Field)] = &[
 ];
 
 fn check_block(path: &str, block: &mut Value) -> Result<BlockKind, ApiError> {
-    let object =
-        block.as_object_mut().ok_or_else(|| ApiError::invalid(path, "is no block: it is not a JSON object"))?;
+    let object = block.as_object_mut().ok_or_else(|| ApiError::invalid(path, "must be a JSON object"))?;
     let kind = object.get("type").ok_or_else(|| ApiError::invalid(format!("{path}.type"), "is missing"))?;
-    let kind = kind.as_str().ok_or_else(|| ApiError::invalid(format!("{path}.type"), "is no text"))?;
+    let kind = kind.as_str().ok_or_else(|| ApiError::invalid(format!("{path}.type"), "must be a string"))?;
     let kind: BlockKind = kind.parse().map_err(|problem: String| ApiError::invalid(format!("{path}.type"), problem))?;
     let everywhere = [("type", Field::Needed), ("annotations", Field::Object), ("_meta", Field::Object)];
     let known: Vec<(&str, Field)> = fields(kind).iter().copied().chain(everywhere).collect();
@@ -197,14 +196,16 @@ fn check_fields(path: &str, object: &mut Map<String, Value>, known: &[(&str, Fie
         match (object.get(*name), field) {
             (None, Field::Needed) => return wrong(name, "is missing"),
             (None, Field::Optional | Field::Number | Field::Object) => {}
-            (Some(value), Field::Needed | Field::Optional) if !value.is_string() => return wrong(name, "is no text"),
-            (Some(value), Field::Number) if !value.is_u64() => return wrong(name, "is no number from 0"),
-            (Some(value), Field::Object) if !value.is_object() => return wrong(name, "is no JSON object"),
+            (Some(value), Field::Needed | Field::Optional) if !value.is_string() => {
+                return wrong(name, "must be a string");
+            }
+            (Some(value), Field::Number) if !value.is_u64() => return wrong(name, "must be a whole number, 0 or more"),
+            (Some(value), Field::Object) if !value.is_object() => return wrong(name, "must be a JSON object"),
             (Some(_), _) => {}
         }
     }
     match object.get("mimeType").and_then(Value::as_str) {
-        Some(mime_type) if !is_mime_type(mime_type) => wrong("mimeType", "is no type such as text/plain"),
+        Some(mime_type) if !is_mime_type(mime_type) => wrong("mimeType", "must be a media type such as text/plain"),
         _ => Ok(()),
     }
 }
@@ -215,7 +216,7 @@ fn check_family(path: &str, object: &Map<String, Value>, family: &str) -> Result
     if mime_type.starts_with(family) {
         return Ok(());
     }
-    Err(ApiError::invalid(format!("{path}.mimeType"), format!("does not begin with {family}")))
+    Err(ApiError::invalid(format!("{path}.mimeType"), format!("must start with {family}")))
 }
 
 /// `family/name`, with parameters perhaps: printable, and short enough for a header.
@@ -286,23 +287,26 @@ mod tests {
         let text = json!({"type": "text", "text": "x"});
         for (content, problem) in [
             (json!([]), "content: must have 1 to 64 blocks"),
-            (json!([text, 7]), "content[1]: is no block"),
+            (json!([text, 7]), "content[1]: must be a JSON object"),
             (json!([{"text": "x"}]), "content[0].type: is missing"),
-            (json!([{"type": "video"}]), "content[0].type: \"video\" is no kind of block"),
+            (json!([{"type": "video"}]), "content[0].type: \"video\" is not a kind of content block"),
             (json!([{"type": "text"}]), "content[0].text: is missing"),
             (json!([{"type": "text", "text": "x", "size": 1}]), "content[0].size: is unknown"),
-            (json!([{"type": "text", "text": " "}]), "content: has no text"),
-            (json!([text, image("A", "image/png")]), "content[1].data: is no base64"),
+            (json!([{"type": "text", "text": " "}]), "content: must not be empty"),
+            (json!([text, image("A", "image/png")]), "content[1].data: is not valid base64"),
             (json!([image("", "image/png")]), "content[0].data: is empty"),
-            (json!([image("AAECAAECAAEC", "image/png")]), "content[0].data: is about 9 bytes; the most is 6 (limits"),
+            (
+                json!([image("AAECAAECAAEC", "image/png")]),
+                "content[0].data: has about 9 bytes; the maximum is 6 (limits",
+            ),
             (json!([{"type": "image", "data": "AAEC"}]), "content[0].mimeType: is missing"),
-            (json!([image("AAEC", "text/html")]), "content[0].mimeType: does not begin with image/"),
-            (json!([image("AAEC", "image/a\nb")]), "content[0].mimeType: is no type"),
-            (json!([image("AAEC", "image")]), "content[0].mimeType: is no type"),
+            (json!([image("AAEC", "text/html")]), "content[0].mimeType: must start with image/"),
+            (json!([image("AAEC", "image/a\nb")]), "content[0].mimeType: must be a media type"),
+            (json!([image("AAEC", "image")]), "content[0].mimeType: must be a media type"),
             (json!([{"type": "resource_link", "uri": "x:y"}]), "content[0].name: is missing"),
             (
                 json!([{"type": "resource_link", "uri": "x:y", "name": "n", "size": -1}]),
-                "content[0].size: is no number",
+                "content[0].size: must be a whole number",
             ),
             (json!([{"type": "resource"}]), "content[0].resource: is missing"),
             (json!([{"type": "resource", "resource": {"uri": "x:y"}}]), "content[0].resource.text: is missing"),
@@ -313,14 +317,14 @@ mod tests {
             ),
             (
                 json!([{"type": "resource", "resource": {"uri": "x:y", "blob": "?"}}]),
-                "content[0].resource.blob: is no base64",
+                "content[0].resource.blob: is not valid base64",
             ),
-            (json!([{"type": "text", "text": "x", "annotations": 1}]), "content[0].annotations: is no JSON object"),
-            (json!([{"type": "text", "text": "x".repeat(151)}]), "content: is 151 bytes without its media"),
-            (json!([{"type": "text", "text": "x", "_meta": {"a": "x".repeat(150)}}]), "content: is 161 bytes"),
-            (json!([{"type": "text", "text": "x", "_meta": {"a": vec![json!([]); 50]}}]), "content: is 161 bytes"),
-            (json!([{"type": "text", "text": "x", "_meta": {"a": vec![json!({}); 50]}}]), "content: is 161 bytes"),
-            (json!([{"type": "text", "text": "x", "_meta": {"a": vec![json!(""); 50]}}]), "content: is 161 bytes"),
+            (json!([{"type": "text", "text": "x", "annotations": 1}]), "content[0].annotations: must be a JSON object"),
+            (json!([{"type": "text", "text": "x".repeat(151)}]), "content: has 151 bytes without its media"),
+            (json!([{"type": "text", "text": "x", "_meta": {"a": "x".repeat(150)}}]), "content: has 161 bytes"),
+            (json!([{"type": "text", "text": "x", "_meta": {"a": vec![json!([]); 50]}}]), "content: has 161 bytes"),
+            (json!([{"type": "text", "text": "x", "_meta": {"a": vec![json!({}); 50]}}]), "content: has 161 bytes"),
+            (json!([{"type": "text", "text": "x", "_meta": {"a": vec![json!(""); 50]}}]), "content: has 161 bytes"),
             (json!([{"type": "text", "text": null}]), "content[0].text: is missing"),
             (json!([{"type": "text", "text": "x", "size": null}]), "content[0].size: is unknown"),
         ] {

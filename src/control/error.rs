@@ -178,12 +178,13 @@ const WORDS_CHARS_MAX: usize = 4000;
 const SESSIONS_HINT: &str = "list the sessions with `acpd ls --all` or GET /v1/sessions";
 const TURNS_HINT: &str = "list the session's turns with `acpd turns` or GET /v1/sessions/{id}/turns";
 const WORKSPACES_HINT: &str = "list the workspaces with `acpd workspaces` or GET /v1/workspaces";
-const AGENTS_HINT: &str = "list the agents with `acpd agents` or GET /v1/agents; add others with `acpd agents add`, or as [agents.SLUG] in \
-     config.toml and run `acpd reload`";
+const AGENTS_HINT: &str = "list the agents with `acpd agents` or GET /v1/agents; add one with `acpd agents add`, or \
+    as [agents.SLUG] in config.toml and run `acpd reload`";
 const LATE_CHOICE_HINT: &str =
-    "the agent may still take it: look at the session's mode, model and configOptions (GET /v1/sessions/{id})";
-const KEPT_CHOICE_HINT: &str = "nothing else was changed; GET /v1/sessions/{id} shows what the agent has and offers";
-const LOG_HINT: &str = "see the daemon's log in its state directory";
+    "the agent may still apply it: check the session's mode, model and configOptions (GET /v1/sessions/{id})";
+const KEPT_CHOICE_HINT: &str = "nothing else was changed; GET /v1/sessions/{id} shows the agent's current settings \
+    and choices";
+const LOG_HINT: &str = "see the daemon's log (`acpd logs`)";
 
 impl ApiError {
     pub fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Self {
@@ -216,12 +217,12 @@ impl ApiError {
             Self::NotHttp => plain::not_http(),
             Self::NoRoute { path } => no_route_answer(path),
             Self::MethodNotAllowed { method, path } => {
-                let message = format!("{path} does not take {method}");
+                let message = format!("{path} does not support {method}");
                 Answer::new(
                     S::METHOD_NOT_ALLOWED,
                     "method_not_allowed",
                     message,
-                    "the Allow header names what it takes",
+                    "the Allow header lists the supported methods",
                 )
             }
             Self::AgentsNotServed => agents_answer(),
@@ -241,7 +242,8 @@ impl ApiError {
                     .details(json!({ "agent": misreading::shortened(slug) }))
             }
             Self::NoSuchBlob(hash) => {
-                let hint = "the sha256 of a block is in its message; a blob goes with the last session that has it";
+                let hint = "a message shows the sha256 of each blob; a blob is deleted with the last session that \
+                    uses it";
                 Answer::new(S::NOT_FOUND, "blob_not_found", format!("there is no blob {hash}"), hint)
             }
             Self::NoSuchPermission(id) => no_permission(&id),
@@ -249,7 +251,7 @@ impl ApiError {
             Self::Record(refusal) => records::answer(refusal),
             Self::PermissionAnswered(permission) => answered_answer(&permission),
             Self::TooOften { what, setting, wait } => {
-                let hint = format!("ask less often, or raise {setting}");
+                let hint = format!("wait and send fewer requests, or raise {setting}");
                 Answer::new(S::TOO_MANY_REQUESTS, "rate_limited", format!("too many {what}"), hint).retry_after(wait)
             }
             Self::IdempotencyMismatch { key } => mismatch_answer(&key),
@@ -270,7 +272,7 @@ impl ApiError {
 
 fn no_route_answer(path: String) -> Answer {
     let hint = misreading::nearest_route(&path);
-    let message = format!("there is no {}", misreading::shortened(path));
+    let message = format!("there is no route {}", misreading::shortened(path));
     Answer::new(StatusCode::NOT_FOUND, "route_not_found", message, hint)
 }
 
@@ -278,27 +280,28 @@ fn media_type_answer(found: &str) -> Answer {
     let message = if found.is_empty() {
         "the body has no Content-Type".to_owned()
     } else {
-        format!("the body is {found:?}, not JSON")
+        format!("the body has Content-Type {found:?}, not JSON")
     };
     let hint = "send Content-Type: application/json";
     Answer::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message, hint)
 }
 
 fn agents_answer() -> Answer {
-    let message = "acpd does not serve agents: this connection comes from one, or from what one has started";
-    let hint = "ask from outside the session; a program that hands its connection on must stay until it is answered";
+    let message = "acpd does not serve agents: this connection comes from an agent or from a process that it started";
+    let hint = "send the request from outside the session; a program that passes its connection on must run until it \
+        has the answer";
     Answer::new(StatusCode::FORBIDDEN, "agents_not_served", message, hint)
 }
 
 fn mismatch_answer(key: &str) -> Answer {
     let message = format!("the Idempotency-Key {key:?} was used for a request with another body");
-    let hint = "use a new key for each request, and the same one only to send the same bytes again";
+    let hint = "use a new key for each request; use a key again only to repeat the same request";
     Answer::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_mismatch", message, hint)
 }
 
 fn invalid_answer(field: &str, problem: String) -> Answer {
     let message = if field.is_empty() { problem } else { format!("{field}: {problem}") };
-    let hint = "correct it and ask again; docs/api.md describes the request";
+    let hint = "correct the request and send it again; docs/api.md describes it";
     Answer::new(StatusCode::BAD_REQUEST, "invalid_request", message, hint).details(json!({ "field": field }))
 }
 
@@ -309,13 +312,14 @@ fn registry_answer(error: RegistryError) -> Answer {
         RegistryError::NotFound(_) => Answer::new(S::NOT_FOUND, "session_not_found", message, SESSIONS_HINT),
         RegistryError::Refused(refusal) => refusal_answer(refusal),
         RegistryError::ProcessLimit { max } => {
-            let hint = "wait for a turn or a check of an agent to end, archive a session, or raise limits.processes";
+            let hint = "wait for a turn or an agent check to end, archive a session, or raise limits.processes";
             Answer::new(S::TOO_MANY_REQUESTS, "process_limit", message, hint)
                 .details(json!({ "max": max }))
                 .retry_after(PROCESS_LIMIT_WAIT)
         }
         RegistryError::ProcessShare { max } => {
-            let hint = "wait for one of your turns or checks to end, archive a session, or have limits.processes_per_user raised";
+            let hint = "wait for one of your turns or agent checks to end, archive a session, or raise \
+                limits.processes_per_user";
             Answer::new(S::TOO_MANY_REQUESTS, "process_limit", message, hint)
                 .details(json!({ "max": max, "perUser": true }))
                 .retry_after(PROCESS_LIMIT_WAIT)
@@ -339,7 +343,7 @@ fn registry_answer(error: RegistryError) -> Answer {
         RegistryError::Profile(refusal) => profiles::answer(refusal),
         RegistryError::FullScope => {
             let hint =
-                "ask for the scope project, whose directories are in workspace.extra; or set sandbox.allow_full = true";
+                "use the scope project and list more directories in workspace.extra, or set sandbox.allow_full = true";
             let granted = FsScope::Project.as_str();
             Answer::new(S::FORBIDDEN, "scope_not_allowed", message, hint).details(json!({ "granted": granted }))
         }
@@ -370,29 +374,30 @@ fn refusal_answer(refusal: Refusal) -> Answer {
             Denied::ErrorIsFinal => not_active(SessionStatus::Error),
         },
         Refusal::QueueFull { waiting } => {
-            let hint = "wait for a turn to end, cancel what waits (`acpd cancel --queued`), or raise sessions.queue";
+            let hint = "wait for a turn to end, cancel waiting prompts (`acpd cancel --queued`), or raise \
+                sessions.queue";
             Answer::new(S::TOO_MANY_REQUESTS, "queue_full", message, hint)
                 .details(json!({ "waiting": waiting }))
                 .retry_after(QUEUE_WAIT)
         }
         Refusal::WaitingFull { waiting } => {
-            let hint = "they go to the agent with the next prompt; send one, or say it in the prompt itself";
+            let hint = "send a prompt: the waiting messages go to the agent with it";
             Answer::new(S::TOO_MANY_REQUESTS, "queue_full", message, hint)
                 .details(json!({ "waiting": waiting }))
                 .retry_after(QUEUE_WAIT)
         }
         Refusal::UnsupportedContent { index, agent, takes, .. } => {
-            let hint = "leave the block out, give the file as a resource_link, or use an agent that takes it";
+            let hint = "remove the block, send the file as a resource_link, or use an agent that accepts it";
             let takes: Vec<&str> = takes.split(", ").collect();
             Answer::new(S::UNPROCESSABLE_ENTITY, "unsupported_content", message, hint)
                 .details(json!({ "field": format!("content[{index}]"), "agent": agent, "takes": takes }))
         }
         Refusal::WiderMode { choice, agent, .. } => {
-            let hint = format!("name it in agents.{agent}.modes_allowed, or give the session a wider policy");
+            let hint = format!("add it to agents.{agent}.modes_allowed, or give the session a wider policy");
             Answer::new(S::FORBIDDEN, "wider_mode", message, hint).details(json!({ "field": choice.field() }))
         }
         Refusal::PermissionClosed(id) => {
-            let hint = "GET /v1/permissions/{id} tells how it was answered";
+            let hint = "GET /v1/permissions/{id} shows the answer";
             Answer::new(S::CONFLICT, "permission_answered", message, hint).details(json!({ "permissionId": id }))
         }
         Refusal::UnknownOption { options, .. } => {
@@ -406,7 +411,7 @@ fn refusal_answer(refusal: Refusal) -> Answer {
         Refusal::Workspace(error) => session_workspace_answer(error),
         Refusal::Context(problem) => invalid_answer(&problem.field, problem.problem),
         Refusal::Purged => Answer::new(S::NOT_FOUND, "session_not_found", message, SESSIONS_HINT),
-        Refusal::NotExpired => Answer::new(S::CONFLICT, "not_expired", message, "it is kept"),
+        Refusal::NotExpired => Answer::new(S::CONFLICT, "not_expired", message, "acpd keeps the session"),
         Refusal::NoTurn => Answer::new(S::CONFLICT, "no_turn", message, TURNS_HINT),
         Refusal::StaleTurn(turn) => stale_turn(message, turn),
         Refusal::UnknownChoice { choice, known } => {
@@ -421,7 +426,7 @@ fn refusal_answer(refusal: Refusal) -> Answer {
         Refusal::Kept { refusal, kept } => kept_answer(*refusal, message, &kept),
         Refusal::NeedsSlot | Refusal::Overloaded => bounds::overloaded(message),
         Refusal::ShuttingDown => {
-            let hint = "try again when it runs again";
+            let hint = "try again when the daemon is running";
             Answer::new(S::SERVICE_UNAVAILABLE, "shutting_down", message, hint).retry_after(OVERLOAD_WAIT)
         }
         Refusal::Store(error) => store_answer(Arc::as_ref(&error)),
@@ -436,28 +441,33 @@ fn session_workspace_answer(error: WorkspaceError) -> Answer {
         | WorkspaceError::Owner(_)
         | WorkspaceError::NotLooked(_) => workspace_answer(error),
         error => {
-            let hint = "put the directory back, and prompt again";
+            let hint = "restore the directory, then send the prompt again";
             Answer::new(StatusCode::CONFLICT, "workspace_missing", chain(&error), hint)
         }
     }
 }
 
 fn no_permission(id: &str) -> Answer {
-    let hint = "list the open ones with GET /v1/permissions, and all with ?status=all";
-    Answer::new(StatusCode::NOT_FOUND, "permission_not_found", format!("there is no permission {id}"), hint)
+    let hint = "list open permission requests with GET /v1/permissions, and all with ?status=all";
+    Answer::new(StatusCode::NOT_FOUND, "permission_not_found", format!("there is no permission request {id}"), hint)
 }
 
 fn no_rule(message: String) -> Answer {
-    Answer::new(StatusCode::NOT_FOUND, "rule_not_found", message, "GET /v1/sessions/{id}/rules lists them")
+    Answer::new(
+        StatusCode::NOT_FOUND,
+        "rule_not_found",
+        message,
+        "list the session's rules with GET /v1/sessions/{id}/rules",
+    )
 }
 
 /// The answer that counts is the one that came first.
 fn answered_answer(permission: &Permission) -> Answer {
     let by = permission.resolution.as_ref().map(|resolution| format!(" ({})", resolution.by)).unwrap_or_default();
-    let message = format!("the permission {} is {} already{by}", permission.id, permission.status.as_str());
+    let message = format!("permission request {} is already {}{by}", permission.id, permission.status.as_str());
     let details =
         json!({ "permissionId": permission.id, "status": permission.status, "resolution": permission.resolution });
-    let hint = "the first answer counts; details.resolution has it";
+    let hint = "the first answer counts; details.resolution shows it";
     Answer::new(StatusCode::CONFLICT, "permission_answered", message, hint).details(details)
 }
 
@@ -466,7 +476,7 @@ fn choice_answer(status: StatusCode, code: &'static str, message: String, choice
     let hint = if known.is_empty() {
         "nothing was changed; GET /v1/sessions/{id} shows what the agent offers".to_owned()
     } else {
-        format!("nothing was changed; there are: {}", known.join(", "))
+        format!("nothing was changed; choose one of: {}", known.join(", "))
     };
     let details = json!({ "field": choice.field(), "known": known });
     Answer::new(status, code, message, hint).details(details)
@@ -493,12 +503,12 @@ fn not_active(status: SessionStatus) -> Answer {
             Answer::new(S::CONFLICT, "session_suspended", "the session is suspended", hint)
         }
         SessionStatus::Archived => {
-            let hint = "it can be read or deleted; make a new session to go on";
-            Answer::new(S::CONFLICT, "session_archived", "the session is archived, and that is final", hint)
+            let hint = "you can read or delete it; create a new session to continue";
+            Answer::new(S::CONFLICT, "session_archived", "the session is archived and cannot continue", hint)
         }
         SessionStatus::Error => {
-            let hint = "it can be read, or deleted (`acpd rm --purge`, ?purge=true); make a new session to go on";
-            Answer::new(S::CONFLICT, "session_error", "the session is in error, and that is final", hint)
+            let hint = "you can read or delete it (`acpd rm --purge`, ?purge=true); create a new session to continue";
+            Answer::new(S::CONFLICT, "session_error", "the session is in error and cannot continue", hint)
         }
     }
 }
@@ -512,32 +522,32 @@ fn workspace_answer(error: WorkspaceError) -> Answer {
     let message = chain(&error);
     match error {
         WorkspaceError::NotAbsolute(_) => {
-            Answer::new(S::BAD_REQUEST, "invalid_request", message, "give the whole path, from /")
+            Answer::new(S::BAD_REQUEST, "invalid_request", message, "give an absolute path")
         }
         WorkspaceError::Missing { source, .. } => {
             let hint = match source.kind() {
-                std::io::ErrorKind::NotFound => "make the directory first",
-                _ => "the daemon's user must be able to enter it",
+                std::io::ErrorKind::NotFound => "create the directory first",
+                _ => "let the daemon's user enter the directory",
             };
             Answer::new(S::BAD_REQUEST, "workspace_missing", message, hint)
         }
         WorkspaceError::NotADirectory(_) | WorkspaceError::NotUtf8(_) => {
-            Answer::new(S::BAD_REQUEST, "invalid_request", message, "give a directory")
+            Answer::new(S::BAD_REQUEST, "invalid_request", message, "give the path of a directory")
         }
         WorkspaceError::Owner(error) => Answer::new(S::FORBIDDEN, "unknown_user", message, error.hint()),
         WorkspaceError::NotLooked(_) => Answer::new(S::INTERNAL_SERVER_ERROR, "internal", message, LOG_HINT),
         WorkspaceError::Moved { .. } => {
-            let hint = "name the directory that it leads to, or put the one that was registered back";
+            let hint = "give the path that it now leads to, or restore the registered directory";
             Answer::new(S::CONFLICT, "workspace_missing", message, hint)
         }
         WorkspaceError::Reserved { .. } => {
-            let hint = "choose a directory outside of it: agents must not write to what acpd relies on";
+            let hint = "choose a directory outside of it: agents must not write to acpd's own files";
             Answer::new(S::FORBIDDEN, "workspace_reserved", message, hint)
         }
         WorkspaceError::OutsideRoots { roots, .. } => {
             let roots: Vec<String> = roots.iter().map(|root: &PathBuf| root.display().to_string()).collect();
             let hint = format!(
-                "the roots are {}; add others to workspace.roots in config.toml and run `acpd reload`",
+                "allowed roots are {}; to add one, change workspace.roots in config.toml and run `acpd reload`",
                 roots.join(", ")
             );
             Answer::new(S::FORBIDDEN, "outside_roots", message, hint).details(json!({ "roots": roots }))

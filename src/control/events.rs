@@ -26,17 +26,17 @@ use crate::model::event::{LOG_COMPACTED, LOG_RESET};
 use crate::store::{EventScope, StoredEvent};
 
 /// What a stream is, for the description.
-const STREAM: &str = "Server-sent events, each with these fields. With `follow` the stream of one session ends when that is \
-    deleted, and every one when the daemon stops.";
+const STREAM: &str = "Server-sent events with these fields. With `follow`, the stream of one session ends when the \
+    session is deleted. Every stream ends when the daemon stops.";
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct EventsQuery {
-    /// The cursor after which to begin.
+    /// Start after the event with this cursor.
     #[param(minimum = 0)]
     after: Option<i64>,
-    /// Whether to wait for what comes when all that was is told.
+    /// Keep the stream open for new events after the stored ones.
     #[param(default = true)]
     #[serde(default = "yes")]
     follow: bool,
@@ -46,14 +46,14 @@ pub struct EventsQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct AllEventsQuery {
-    /// The cursor after which to begin.
+    /// Start after the event with this cursor.
     #[param(minimum = 0)]
     after: Option<i64>,
-    /// Whether to wait for what comes when all that was is told.
+    /// Keep the stream open for new events after the stored ones.
     #[param(default = true)]
     #[serde(default = "yes")]
     follow: bool,
-    /// Everybody's, to those who may see them.
+    /// Include the events of all users. Only root can do this; for other users it has no effect.
     #[serde(default)]
     all: bool,
 }
@@ -62,16 +62,16 @@ fn yes() -> bool {
     true
 }
 
-/// Streams a session's events, those that were and those that come.
+/// Stream a session's events: stored ones first, then new ones.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}/events",
     operation_id = "followSession",
     tag = "events",
     params(
-        ("id" = SessionId, Path, description = "The session."),
+        ("id" = SessionId, Path, description = "The session's id."),
         EventsQuery,
-        ("Last-Event-ID" = Option<i64>, Header, description = "The cursor of the last event that was seen; it goes before `after`.", minimum = 0),
+        ("Last-Event-ID" = Option<i64>, Header, description = "The cursor of the last event received; it takes precedence over `after`.", minimum = 0),
     ),
     responses((status = 200, description = STREAM, body = EventFrame, content_type = "text/event-stream")),
 )]
@@ -90,7 +90,7 @@ pub async fn of_session(
     stream(&api, open, events, EventScope::Session(id), cursor, query.follow).await
 }
 
-/// Streams the events of all sessions, from now on unless told otherwise.
+/// Stream the events of all sessions, by default only new ones.
 #[utoipa::path(
     get,
     path = "/v1/events",
@@ -98,7 +98,7 @@ pub async fn of_session(
     tag = "events",
     params(
         AllEventsQuery,
-        ("Last-Event-ID" = Option<i64>, Header, description = "The cursor of the last event that was seen; it goes before `after`.", minimum = 0),
+        ("Last-Event-ID" = Option<i64>, Header, description = "The cursor of the last event received; it takes precedence over `after`.", minimum = 0),
     ),
     responses((status = 200, description = STREAM, body = EventFrame, content_type = "text/event-stream")),
 )]
@@ -128,7 +128,7 @@ fn cursor(headers: &HeaderMap, query: &EventsQuery) -> Result<Option<i64>, ApiEr
     let cursor = match headers.get("last-event-id") {
         Some(value) => {
             let number = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-            Some(number.ok_or_else(|| ApiError::invalid("Last-Event-ID", "is not a number"))?)
+            Some(number.ok_or_else(|| ApiError::invalid("Last-Event-ID", "must be a whole number"))?)
         }
         None => query.after,
     };
@@ -217,7 +217,7 @@ impl Streaming {
                 // Ending is honest: the client comes again with its cursor and misses nothing.
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
-                    "a stream ends because the log cannot be read"
+                    "an event stream ended: cannot read the event log"
                 );
                 None
             }

@@ -115,7 +115,7 @@ pub fn within_budget(mut response: Response, budget: &Budget, uid: u32) -> Respo
     let size = response.body().size_hint().exact().and_then(|size| usize::try_from(size).ok());
     let Some(size) = size.filter(|size| *size > SMALL_BYTES) else { return response };
     let Some(share) = budget.take(uid, size) else {
-        return ApiError::Overloaded { what: "so large an answer" }.into_response();
+        return ApiError::Overloaded { what: "a response of this size" }.into_response();
     };
     response.extensions_mut().insert(Arc::new(share));
     response

@@ -60,7 +60,7 @@ impl<T: Serialize> IntoResponse for Json<T> {
         match serde_json::to_vec(&self.0) {
             Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
             Err(error) => {
-                let what = format!("an answer cannot be written as JSON: {error}");
+                let what = format!("cannot write the response as JSON: {error}");
                 ApiError::from(crate::store::StoreError::Damaged { what }).into_response()
             }
         }
@@ -143,19 +143,19 @@ fn check_structure(body: &[u8], bounds: &Bounds<'_>) -> Result<(), ApiError> {
     if count <= *structure_max {
         return Ok(());
     }
-    let problem = format!("the body has {count} brackets and commas; the most is {structure_max} ({setting})");
+    let problem = format!("the body has {count} brackets and commas; the maximum is {structure_max} ({setting})");
     Err(ApiError::invalid("", problem))
 }
 
 pub(super) fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     // A list would be taken for the fields in their order.
     if !body.trim_ascii_start().starts_with(b"{") {
-        let hint = "send one JSON object: { and fields and }";
+        let hint = "send one JSON object in { }";
         return Err(ApiError::misunderstood("", "the body is not a JSON object", hint));
     }
     let mut reader = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| misreading::explained(&error))?;
-    reader.end().map_err(|error| ApiError::invalid("", format!("something follows the JSON: {error}")))?;
+    reader.end().map_err(|error| ApiError::invalid("", format!("unexpected data after the JSON object: {error}")))?;
     Ok(value)
 }
 
@@ -166,8 +166,8 @@ pub(super) fn no_query(uri: &Uri) -> Result<(), ApiError> {
         None => Ok(()),
         Some((name, _)) => {
             let name = misreading::shortened(name);
-            let problem = format!("unknown field `{name}`, there are no fields in this query");
-            Err(ApiError::misunderstood(name, problem, "leave the query out"))
+            let problem = format!("unknown field `{name}`; this route has no query parameters");
+            Err(ApiError::misunderstood(name, problem, "remove the query"))
         }
     }
 }
@@ -197,22 +197,22 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<Api>> for Query<T> {
 pub(super) fn from_query<T: DeserializeOwned>(query: &str) -> Result<T, ApiError> {
     // What is no UTF-8 would be read as if it had been replacement characters.
     if percent_decode_str(query).decode_utf8().is_err() {
-        let hint = "write it in UTF-8, and each byte beyond ASCII as % and two hexadecimal digits";
-        return Err(ApiError::misunderstood("", "the query is not UTF-8", hint));
+        let hint = "percent-encode the query as UTF-8";
+        return Err(ApiError::misunderstood("", "the query is not valid UTF-8", hint));
     }
     let pairs = serde_urlencoded::Deserializer::new(form_urlencoded::parse(query.as_bytes()));
     serde_path_to_error::deserialize(pairs).map_err(|error| misreading::explained(&error))
 }
 
-/// Which page of a list.
+/// The page of a list.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct PageQuery {
-    /// How many at the most.
+    /// Maximum number of items to return.
     #[param(minimum = 1, maximum = 1000, default = 20)]
     pub limit: Option<i64>,
-    /// How many are passed over.
+    /// Number of items to skip.
     #[param(minimum = 0, default = 0)]
     pub offset: Option<i64>,
 }

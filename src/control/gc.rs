@@ -15,16 +15,17 @@ use crate::model::Sight;
 /// How long a request waits for the store's upkeep; what is left is done later.
 const UPKEEP_PATIENCE: Duration = Duration::from_secs(20);
 
-/// Deletes what has expired and looks after the store.
+/// Delete expired sessions and maintain the store.
 ///
-/// A sweep like the daily one: it marks, and deletes only what was marked a day before. Then the store is looked after.
+/// Like the daily run, this marks newly expired sessions, and deletes only sessions that were marked at least 24 hours
+/// ago. Then it maintains the store.
 #[utoipa::path(
     post,
     path = "/v1/gc",
     operation_id = "collectGarbage",
     tag = "daemon",
     request_body = Option<CollectGarbage>,
-    responses((status = 200, description = "What was done, or would be.", body = GarbageReport)),
+    responses((status = 200, description = "The result; with a dry run, the changes that a collection would make.", body = GarbageReport)),
 )]
 pub async fn collect(
     State(api): State<Arc<Api>>,

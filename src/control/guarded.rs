@@ -41,7 +41,7 @@ const GONE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A connection whose place was given to another one.
 #[derive(Debug, thiserror::Error)]
-#[error("the connection had to make room for another one")]
+#[error("the connection was closed to make room for another one")]
 pub struct MadeRoom;
 
 #[derive(Clone, Copy, Debug)]

@@ -31,19 +31,19 @@ const PATH: &str = "/v1/health";
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct HealthQuery {
-    /// Only whether it lives (`live`), or whether it takes on work, too.
+    /// `live`: check only that the daemon responds. `ready`: also check that it accepts work.
     #[serde(default)]
     #[param(inline, default = "ready")]
     pub probe: Probe,
 }
 
-/// What is asked for.
+/// The kind of health check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Probe {
-    /// Whether the daemon lives.
+    /// Check that the daemon responds.
     Live,
-    /// Whether it takes on work, and what is wrong.
+    /// Check that the daemon accepts work, and list its problems.
     #[default]
     Ready,
 }
@@ -104,16 +104,16 @@ impl Trials {
     }
 }
 
-/// Tells whether the daemon lives, whether it is ready for work, and what is wrong.
+/// Check the daemon's health: whether it responds, whether it accepts work, and its problems.
 ///
-/// Members of the group are told the codes of what is wrong, and no more.
+/// Members of `control.group` see only the codes of the problems.
 #[utoipa::path(
     get,
     path = "/v1/health",
     operation_id = "getHealth",
     tag = "daemon",
     params(HealthQuery),
-    responses((status = 200, description = "The daemon is well.", body = Health)),
+    responses((status = 200, description = "The daemon is healthy.", body = Health)),
 )]
 pub async fn health(
     State(api): State<Arc<Api>>,
@@ -185,27 +185,32 @@ fn warnings(api: &Api, store: &StoreHealth) -> Vec<HealthProblem> {
         warnings.push(HealthProblem { severity: Severity::Warning, code, message, hint });
     };
     if let Check::Failed { problem } = &store.check {
-        let hint = "the next start checks it again; `acpd backup` makes a copy and checks that";
-        warn("store_unchecked", format!("the database could not be checked after an unclean end: {problem}"), hint);
+        let hint = "run `acpd backup`, which copies and checks the database; the next start of acpd checks it again";
+        warn(
+            "store_unchecked",
+            format!("cannot check the database after acpd did not shut down cleanly: {problem}"),
+            hint,
+        );
     }
     let max = config.limits.processes;
     if api.registry.process_count(Sight::All) >= max {
-        let hint =
-            "an idle one makes room by itself; else wait for a turn or a check to end, or raise limits.processes";
-        warn("process_limit", format!("all {max} places for agent processes are taken"), hint);
+        let hint = "wait for a turn or an agent check to end, or raise limits.processes; acpd stops idle processes when it \
+                needs room";
+        warn("process_limit", format!("the limit of {max} agent processes is reached"), hint);
     }
     let max = config.control.connections;
     if api.seats.count() >= max {
-        let hint = "a new one gets the place of one that is idle, or 503; close some, or raise control.connections";
-        warn("connection_limit", format!("all {max} connections are taken"), hint);
+        let hint = "close unused connections, or raise control.connections; a new connection replaces an idle one, or \
+            gets status 503";
+        warn("connection_limit", format!("the limit of {max} connections is reached"), hint);
     }
     if let Some(why) = shared.host.features.memory_unbounded(&config.limits) {
-        let hint = "run acpd from systemd with Delegate=yes, where cgroup v2 has the memory controller; or set it to 0";
+        let hint = "run acpd from systemd with Delegate=yes and cgroup v2's memory controller, or set the limit to 0";
         warn("memory_unbounded", why.to_owned(), hint);
     }
     if let Some(error) = &origin.error {
-        let hint = "correct the configuration and run `acpd reload`; the old one is in force";
-        warn("config_not_reloaded", format!("the configuration could not be reloaded: {error}"), hint);
+        let hint = "correct the configuration and run `acpd reload`; the previous configuration stays in force";
+        warn("config_not_reloaded", format!("cannot reload the configuration: {error}"), hint);
     }
     warnings
 }

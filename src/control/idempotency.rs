@@ -88,7 +88,7 @@ fn key_of(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let mut values = headers.get_all(KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return wrong("is there more than once");
+        return wrong("is given more than once");
     }
     let text = String::from_utf8_lossy(value.as_bytes()).into_owned();
     if !(1..=KEY_CHARS_MAX).contains(&text.len()) || !text.bytes().all(|byte| byte.is_ascii_graphic()) {

@@ -42,16 +42,16 @@ impl FromRequest<Arc<Api>> for ImportBody {
     }
 }
 
-/// Imports sessions that were exported elsewhere, and records of sessions.
+/// Import exported sessions and session records.
 ///
-/// In one transaction. What is here already stays as it is, so that an import can be repeated.
+/// The import is one transaction. Sessions and records that already exist stay unchanged, so an import can be repeated.
 #[utoipa::path(
     post,
     path = "/v1/import",
     operation_id = "importSessions",
     tag = "sessions",
     request_body = ImportSessions,
-    responses((status = 200, description = "What was done, or with a dry run would be.", body = ImportReport)),
+    responses((status = 200, description = "The result; with a dry run, the changes that an import would make.", body = ImportReport)),
 )]
 pub async fn create(
     State(api): State<Arc<Api>>,
@@ -61,7 +61,7 @@ pub async fn create(
     let ImportSessions { sessions, records, agent, workspace, dry_run } = request;
     for (field, count) in [("sessions", sessions.len()), ("records", records.len())] {
         if count > DOCUMENTS_MAX {
-            return Err(ApiError::invalid(field, format!("are {count}; the most is {DOCUMENTS_MAX}")));
+            return Err(ApiError::invalid(field, format!("are {count}; the maximum is {DOCUMENTS_MAX}")));
         }
     }
     let documents = sessions.into_iter().enumerate();
@@ -97,15 +97,15 @@ fn session(
 /// A record as `POST /v1/records` takes it.
 fn record(api: &Api, caller: &Caller, place: &str, document: &str) -> Result<(NewObservation, Vec<Warning>), ApiError> {
     let document = serde_json::from_str(document)
-        .map_err(|error| ApiError::invalid(place, format!("is no record of a session: {error}")))?;
+        .map_err(|error| ApiError::invalid(place, format!("is not a session record: {error}")))?;
     records::observation(api, caller, &document).map_err(|error| match error {
         ApiError::Record(RecordRefusal::Invalid(invalid)) => {
-            let hint = "nothing was imported; docs/records.md says what a record has";
+            let hint = "nothing was imported; docs/records.md describes the fields of a session record";
             let problem = invalid.message.strip_prefix(&invalid.field).unwrap_or(&invalid.message).trim_start();
             ApiError::misunderstood(format!("{place}.{}", invalid.field), problem, hint)
         }
         ApiError::Record(RecordRefusal::TooLarge { bytes, max }) => {
-            ApiError::invalid(place, format!("is {bytes} bytes; the most is {max} (limits.record_max)"))
+            ApiError::invalid(place, format!("has {bytes} bytes; the maximum is {max} (limits.record_max)"))
         }
         ApiError::Invalid { problem, .. } => ApiError::invalid(place, problem),
         other => other,

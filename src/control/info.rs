@@ -27,21 +27,21 @@ use crate::{session, store};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct InfoQuery {
-    /// Counts everybody's, to those who may see them.
+    /// Count the sessions of all users. Only root can do this; for other users it has no effect.
     #[serde(default)]
     all: bool,
 }
 
-/// Tells what runs: version, counts, limits, configuration.
+/// Show the daemon's version, counts, limits and configuration.
 ///
-/// Members of the group are not told what is the host's business.
+/// Members of `control.group` do not see details of the host.
 #[utoipa::path(
     get,
     path = "/v1/info",
     operation_id = "getInfo",
     tag = "daemon",
     params(InfoQuery),
-    responses((status = 200, description = "What runs.", body = Info)),
+    responses((status = 200, description = "The daemon's version, settings and load.", body = Info)),
 )]
 pub async fn info(
     State(api): State<Arc<Api>>,

@@ -104,7 +104,7 @@ impl Growing<'_> {
             return Ok(());
         }
         let more = (bytes - self.covered).max(STEP_BYTES);
-        let taken = self.budget.take(self.uid, more).ok_or(ApiError::Overloaded { what: "so large a body" })?;
+        let taken = self.budget.take(self.uid, more).ok_or(ApiError::Overloaded { what: "a body of this size" })?;
         match &mut self.share {
             Some(share) => share.merge(taken),
             None => self.share = Some(taken),
@@ -159,7 +159,7 @@ fn unreadable(error: &axum::Error) -> ApiError {
         }
         cause = error.source();
     }
-    ApiError::invalid("", format!("the body could not be read: {error}"))
+    ApiError::invalid("", format!("cannot read the body: {error}"))
 }
 
 #[cfg(test)]

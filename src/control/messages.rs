@@ -20,22 +20,26 @@ use crate::store::{Claim, StoreError};
 /// The name under which keys of this route are kept.
 const ROUTE: &str = "messages";
 
-/// Adds a message: a prompt, or context for the next one.
+/// Add a message: a prompt, or context for the next prompt.
 ///
-/// Role `user` is exactly a prompt. Role `system` begins no turn: the agent gets it before the next prompt.
+/// The role `user` is the same as a prompt. The role `system` starts no turn: the agent receives the message before the
+/// next prompt.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{id}/messages",
     operation_id = "addMessage",
     tag = "messages",
     params(
-        ("id" = SessionId, Path, description = "The session."),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same key with the same body is carried out once.", min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
+        ("id" = SessionId, Path, description = "The session's id."),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: acpd carries out requests with the same key and body only once.", min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
     ),
     request_body = AddMessage,
     responses(
-        (status = 201, description = "Of the role system: the message is committed and waits for the next prompt.", body = Message, headers(("Idempotent-Replayed" = bool, description = "There, and true, when an earlier request with the key is answered again."))),
-        (status = 202, description = "Of the role user: the prompt is committed.", body = Accepted, headers(("Idempotent-Replayed" = bool, description = "There, and true, when an earlier request with the key is answered again.")))
+        (status = 201, description = "For the role system: the message is committed and goes to the agent with the \
+            next prompt.", body = Message, headers(("Idempotent-Replayed" = bool, description = "Present, \
+            and `true`, when this repeats the response to an earlier request with the same key."))),
+        (status = 202, description = "For the role user: the prompt is committed.", body = Accepted, headers(("Idempotent-Replayed" = bool, description = "Present, \
+            and `true`, when this repeats the response to an earlier request with the same key.")))
     ),
 )]
 pub async fn add(
@@ -49,7 +53,7 @@ pub async fn add(
     match role.as_str() {
         "user" => turns::keyed_prompt(&api, &caller, session, key, ROUTE, message).await,
         "system" => keyed_system(&api, &caller, session, key, message).await,
-        other => Err(ApiError::invalid("role", format!("{other:?} cannot be added; the roles are user and system"))),
+        other => Err(ApiError::invalid("role", format!("{other:?} cannot be added; use user or system"))),
     }
 }
 
@@ -63,7 +67,7 @@ async fn keyed_system(
     caller.reach(api, session).await?;
     match idempotency::begin(api, key, ROUTE, Some(session)).await? {
         Attempt::Again(remembered) => {
-            let damaged = || StoreError::Damaged { what: "an idempotency key names no message".to_owned() };
+            let damaged = || StoreError::Damaged { what: "an idempotency key refers to no message".to_owned() };
             let id = remembered.made.message.ok_or_else(damaged)?;
             Ok(again((StatusCode::CREATED, Json(stored(api, session, id).await?))))
         }

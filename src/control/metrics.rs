@@ -20,18 +20,18 @@ use crate::model::Sight;
 /// The route of what has none.
 const NO_ROUTE: &str = "none";
 
-/// Tells Prometheus how the daemon is.
+/// Export metrics for Prometheus.
 ///
-/// It tells of everybody's sessions, so whoever sees only their own does not get it.
+/// The metrics cover the sessions of all users, so members of `control.group` cannot read them.
 #[utoipa::path(
     get,
     path = "/metrics",
     operation_id = "getMetrics",
     tag = "daemon",
-    params(("Accept" = Option<String>, Header, description = "`application/openmetrics-text` gives that format.")),
+    params(("Accept" = Option<String>, Header, description = "`application/openmetrics-text` selects the OpenMetrics format.")),
     responses((
         status = 200,
-        description = "Prometheus's text format, or OpenMetrics.",
+        description = "Metrics in Prometheus text format, or OpenMetrics.",
         content((String = "text/plain"), (String = "application/openmetrics-text"))
     )),
 )]

@@ -31,8 +31,8 @@ pub fn cut(mut text: String, chars_max: usize) -> String {
 fn readable(problem: &str) -> String {
     let told = match problem {
         "invalid digit found in string" | "cannot parse integer from empty string" => "must be a whole number",
-        "number too large to fit in target type" => "is too large a number",
-        "number too small to fit in target type" => "is too small a number",
+        "number too large to fit in target type" => "must be a smaller number",
+        "number too small to fit in target type" => "must be a larger number",
         "invalid float literal" | "cannot parse float from empty string" => "must be a number",
         "provided string was not `true` or `false`" => "must be true or false",
         problem => {
@@ -73,24 +73,24 @@ fn hint(problem: &str) -> String {
     let words = in_backticks(problem);
     match words.as_slice() {
         [name, known @ ..] if problem.starts_with("unknown field") => {
-            let meant = nearest(name, known).map(|near| format!("is {near} meant? ")).unwrap_or_default();
+            let meant = nearest(name, known).map(|near| format!("did you mean {near}? ")).unwrap_or_default();
             match known {
-                [] => "leave it out; nothing can be said here".to_owned(),
+                [] => "leave it out; no fields are allowed here".to_owned(),
                 known => format!("{meant}the fields are {}", known.join(", ")),
             }
         }
         [name, known @ ..] if problem.starts_with("unknown variant") => {
-            let meant = nearest(name, known).map(|near| format!("is {near} meant? ")).unwrap_or_default();
+            let meant = nearest(name, known).map(|near| format!("did you mean {near}? ")).unwrap_or_default();
             format!("{meant}the values are {}", known.join(", "))
         }
         [name] if problem.starts_with("missing field") => format!("add {name}"),
-        [name] if problem.starts_with("duplicate field") => format!("give {name} once"),
+        [name] if problem.starts_with("duplicate field") => format!("give {name} only once"),
         [] if problem == "must be a whole number" => "give a whole number, such as 20".to_owned(),
         _ => match problem.split_once("expected ") {
             Some((beginning, expected)) if beginning.starts_with("invalid ") => {
                 format!("give {}", in_words(expected))
             }
-            _ => "correct it and ask again; docs/api.md and GET /v1/openapi.json describe the request".to_owned(),
+            _ => "correct the request and send it again; docs/api.md and GET /v1/openapi.json describe it".to_owned(),
         },
     }
 }
@@ -117,7 +117,7 @@ fn in_words(expected: &str) -> String {
         "i64" | "u64" | "u32" | "usize" | "an integer" => "a whole number, such as 20",
         "f64" => "a number",
         "a boolean" => "true or false",
-        "a string" | "string" | "str" => "a text in quotes",
+        "a string" | "string" | "str" => "a string in quotes",
         "a sequence" => "a list in [ ]",
         "a map" | "a JSON object" => "an object in { }",
         other if other.starts_with("struct ") => "an object in { }",
@@ -133,7 +133,7 @@ pub fn nearest_route(path: &str) -> String {
     const PART_COST: usize = 3;
     const COST_MAX: usize = 3;
     if path == "*" {
-        return "ask for the options of one route: the routes are in docs/api.md and GET /v1/openapi.json".to_owned();
+        return "request OPTIONS of one route; docs/api.md and GET /v1/openapi.json list the routes".to_owned();
     }
     let asked: Vec<&str> = path.trim_matches('/').split('/').take(PARTS_MAX + 1).collect();
     let cost = |route: &str| {
@@ -150,8 +150,10 @@ pub fn nearest_route(path: &str) -> String {
     };
     let near = router::paths().map(|route| (cost(&route), route)).min();
     match near {
-        Some((cost, route)) if cost <= COST_MAX => format!("is {route} meant? GET /v1/openapi.json has all routes"),
-        _ => "the routes are in docs/api.md and GET /v1/openapi.json".to_owned(),
+        Some((cost, route)) if cost <= COST_MAX => {
+            format!("did you mean {route}? GET /v1/openapi.json lists all routes")
+        }
+        _ => "docs/api.md and GET /v1/openapi.json list the routes".to_owned(),
     }
 }
 
@@ -162,15 +164,18 @@ mod tests {
     #[test]
     fn a_hint_says_what_would_be_right() {
         for (problem, hinted) in [
-            ("unknown field `titel`, expected one of `title`, `tags`", "is title meant? the fields are title, tags"),
+            (
+                "unknown field `titel`, expected one of `title`, `tags`",
+                "did you mean title? the fields are title, tags",
+            ),
             ("unknown field `x`, expected `path`", "the fields are path"),
-            ("unknown field `x`, there are no fields", "leave it out; nothing can be said here"),
+            ("unknown field `x`, there are no fields", "leave it out; no fields are allowed here"),
             (
                 "unknown variant `Lazy`, expected `eager` or `lazy` at line 1 column 9",
-                "is lazy meant? the values are eager, lazy",
+                "did you mean lazy? the values are eager, lazy",
             ),
             ("missing field `path` at line 1 column 2", "add path"),
-            ("duplicate field `limit`", "give limit once"),
+            ("duplicate field `limit`", "give limit only once"),
             ("invalid type: string \"x\", expected i64", "give a whole number, such as 20"),
             (
                 "invalid type: integer `1`, expected a boolean at line 1 column 3",
@@ -208,8 +213,8 @@ mod tests {
             ("/v1/sessions/", "/v1/sessions"),
         ] {
             let hint = nearest_route(path);
-            assert!(hint.starts_with(&format!("is {near} meant?")), "{path}: {hint}");
+            assert!(hint.starts_with(&format!("did you mean {near}?")), "{path}: {hint}");
         }
-        assert!(nearest_route("/favicon.ico").starts_with("the routes are"));
+        assert!(nearest_route("/favicon.ico").starts_with("docs/api.md"));
     }
 }

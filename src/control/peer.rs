@@ -32,19 +32,19 @@ pub fn admit(
     let (peer, gid) = peer_of(stream)?;
     let is_member = || group.is_some_and(|group| is_member(stream, gid, group.gid));
     let Some(standing) = standing(own, peer.uid, is_member) else {
-        security.refused(SecurityEvent::ForeignUser, Some(&peer), None, "a connection of another user");
+        security.refused(SecurityEvent::ForeignUser, Some(&peer), None, "connection from another user");
         return Ok(None);
     };
     let descent = if host.has_had_agents() { descent_of(stream, &peer, host) } else { Descent::Others };
     let refused = match descent {
         Descent::Others => None,
         Descent::Agents(_) => {
-            security.refused(SecurityEvent::AgentPeer, Some(&peer), None, "a connection of an agent");
+            security.refused(SecurityEvent::AgentPeer, Some(&peer), None, "connection from an agent");
             Some(RefusedPeer::Agent)
         }
         // Whose question it was cannot be told any more: an agent's could leave its connection to others.
         Descent::Unknown => {
-            security.refused(SecurityEvent::AgentPeer, Some(&peer), None, "a connection of somebody who is gone");
+            security.refused(SecurityEvent::AgentPeer, Some(&peer), None, "connection from a process that has exited");
             Some(RefusedPeer::Agent)
         }
     };
@@ -55,15 +55,15 @@ pub fn admit(
 pub fn admit_agent(stream: &UnixStream, tools: &OpenedTools, security: &Security, host: &Host) -> io::Result<Admitted> {
     let (peer, _) = peer_of(stream)?;
     if peer.uid != tools.user {
-        let why = "a connection of another user to a session's tools";
+        let why = "connection from another user to a session's tools";
         security.refused(SecurityEvent::ForeignUser, Some(&peer), None, why);
         return Ok(None);
     }
     let why = match descent_of(stream, &peer, host) {
         Descent::Agents(Some(session)) if session == tools.session => None,
-        Descent::Agents(_) => Some("a connection of another session's agent to a session's tools"),
-        Descent::Others => Some("a connection of somebody who is no agent to a session's tools"),
-        Descent::Unknown => Some("a connection of somebody who is gone to a session's tools"),
+        Descent::Agents(_) => Some("connection from another session's agent to a session's tools"),
+        Descent::Others => Some("connection from a process that is no agent to a session's tools"),
+        Descent::Unknown => Some("connection from a process that has exited to a session's tools"),
     };
     if let Some(why) = why {
         security.refused(SecurityEvent::ForeignAgent, Some(&peer), None, format_args!("{why} ({})", tools.session));
@@ -102,7 +102,7 @@ fn is_member(stream: &UnixStream, group_of_peer: u32, group: u32) -> bool {
     group_of_peer == group
         || system::peer_groups(stream.as_fd()).map_or_else(
             |error| {
-                tracing::warn!(%error, "the kernel does not tell the groups of a peer; it counts as no member");
+                tracing::warn!(%error, "cannot read a peer's groups; treating it as no member of control.group");
                 false
             },
             |groups| groups.contains(&group),

@@ -24,16 +24,16 @@ use crate::store::PermissionFilter;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// `open`, or `all` for those that were answered too.
+    /// `open` for open permission requests, `all` to include answered ones.
     #[param(pattern = "^(open|all)$", default = "open")]
     status: Option<String>,
-    /// Those of everybody's sessions, to those who may see them.
+    /// Include the permission requests of all users. Only root can do this; for other users it has no effect.
     #[serde(default)]
     all: bool,
-    /// How many at the most.
+    /// Maximum number of items to return.
     #[param(minimum = 1, maximum = 1000, default = 20)]
     limit: Option<i64>,
-    /// How many are passed over.
+    /// Number of items to skip.
     #[param(minimum = 0, default = 0)]
     offset: Option<i64>,
 }
@@ -73,14 +73,14 @@ impl Named for RuleId {
     }
 }
 
-/// Lists the questions of agents that wait for an answer.
+/// List the permission requests of all sessions, by default only open ones.
 #[utoipa::path(
     get,
     path = "/v1/permissions",
     operation_id = "listPermissions",
     tag = "permissions",
     params(ListQuery),
-    responses((status = 200, description = "A page of them.", body = PermissionList)),
+    responses((status = 200, description = "A page of permission requests.", body = PermissionList)),
 )]
 pub async fn of_all(
     State(api): State<Arc<Api>>,
@@ -90,17 +90,17 @@ pub async fn of_all(
     list(&api, &caller, None, &query).await
 }
 
-/// Lists the questions of a session's agent.
+/// List a session's permission requests, by default only open ones.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}/permissions",
     operation_id = "listSessionPermissions",
     tag = "permissions",
     params(
-        ("id" = SessionId, Path, description = "The session."),
+        ("id" = SessionId, Path, description = "The session's id."),
         ListQuery,
     ),
-    responses((status = 200, description = "A page of them.", body = PermissionList)),
+    responses((status = 200, description = "A page of permission requests.", body = PermissionList)),
 )]
 pub async fn of_session(
     State(api): State<Arc<Api>>,
@@ -122,7 +122,7 @@ async fn list(
     let open_only = match query.status.as_deref() {
         None | Some("open") => true,
         Some("all") => false,
-        Some(other) => return Err(ApiError::invalid("status", format!("{other:?} is neither open nor all"))),
+        Some(other) => return Err(ApiError::invalid("status", format!("must be open or all, not {other:?}"))),
     };
     let sight = if session.is_some() { caller.sight() } else { caller.listing(query.all) };
     let filter = PermissionFilter { sight, session, open_only };
@@ -131,16 +131,16 @@ async fn list(
     Ok(Json(PermissionList { permissions, total, limit, offset }))
 }
 
-/// Shows a question.
+/// Show a permission request.
 #[utoipa::path(
     get,
     path = "/v1/permissions/{id}",
     operation_id = "getPermission",
     tag = "permissions",
     params(
-        ("id" = PermissionId, Path, description = "The permission."),
+        ("id" = PermissionId, Path, description = "The permission request's id."),
     ),
-    responses((status = 200, description = "The question, and its answer when there is one.", body = Permission)),
+    responses((status = 200, description = "The permission request, with its answer if there is one.", body = Permission)),
 )]
 pub async fn show(
     State(api): State<Arc<Api>>,
@@ -151,17 +151,17 @@ pub async fn show(
     Ok(Json(known(&api, &caller, id, None).await?))
 }
 
-/// Answers a question; the first answer wins.
+/// Answer a permission request. The first answer counts.
 #[utoipa::path(
     post,
     path = "/v1/permissions/{id}",
     operation_id = "answerPermission",
     tag = "permissions",
     params(
-        ("id" = PermissionId, Path, description = "The permission."),
+        ("id" = PermissionId, Path, description = "The permission request's id."),
     ),
     request_body = AnswerPermission,
-    responses((status = 200, description = "The answer is committed, and the agent is told.", body = Permission)),
+    responses((status = 200, description = "The answered permission request. The answer is committed and goes to the agent.", body = Permission)),
 )]
 pub async fn answer(
     State(api): State<Arc<Api>>,
@@ -172,18 +172,18 @@ pub async fn answer(
     decide(&api, &caller, id, None, request).await
 }
 
-/// Answers a question of a session's agent; the first answer wins.
+/// Answer a permission request of a session. The first answer counts.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{id}/permissions/{permission}",
     operation_id = "answerSessionPermission",
     tag = "permissions",
     params(
-        ("id" = SessionId, Path, description = "The session."),
-        ("permission" = PermissionId, Path, description = "The permission."),
+        ("id" = SessionId, Path, description = "The session's id."),
+        ("permission" = PermissionId, Path, description = "The permission request's id."),
     ),
     request_body = AnswerPermission,
-    responses((status = 200, description = "The answer is committed, and the agent is told.", body = Permission)),
+    responses((status = 200, description = "The answered permission request. The answer is committed and goes to the agent.", body = Permission)),
 )]
 pub async fn answer_in_session(
     State(api): State<Arc<Api>>,
@@ -217,7 +217,8 @@ async fn decide(
 /// Exactly one way of answering, and what belongs to it.
 fn understood(request: AnswerPermission) -> Result<PermissionAnswer, ApiError> {
     let AnswerPermission { option_id, decision, always, action, content } = request;
-    let misplaced = |field: &str, with: &str| Err(ApiError::invalid(field, format!("goes with {with} only")));
+    let misplaced =
+        |field: &str, with: &str| Err(ApiError::invalid(field, format!("can only be given together with {with}")));
     if always.is_some() && decision.is_none() {
         return misplaced("always", "decision");
     }
@@ -236,18 +237,21 @@ fn understood(request: AnswerPermission) -> Result<PermissionAnswer, ApiError> {
             Ok(PermissionAnswer::Elicitation { decision, content })
         }
         (None, None, None) => Err(ApiError::invalid("decision", "is missing; give optionId, decision or action")),
-        _ => Err(ApiError::invalid("decision", "give only one of optionId, decision and action")),
+        _ => Err(ApiError::invalid(
+            "decision",
+            "conflicts with another field; give only one of optionId, decision and action",
+        )),
     }
 }
 
-/// Lists what was answered with "always".
+/// List a session's rules that came from "always" answers.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}/rules",
     operation_id = "listRules",
     tag = "permissions",
-    params(("id" = SessionId, Path, description = "The session.")),
-    responses((status = 200, description = "All of them.", body = PermissionRuleList)),
+    params(("id" = SessionId, Path, description = "The session's id.")),
+    responses((status = 200, description = "The session's rules.", body = PermissionRuleList)),
 )]
 pub async fn rules(
     State(api): State<Arc<Api>>,
@@ -262,19 +266,19 @@ pub async fn rules(
     Ok(Json(PermissionRuleList { rules, total, limit: LIMIT_MAX, offset: 0 }))
 }
 
-/// Takes an "always" back.
+/// Delete a rule of a session.
 ///
-/// Answers with the rule as it was.
+/// Returns the deleted rule.
 #[utoipa::path(
     delete,
     path = "/v1/sessions/{id}/rules/{rule}",
     operation_id = "revokeRule",
     tag = "permissions",
     params(
-        ("id" = SessionId, Path, description = "The session."),
-        ("rule" = RuleId, Path, description = "The rule."),
+        ("id" = SessionId, Path, description = "The session's id."),
+        ("rule" = RuleId, Path, description = "The rule's id."),
     ),
-    responses((status = 200, description = "The rule as it was.", body = PermissionRule)),
+    responses((status = 200, description = "The deleted rule.", body = PermissionRule)),
 )]
 pub async fn revoke(
     State(api): State<Arc<Api>>,

@@ -19,19 +19,19 @@ use crate::model::{SessionId, Timestamp};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ProcessesQuery {
-    /// Those of everybody's sessions, to those who may see them.
+    /// Include the processes of all users. Only root can do this; for other users it has no effect.
     #[serde(default)]
     all: bool,
 }
 
-/// Lists what runs now.
+/// List running agent processes.
 #[utoipa::path(
     get,
     path = "/v1/processes",
     operation_id = "listProcesses",
     tag = "daemon",
     params(ProcessesQuery),
-    responses((status = 200, description = "All of it.", body = ProcessList)),
+    responses((status = 200, description = "The running processes.", body = ProcessList)),
 )]
 pub async fn list(
     State(api): State<Arc<Api>>,

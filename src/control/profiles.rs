@@ -11,15 +11,20 @@ use crate::model::context::Change;
 use crate::model::profile::{Definition, DefinitionProblem, OwnProgram, Program};
 use crate::registry::{ProfileRefusal, RegistryError};
 
-const VALUES_HINT: &str = "values are kept nowhere here: name a variable of the daemon's environment (envPass), a file (envFile) or a \
-     systemd credential (credentials), which go with a command; or set it in config.toml for the base";
-const SECRET_HINT: &str = "take it out: what is written here is stored, and shown to whoever may see the agent";
+const VALUES_HINT: &str = "acpd stores no values here: name a variable of the daemon's environment (envPass), a file \
+    (envFile) or a systemd credential (credentials) together with a command, or set the variable in config.toml for \
+    the base";
+const SECRET_HINT: &str = "remove it: acpd stores this text and shows it to everyone who can see the agent";
 
 /// The definition with a change made, when that makes sense and the caller may make it. Whether it fits its base is the
 /// registry's to say.
 pub fn changed(api: &Api, caller: &Caller, before: Definition, mut change: PatchAgent) -> Result<Definition, ApiError> {
     if change.env.is_some() {
-        return Err(ApiError::misunderstood("env", "is no field: an agent of the API has no values", VALUES_HINT));
+        return Err(ApiError::misunderstood(
+            "env",
+            "is not supported: an agent made over the API has no environment values",
+            VALUES_HINT,
+        ));
     }
     let had_command = matches!(before.program, Program::Own(_));
     let program = program(before.program, &mut change)?;
@@ -85,8 +90,9 @@ fn program(before: Program, change: &mut PatchAgent) -> Result<Program, ApiError
             ];
             match given.into_iter().find(|(_, is_given)| *is_given) {
                 Some((field, _)) => {
-                    let hint = "give a command too, or leave it out: an agent with a base has what that has";
-                    Err(ApiError::misunderstood(field, "goes with a command", hint))
+                    let hint = "add a command, or leave this field out: an agent with a base takes the base's \
+                        settings";
+                    Err(ApiError::misunderstood(field, "needs a command", hint))
                 }
                 None => Ok(Program::Base(base)),
             }
@@ -103,7 +109,7 @@ fn check_secrets(api: &Api, definition: &Definition) -> Result<(), ApiError> {
         fields.extend(own);
     }
     match fields.iter().find(|(_, value)| holds_secret(api, value)) {
-        Some((field, _)) => Err(ApiError::misunderstood(field, "holds the value of an agent's secret", SECRET_HINT)),
+        Some((field, _)) => Err(ApiError::misunderstood(field, "contains the value of an agent's secret", SECRET_HINT)),
         None => Ok(()),
     }
 }

@@ -32,39 +32,39 @@ const PAGE_BYTES_MAX: usize = 8 << 20;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// By what they are ordered.
+    /// The field to sort by.
     #[param(
         pattern = "^(started_at|ended_at|duration|session_id|observation_count|last_observed_at)$",
         default = "started_at"
     )]
     order_by: Option<String>,
-    /// Whether the smallest or the greatest comes first. Those without the value come last.
+    /// Ascending or descending order. Records without the value come last.
     #[param(pattern = "^(asc|desc)$", default = "desc")]
     order: Option<String>,
-    /// Those of which records were submitted, sessions of acpd's own, or all.
+    /// Submitted records, sessions of acpd, or all.
     #[param(pattern = "^(submitted|derived|all)$", default = "all")]
     source: Option<String>,
-    /// Everybody's, to those who may see them.
+    /// Include the records of all users. Only root can do this; for other users it has no effect.
     #[serde(default)]
     all: bool,
-    /// How many at the most.
+    /// Maximum number of items to return.
     #[param(minimum = 1, maximum = 100, default = 20)]
     limit: Option<i64>,
-    /// How many are passed over.
+    /// Number of items to skip.
     #[param(minimum = 0, default = 0)]
     offset: Option<i64>,
 }
 
-/// Gives the record of a session.
+/// Show the session record of a session of acpd.
 ///
-/// It is derived from the session's turns and tool calls, with its checkpoints and what was submitted for it.
+/// acpd derives it from the session's turns and tool calls, and adds its checkpoints and the records submitted for it.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}/record",
     operation_id = "getSessionRecord",
     tag = "records",
-    params(("id" = SessionId, Path, description = "The session.")),
-    responses((status = 200, description = "The record.", body = SessionRecord)),
+    params(("id" = SessionId, Path, description = "The session's id.")),
+    responses((status = 200, description = "The session record.", body = SessionRecord)),
 )]
 pub async fn of_session(
     State(api): State<Arc<Api>>,
@@ -77,18 +77,18 @@ pub async fn of_session(
     Ok(Json(derived(&api, &session, submitted.map(|entity| entity.snapshot).unwrap_or_default()).await?))
 }
 
-/// Takes a record of a session from outside.
+/// Submit a session record.
 ///
-/// Of one session there may be many. The same record again changes nothing.
+/// A session can have many records. Submitting the same record again changes nothing.
 #[utoipa::path(
     post,
     path = "/v1/records",
     operation_id = "submitRecord",
     tag = "records",
-    request_body(content = Object, description = "A SessionRecord. What is not described there is kept."),
+    request_body(content = Object, description = "A SessionRecord. Fields that the schema does not describe are stored too."),
     responses(
-        (status = 200, description = "It is known already.", body = SubmittedRecord),
-        (status = 201, description = "It is recorded.", body = SubmittedRecord),
+        (status = 200, description = "The session record was already stored.", body = SubmittedRecord),
+        (status = 201, description = "The session record was stored.", body = SubmittedRecord),
     ),
 )]
 pub async fn submit(
@@ -130,23 +130,23 @@ pub fn observation(
 
 /// As it is going to be recorded: without secrets, so that it is found by what it says then.
 fn recordable(api: &Api, document: &Map<String, Value>) -> Result<Box<RawValue>, ApiError> {
-    let damaged = |error: serde_json::Error| StoreError::Damaged { what: format!("a record: {error}") };
+    let damaged = |error: serde_json::Error| StoreError::Damaged { what: format!("a session record: {error}") };
     let content = to_raw_value(document).map_err(damaged)?;
     if !is_shallow(content.get()) {
-        return Err(ApiError::invalid("", "is nested too deep"));
+        return Err(ApiError::invalid("", "is nested too deeply"));
     }
     let redactor = api.registry.hub().secrets().redactor();
     Ok(redactor.and_then(|redactor| redactor.json(&content)).unwrap_or(content))
 }
 
-/// Lists records: of sessions that others have told of, and of acpd's own.
+/// List session records: submitted ones, and those of acpd's sessions.
 #[utoipa::path(
     get,
     path = "/v1/records",
     operation_id = "listRecords",
     tag = "records",
     params(ListQuery),
-    responses((status = 200, description = "A page of them, with fewer when they are large.", body = RecordList)),
+    responses((status = 200, description = "A page of session records; large records make the page shorter.", body = RecordList)),
 )]
 pub async fn list(
     State(api): State<Arc<Api>>,
@@ -187,19 +187,19 @@ fn one_of<T: Copy + Default>(field: &str, word: Option<String>, known: &[(&str, 
     let meant = known.iter().find(|(name, _)| *name == word).map(|(_, meant)| *meant);
     meant.ok_or_else(|| {
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-        let hint = format!("it may be {}", names.join(", "));
-        ApiError::misunderstood(field, format!("{word:?} is not known"), hint)
+        let hint = format!("use one of {}", names.join(", "));
+        ApiError::misunderstood(field, format!("{word:?} is unknown"), hint)
     })
 }
 
-/// Shows the record of a session, and what was submitted of it.
+/// Show a session record and the observations submitted for it.
 #[utoipa::path(
     get,
     path = "/v1/records/{id}",
     operation_id = "getRecord",
     tag = "records",
-    params(("id" = String, Path, description = "The entity's id, or the session_id of its records.")),
-    responses((status = 200, description = "The record.", body = RecordEntity)),
+    params(("id" = String, Path, description = "The entity's id, or the session_id of its session records.")),
+    responses((status = 200, description = "The session record.", body = RecordEntity)),
 )]
 pub async fn show(
     State(api): State<Arc<Api>>,

@@ -20,7 +20,8 @@ const CONNECTIONS_MIN: usize = 8;
 
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "only {limit} files may be open, and acpd needs {needed} at the least; raise the limit (`ulimit -n`, systemd: LimitNOFILE=)"
+    "the limit of {limit} open files is too low: acpd needs at least {needed}; raise it (`ulimit -n`, systemd: \
+        LimitNOFILE=)"
 )]
 pub struct TooFewFiles {
     limit: usize,
@@ -49,8 +50,9 @@ fn fit(config: &mut Config, limit: usize) -> Result<Option<String>, TooFewFiles>
     }
     config.control.connections = room;
     Ok(Some(format!(
-        "control.connections is {room} and not {wanted}, because only {limit} files may be open, and {processes} processes \
-         (limits.processes) need some of them; raise the limit (`ulimit -n`, systemd: LimitNOFILE=), or lower the setting"
+        "reduced control.connections to {room} from {wanted}: only {limit} files may be open, and {processes} \
+            processes (limits.processes) need some of them; raise the limit (`ulimit -n`, systemd: LimitNOFILE=), or \
+            lower the setting"
     )))
 }
 
@@ -64,7 +66,7 @@ mod tests {
         assert_eq!(fit(&mut config, 1024).unwrap(), None);
         assert_eq!(config, Config::default());
         let told = fit(&mut config, 512).unwrap().unwrap();
-        assert!(told.contains("not 256"), "{told}");
+        assert!(told.contains("from 256"), "{told}");
         let lowered = config.control.connections;
         assert!((CONNECTIONS_MIN..256).contains(&lowered), "{lowered}");
         assert_eq!(fit(&mut config, 512).unwrap(), None, "once is enough");

@@ -19,44 +19,45 @@ use crate::store::{SearchFilter, SearchQuery};
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct SearchRequest {
-    /// What to look for: words, "phrases", beginnings* and AND, OR, NOT, NEAR.
+    /// The query: words, "phrases", prefixes* and AND, OR, NOT, NEAR.
     q: String,
-    /// In this workspace.
+    /// Only messages in this workspace.
     #[param(value_type = Option<WorkspaceId>)]
     workspace_id: Option<WorkspaceId>,
-    /// Of this agent.
+    /// Only messages of sessions with this agent.
     agent: Option<String>,
-    /// In this session.
+    /// Only messages of this session.
     #[param(value_type = Option<SessionId>)]
     session: Option<SessionId>,
-    /// Of this role.
+    /// Only messages with this role.
     #[param(value_type = Option<Role>)]
     role: Option<Role>,
-    /// From this time on.
+    /// Only messages from this time on.
     #[param(value_type = Option<Timestamp>)]
     since: Option<Timestamp>,
-    /// Before this time.
+    /// Only messages before this time.
     #[param(value_type = Option<Timestamp>)]
     until: Option<Timestamp>,
-    /// Everybody's, to those who may see them.
+    /// Include the messages of all users. Only root can do this; for other users it has no effect.
     #[serde(default)]
     all: bool,
-    /// How many at the most.
+    /// Maximum number of items to return.
     #[param(minimum = 1, maximum = 1000, default = 20)]
     limit: Option<i64>,
-    /// How many are passed over.
+    /// Number of items to skip.
     #[param(minimum = 0, default = 0)]
     offset: Option<i64>,
 }
 
-/// Searches the text of messages.
+/// Search the text of messages.
 #[utoipa::path(
     get,
     path = "/v1/search",
     operation_id = "searchMessages",
     tag = "messages",
     params(SearchRequest),
-    responses((status = 200, description = "A page of what was found, the best first; to a member of a group, the newest.", body = SearchResults)),
+    responses((status = 200, description = "A page of matching messages, best match first; for members of \
+        control.group, newest first.", body = SearchResults)),
 )]
 pub async fn search(
     State(api): State<Arc<Api>>,

@@ -41,7 +41,7 @@ impl Trouble {
         let now = Instant::now();
         if now >= self.quiet_until {
             self.quiet_until = now + TROUBLE_INTERVAL;
-            tracing::error!(%error, "cannot accept connections; trying again and again");
+            tracing::error!(%error, "cannot accept connections; still trying");
         }
         tokio::time::sleep_until(now + ACCEPT_REST).await;
     }
@@ -107,7 +107,7 @@ impl Server {
         {
             Ok(Some(admitted)) => admitted,
             Ok(None) => return,
-            Err(error) => return tracing::warn!(%error, "cannot tell who connects; refused"),
+            Err(error) => return tracing::warn!(%error, "refused a connection: cannot read the peer's credentials"),
         };
         let uid = caller.peer.uid;
         let is_privileged = uid == 0 || uid == rustix::process::geteuid().as_raw();

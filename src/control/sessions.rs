@@ -37,28 +37,29 @@ const REASON_CHARS_MAX: usize = 1000;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// Of this workspace.
+    /// Only sessions in this workspace.
     #[param(value_type = Option<WorkspaceId>)]
     workspace_id: Option<WorkspaceId>,
-    /// Of this agent.
+    /// Only sessions with this agent.
     agent: Option<String>,
-    /// Of these statuses, with commas between them; active and suspended when nothing is said.
+    /// Only sessions with these statuses, separated by commas. Default: active and suspended.
     #[param(pattern = "^(active|suspended|archived|error)(,(active|suspended|archived|error))*$")]
     status: Option<String>,
-    /// With this tag.
+    /// Only sessions with this tag.
     tag: Option<String>,
-    /// With exactly this title, or with these digits, four or more, at the beginning or the end of the id or at the beginning of its last group; hyphens do not count.
+    /// Only sessions with exactly this title, or with an id that matches these digits. At least four digits match a
+    /// prefix or suffix of the id, or a prefix of its last group. Hyphens are ignored.
     name: Option<String>,
-    /// The archived ones too, when no status is named.
+    /// Include archived sessions. Ignored if `status` is given.
     #[serde(default)]
     include_archived: bool,
-    /// Everybody's, to those who may see them.
+    /// Include the sessions of all users. Only root can do this; for other users it has no effect.
     #[serde(default)]
     all: bool,
-    /// How many at the most.
+    /// Maximum number of items to return.
     #[param(minimum = 1, maximum = 1000, default = 20)]
     limit: Option<i64>,
-    /// How many are passed over.
+    /// Number of items to skip.
     #[param(minimum = 0, default = 0)]
     offset: Option<i64>,
 }
@@ -67,10 +68,10 @@ pub struct ListQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct RemoveQuery {
-    /// For good, with all that it has.
+    /// Delete the session permanently with all its data.
     #[serde(default)]
     purge: bool,
-    /// Recorded as a message when it is archived.
+    /// The reason for archiving, stored as a message.
     #[param(max_length = 1000)]
     reason: Option<String>,
 }
@@ -79,32 +80,33 @@ pub struct RemoveQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct MessagesQuery {
-    /// From this time on.
+    /// Only messages from this time on.
     #[param(value_type = Option<Timestamp>)]
     since: Option<Timestamp>,
-    /// After this sequence.
+    /// Only messages after this sequence number.
     after: Option<i64>,
-    /// How many at the most.
+    /// Maximum number of items to return.
     #[param(minimum = 1, maximum = 1000, default = 200)]
     limit: Option<i64>,
 }
 
-/// A body in which nothing can be said.
+/// An empty JSON object.
 #[derive(Default, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Nothing {}
 
-/// Makes a session.
+/// Create a session.
 #[utoipa::path(
     post,
     path = "/v1/sessions",
     operation_id = "createSession",
     tag = "sessions",
     params(
-        ("Idempotency-Key" = Option<String>, Header, description = "The same key with the same body is carried out once.", min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: acpd carries out requests with the same key and body only once.", min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
     ),
     request_body = CreateSession,
-    responses((status = 201, description = "The session is committed; its process starts in the background.", body = Session, headers(("Idempotent-Replayed" = bool, description = "There, and true, when an earlier request with the key is answered again.")))),
+    responses((status = 201, description = "The session, as committed to the store. Unless `start` is `lazy`, its process starts in the background.", body = Session, headers(("Idempotent-Replayed" = bool, description = "Present, \
+        and `true`, when this repeats the response to an earlier request with the same key.")))),
 )]
 pub async fn create(
     State(api): State<Arc<Api>>,
@@ -163,14 +165,14 @@ async fn make(
     Ok(api.registry.create(create).await?)
 }
 
-/// Lists sessions, the newest first.
+/// List sessions, newest first.
 #[utoipa::path(
     get,
     path = "/v1/sessions",
     operation_id = "listSessions",
     tag = "sessions",
     params(ListQuery),
-    responses((status = 200, description = "A page of them.", body = SessionList)),
+    responses((status = 200, description = "A page of sessions.", body = SessionList)),
 )]
 pub async fn list(
     State(api): State<Arc<Api>>,
@@ -201,14 +203,14 @@ pub async fn list(
     Ok(Json(SessionList { sessions, total, limit, offset }))
 }
 
-/// Shows a session whole.
+/// Show a session with its newest messages.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}",
     operation_id = "getSession",
     tag = "sessions",
-    params(("id" = SessionId, Path, description = "The session.")),
-    responses((status = 200, description = "The session, with its last messages.", body = SessionView)),
+    params(("id" = SessionId, Path, description = "The session's id.")),
+    responses((status = 200, description = "The session with its newest messages.", body = SessionView)),
 )]
 pub async fn show(
     State(api): State<Arc<Api>>,
@@ -230,15 +232,15 @@ pub async fn show(
     Ok(Json(SessionView { session: shown(&api, session), profile, not_applied, choices, messages, cursor }))
 }
 
-/// Changes a session, all that is asked for or nothing.
+/// Change a session. Either all changes apply, or none.
 #[utoipa::path(
     patch,
     path = "/v1/sessions/{id}",
     operation_id = "changeSession",
     tag = "sessions",
-    params(("id" = SessionId, Path, description = "The session.")),
+    params(("id" = SessionId, Path, description = "The session's id.")),
     request_body = PatchSession,
-    responses((status = 200, description = "The session as it is now.", body = Session)),
+    responses((status = 200, description = "The session after the change.", body = Session)),
 )]
 pub async fn change(
     State(api): State<Arc<Api>>,
@@ -276,15 +278,15 @@ pub async fn change(
     Ok(Json(shown(&api, caller.session(&api, id).await?)))
 }
 
-/// Makes a suspended session active again.
+/// Resume a suspended session.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{id}/resume",
     operation_id = "resumeSession",
     tag = "sessions",
-    params(("id" = SessionId, Path, description = "The session.")),
+    params(("id" = SessionId, Path, description = "The session's id.")),
     request_body = Option<Nothing>,
-    responses((status = 200, description = "It is active.", body = Session)),
+    responses((status = 200, description = "The session, now active.", body = Session)),
 )]
 pub async fn resume(
     State(api): State<Arc<Api>>,
@@ -298,15 +300,15 @@ pub async fn resume(
     Ok(Json(shown(&api, caller.session(&api, id).await?)))
 }
 
-/// Cancels what runs, stops the process and archives the session.
+/// Archive a session: cancel its turns and stop its process.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{id}/archive",
     operation_id = "archiveSession",
     tag = "sessions",
-    params(("id" = SessionId, Path, description = "The session.")),
+    params(("id" = SessionId, Path, description = "The session's id.")),
     request_body = Option<Nothing>,
-    responses((status = 200, description = "It is archived, and its process is gone.", body = Session)),
+    responses((status = 200, description = "The archived session. Its process has ended.", body = Session)),
 )]
 pub async fn archive(
     State(api): State<Arc<Api>>,
@@ -320,19 +322,20 @@ pub async fn archive(
     Ok(Json(shown(&api, caller.session(&api, id).await?)))
 }
 
-/// Archives a session, or deletes it for good.
+/// Archive a session, or delete it permanently.
 ///
-/// Archives with a reason; with `purge`, deletes for good and answers with the session as it was.
+/// With `purge`, acpd deletes the session permanently and returns it as it was. Otherwise it archives the session with
+/// an optional reason.
 #[utoipa::path(
     delete,
     path = "/v1/sessions/{id}",
     operation_id = "removeSession",
     tag = "sessions",
     params(
-        ("id" = SessionId, Path, description = "The session."),
+        ("id" = SessionId, Path, description = "The session's id."),
         RemoveQuery,
     ),
-    responses((status = 200, description = "The session; one that was purged as it was.", body = Session)),
+    responses((status = 200, description = "The archived session; with `purge`, the session as it was before it was deleted.", body = Session)),
 )]
 pub async fn remove(
     State(api): State<Arc<Api>>,
@@ -349,24 +352,24 @@ pub async fn remove(
     if query.purge {
         // The record has nothing of it any more, so the log has to say who it was.
         let Peer { uid, pid, program } = &*caller.peer;
-        tracing::info!(session = %id, uid, pid, program, "a session was deleted for good");
+        tracing::info!(session = %id, uid, pid, program, "deleted a session permanently");
     }
     api.registry.log_session_counts().await;
     let session = if query.purge { before } else { caller.session(&api, id).await? };
     Ok(Json(shown(&api, session)))
 }
 
-/// Lists a session's messages in order.
+/// List a session's messages in order.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}/messages",
     operation_id = "listMessages",
     tag = "messages",
     params(
-        ("id" = SessionId, Path, description = "The session."),
+        ("id" = SessionId, Path, description = "The session's id."),
         MessagesQuery,
     ),
-    responses((status = 200, description = "A page of them.", body = MessageList)),
+    responses((status = 200, description = "A page of messages.", body = MessageList)),
 )]
 pub async fn messages(
     State(api): State<Arc<Api>>,
@@ -394,10 +397,7 @@ pub fn checked_policy(api: &Api, policy: Option<Policy>) -> Result<Option<Policy
     }
     // It would be kept without the secret, and match something else then.
     if holds_secret(api, &policy) {
-        return Err(ApiError::invalid(
-            "permissions.rules",
-            "hold the value of an agent's secret; rules are no place for it",
-        ));
+        return Err(ApiError::invalid("permissions.rules", "contain the value of an agent's secret; remove it"));
     }
     Ok(Some(policy))
 }
@@ -417,8 +417,8 @@ pub(super) fn checked_servers(
         .map_err(|ServerProblem { field, problem, hint }| ApiError::misunderstood(field, problem, hint))?;
     // They are recorded as they are, so that they can be given to every process.
     if holds_secret(api, &chosen) {
-        let hint = "write ${NAME} in its place: it stands for a variable of the agent's own environment";
-        return Err(ApiError::misunderstood("mcpServers", "hold the value of an agent's secret", hint));
+        let hint = "write ${NAME} instead: acpd replaces it by the variable NAME of the agent's environment";
+        return Err(ApiError::misunderstood("mcpServers", "contain the value of an agent's secret", hint));
     }
     Ok(Some(chosen))
 }
@@ -428,7 +428,7 @@ pub fn check_title(title: &str) -> Result<(), ApiError> {
         return Err(ApiError::invalid("title", format!("is longer than {TITLE_CHARS_MAX} characters")));
     }
     if title.chars().any(char::is_control) {
-        return Err(ApiError::invalid("title", "has control characters"));
+        return Err(ApiError::invalid("title", "must not have control characters"));
     }
     Ok(())
 }
@@ -436,11 +436,11 @@ pub fn check_title(title: &str) -> Result<(), ApiError> {
 pub fn check_tags(tags: &[String]) -> Result<(), ApiError> {
     let problem = |problem: String| Err(ApiError::invalid("tags", problem));
     if tags.len() > TAGS_MAX {
-        return problem(format!("are more than {TAGS_MAX}"));
+        return problem(format!("cannot be added: the maximum is {TAGS_MAX} tags"));
     }
     for tag in tags {
         if tag.is_empty() || tag.chars().count() > TAG_CHARS_MAX || tag.chars().any(char::is_control) {
-            return problem(format!("{tag:?} is not a tag of 1 to {TAG_CHARS_MAX} printable characters"));
+            return problem(format!("{tag:?} is not valid: a tag has 1 to {TAG_CHARS_MAX} printable characters"));
         }
     }
     Ok(())

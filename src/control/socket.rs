@@ -23,9 +23,9 @@ const BACKLOG: i32 = 1024;
 /// What the kernel takes as a socket's path.
 const PATH_BYTES_MAX: usize = 107;
 /// What is to be done about a socket unit that does not fit the configuration.
-const CLOSED_TO_GROUP: &str = "the group cannot get to the socket; set SocketGroup= and SocketMode=0660 in the socket unit, and \
-                               let the group pass the directory";
-const NO_GROUP: &str = "the socket is open to a group, whose members are refused, because control.group names none";
+const CLOSED_TO_GROUP: &str = "members of control.group cannot reach the socket; set SocketGroup= and SocketMode=0660 \
+    in the socket unit, and let the group enter its directory";
+const NO_GROUP: &str = "the socket is open to a group, but acpd refuses its members because control.group is not set";
 /// Whoever is to connect must be able to write.
 const GROUP_SOCKET_MODE: u32 = 0o660;
 
@@ -34,15 +34,15 @@ pub enum SocketError {
     #[error("another acpd already serves {0:?}")]
     Taken(PathBuf),
     #[error(
-        "somebody else listens at {0:?}, which is systemd where the service is installed; `systemctl start acpd` (or with --user) \
-         starts it, and --state-dir or --socket names another place"
+        "another program listens on {0:?}; where the service is installed, this is systemd: start acpd with \
+            `systemctl start acpd` (or with --user), or choose another place with --state-dir or --socket"
     )]
     Listened(PathBuf),
-    #[error("the socket's path {path:?} is longer than {PATH_BYTES_MAX} bytes; choose a shorter one with --socket")]
+    #[error("the socket path {path:?} is longer than {PATH_BYTES_MAX} bytes; choose a shorter one with --socket")]
     PathTooLong { path: PathBuf },
     #[error(
-        "the socket {socket:?} lies in the state directory, where no group is let in; choose another place for it, such as \
-         --socket /run/acpd/acpd.sock, or take control.group out"
+        "the socket {socket:?} is inside the state directory, which a group cannot enter; choose another path, such \
+            as --socket /run/acpd/acpd.sock, or remove control.group"
     )]
     GroupInState { socket: PathBuf },
     #[error("cannot {operation} {path:?}")]
@@ -91,7 +91,8 @@ impl Door<'_> {
         private::directory_of_group(directory, group.gid, self.is_own_directory).map_err(failed)?;
         if let Some(closed) = directory.ancestors().skip(1).find(|ancestor| !lets_pass(ancestor, group.gid)) {
             let (group, closed, socket) = (group.name.as_str(), closed.display(), socket.display());
-            tracing::warn!(group, %closed, %socket, "the group cannot get to the socket, because a directory on the way is closed to it");
+            tracing::warn!(group, %closed, %socket, "members of control.group cannot reach the socket: a directory on \
+                its path is closed to the group");
         }
         Ok(())
     }
@@ -126,7 +127,7 @@ impl ControlSocket {
             return Err(SocketError::Listened(path.to_owned()));
         }
         match std::fs::remove_file(path) {
-            Ok(()) => tracing::info!(socket = %path.display(), "removed the socket of a daemon that is gone"),
+            Ok(()) => tracing::info!(socket = %path.display(), "removed the stale socket of a previous daemon"),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(failed("remove the stale socket", path)(error)),
         }
@@ -138,7 +139,7 @@ impl ControlSocket {
     /// kernel's; only when nobody of the group could, a word is due.
     pub fn adopt(listener: std::os::unix::net::UnixListener, path: &Path, door: Door<'_>) -> Result<Self, SocketError> {
         let lock = lock(path)?;
-        let (socket, file) = (path.display(), path.metadata().map_err(failed("look at", path))?);
+        let (socket, file) = (path.display(), path.metadata().map_err(failed("inspect", path))?);
         let is_open = file.mode() & 0o020 != 0;
         match door.group {
             Some(group) => {

@@ -21,37 +21,37 @@ const LIMIT_DEFAULT: i64 = 200;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct TimelineQuery {
-    /// What outcomes are about, a session's id or `session_id`, or an `entity_id`.
+    /// The id of an outcome's entity, a session's id or `session_id`, or an `entity_id`.
     #[param(min_length = 1)]
     entity: String,
-    /// From this time on.
+    /// Only entries from this time on.
     #[param(value_type = Option<Timestamp>)]
     from: Option<Timestamp>,
-    /// Up to this time, with it.
+    /// Only entries up to and including this time.
     #[param(value_type = Option<Timestamp>)]
     to: Option<Timestamp>,
-    /// Everybody's, to those who may see them.
+    /// Include the sessions of all users. Only root can do this; for other users it has no effect.
     #[serde(default)]
     all: bool,
-    /// How many at the most.
+    /// Maximum number of items to return.
     #[param(minimum = 1, maximum = 1000, default = 200)]
     limit: Option<i64>,
-    /// How many are passed over.
+    /// Number of items to skip.
     #[param(minimum = 0, default = 0)]
     offset: Option<i64>,
 }
 
-/// Shows what became of something, in order of time.
+/// Show an entity's history across sessions.
 ///
-/// Of every session that is meant by the name, or has an outcome with that id: its start, its checkpoints, the outcomes, and
-/// its end. What nobody knows of has an empty timeline.
+/// The timeline covers every session with this name, or with an outcome for this id: its start, checkpoints, outcomes
+/// and end. An unknown entity has an empty timeline.
 #[utoipa::path(
     get,
     path = "/v1/timeline",
     operation_id = "getTimeline",
     tag = "records",
     params(TimelineQuery),
-    responses((status = 200, description = "A page of it.", body = Timeline)),
+    responses((status = 200, description = "A page of timeline entries.", body = Timeline)),
 )]
 pub async fn show(
     State(api): State<Arc<Api>>,
@@ -60,7 +60,7 @@ pub async fn show(
 ) -> Result<Json<Timeline>, ApiError> {
     let (limit, offset) = page(query.limit.or(Some(LIMIT_DEFAULT)), query.offset)?;
     if query.entity.is_empty() {
-        return Err(ApiError::invalid("entity", "is empty"));
+        return Err(ApiError::invalid("entity", "must not be empty"));
     }
     let sight = caller.listing(query.all);
     let filter = TimelineFilter { sight, entity: query.entity.clone(), from: query.from, to: query.to };

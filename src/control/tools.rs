@@ -83,7 +83,9 @@ impl Attendant {
         let (caller, refused) = match peer::admit_agent(&stream, tools, &shared.security, &shared.host) {
             Ok(Some(admitted)) => admitted,
             Ok(None) => return,
-            Err(error) => return tracing::warn!(%error, "cannot tell who connects to a session's tools; refused"),
+            Err(error) => {
+                return tracing::warn!(%error, "refused a connection to a session's tools: cannot read the peer's credentials");
+            }
         };
         match seats.admit(caller.peer.uid, true) {
             Some(seat) => self.serving.serve(stream, seat, caller, refused, tools.closed.clone()),

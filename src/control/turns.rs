@@ -28,23 +28,24 @@ pub const WAIT_SECONDS_MAX: u64 = 600;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ShowQuery {
-    /// How many seconds to wait for its end.
+    /// Seconds to wait for the end of the turn.
     #[param(maximum = 600, default = 0)]
     wait: Option<u64>,
 }
 
-/// Accepts a prompt.
+/// Send a prompt to a session.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{id}/prompt",
     operation_id = "promptSession",
     tag = "turns",
     params(
-        ("id" = SessionId, Path, description = "The session."),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same key with the same body is carried out once.", min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
+        ("id" = SessionId, Path, description = "The session's id."),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: acpd carries out requests with the same key and body only once.", min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
     ),
     request_body = Prompt,
-    responses((status = 202, description = "The prompt is committed.", body = Accepted, headers(("Idempotent-Replayed" = bool, description = "There, and true, when an earlier request with the key is answered again.")))),
+    responses((status = 202, description = "The accepted prompt. It is committed to the store.", body = Accepted, headers(("Idempotent-Replayed" = bool, description = "Present, \
+        and `true`, when this repeats the response to an earlier request with the same key.")))),
 )]
 pub async fn prompt(
     State(api): State<Arc<Api>>,
@@ -95,15 +96,15 @@ async fn accept(
     Ok(Accepted { turn_id, message_id, position: accepted.position, after: accepted.after })
 }
 
-/// Cancels the running turn, a named one, or all that wait.
+/// Cancel the running turn, a given turn, or all waiting turns.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{id}/cancel",
     operation_id = "cancelTurn",
     tag = "turns",
-    params(("id" = SessionId, Path, description = "The session.")),
+    params(("id" = SessionId, Path, description = "The session's id.")),
     request_body = Option<Cancel>,
-    responses((status = 202, description = "They are told to end.", body = CancelAccepted)),
+    responses((status = 202, description = "The turns that are being cancelled.", body = CancelAccepted)),
 )]
 pub async fn cancel(
     State(api): State<Arc<Api>>,
@@ -116,17 +117,17 @@ pub async fn cancel(
     Ok((StatusCode::ACCEPTED, Json(CancelAccepted { turns })))
 }
 
-/// Lists a session's turns.
+/// List a session's turns.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}/turns",
     operation_id = "listTurns",
     tag = "turns",
     params(
-        ("id" = SessionId, Path, description = "The session."),
+        ("id" = SessionId, Path, description = "The session's id."),
         PageQuery,
     ),
-    responses((status = 200, description = "A page of them.", body = TurnList)),
+    responses((status = 200, description = "A page of turns.", body = TurnList)),
 )]
 pub async fn list(
     State(api): State<Arc<Api>>,
@@ -140,20 +141,21 @@ pub async fn list(
     Ok(Json(TurnList { turns, total, limit, offset }))
 }
 
-/// Shows a turn, and waits for its end if asked to.
+/// Show a turn, and optionally wait for its end.
 ///
-/// One turn, at once or when it has ended, whichever the request wants; when the time is over, as it is then.
+/// The response comes at once, or with `wait` when the turn has ended. If the time runs out first, it shows the turn as
+/// it is then.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}/turns/{turn}",
     operation_id = "getTurn",
     tag = "turns",
     params(
-        ("id" = SessionId, Path, description = "The session."),
-        ("turn" = TurnId, Path, description = "The turn."),
+        ("id" = SessionId, Path, description = "The session's id."),
+        ("turn" = TurnId, Path, description = "The turn's id."),
         ShowQuery,
     ),
-    responses((status = 200, description = "The turn, ended or as it is when the time is over.", body = Turn)),
+    responses((status = 200, description = "The turn; if `wait` runs out first, as it is then.", body = Turn)),
 )]
 pub async fn show(
     State(api): State<Arc<Api>>,

@@ -31,7 +31,7 @@ mod agent_check;
 mod garbage;
 mod sandbox;
 
-/// A mode and rules, in the words of the record.
+/// A permission mode and rules.
 pub use crate::model::Policy as PermissionPolicy;
 pub use crate::model::turn::Turn;
 
@@ -83,7 +83,7 @@ pub struct CreateSession {
     pub config_options: BTreeMap<String, Value>,
     #[serde(default, deserialize_with = "object::optional")]
     pub context: Option<ContextChange>,
-    /// Which MCP servers it has. Absent: all of the profile's; an empty list: none.
+    /// The session's MCP servers. Absent: all of the profile; an empty list: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 32)]
     pub mcp_servers: Option<Vec<McpChoice>>,
@@ -91,11 +91,11 @@ pub struct CreateSession {
     pub start: Start,
 }
 
-/// When a new session's process is started.
+/// When to start the process of a new session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Start {
-    /// In the background, so that the first prompt finds it warm.
+    /// In the background, so that it is ready for the first prompt.
     #[default]
     Eager,
     /// With the first prompt.
@@ -111,7 +111,7 @@ pub struct PatchSession {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 32)]
     pub tags: Option<Vec<String>>,
-    /// What is absent in it stays; 0 takes the session's own limit away.
+    /// Absent fields stay unchanged; 0 removes the session's own limit.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
     pub limits: Option<SessionLimits>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -123,16 +123,16 @@ pub struct PatchSession {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<String, OptionValue>)]
     pub config_options: BTreeMap<String, Value>,
-    /// What is absent in it stays, and null removes; null in its place removes all of it.
+    /// Absent fields stay unchanged, and null removes a field. Null instead of the object removes the whole context.
     #[serde(default, skip_serializing_if = "Change::is_keep", deserialize_with = "object::change")]
     #[schema(value_type = Option<ContextChange>)]
     pub context: Change<ContextChange>,
-    /// As a whole.
+    /// Replaces the whole policy.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
     pub permissions: Option<PermissionPolicy>,
 }
 
-/// Either a text or ACP content blocks.
+/// A prompt: either `text` or ACP content blocks.
 #[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Prompt {
@@ -141,12 +141,12 @@ pub struct Prompt {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<ContentBlock>>, min_items = 1, max_items = 64)]
     pub content: Option<Vec<Value>>,
-    /// For this prompt alone, in place of what the session's own says.
+    /// Overrides fields of the session's context for this prompt only.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
     pub context: Option<ContextChange>,
 }
 
-/// A message that is added by hand: a prompt (`user`), or context for the next one (`system`).
+/// A message to add: a prompt (`user`), or context for the next prompt (`system`).
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddMessage {
@@ -162,7 +162,7 @@ pub struct AddMessage {
 pub struct Cancel {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
-    /// Also everything that waits in the queue.
+    /// Also cancel all waiting turns.
     #[serde(default)]
     pub queued: bool,
 }
@@ -177,7 +177,7 @@ pub struct RegisterWorkspace {
 #[serde(rename_all = "camelCase")]
 pub struct Session {
     pub id: SessionId,
-    /// Whose it is, when that is another user than the daemon's own.
+    /// The owner's user id, if it is not the daemon's own user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<u32>,
     pub workspace_id: WorkspaceId,
@@ -191,41 +191,42 @@ pub struct Session {
     pub pid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_restored: Option<ContextRestored>,
-    /// Whether the agent itself can take the conversation up again after its process is gone.
+    /// Whether the agent itself can continue the conversation in a new process.
     pub supports_resume: bool,
-    /// What the agent takes in a prompt beside text and links; absent until its first handshake.
+    /// The kinds of content that the agent accepts besides text and links. Absent until its first handshake.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_capabilities: Option<PromptAbilities>,
-    /// The confinement that is really in force for its process, or was for the last one.
+    /// The sandbox in force for the session's process, or for its last one.
     pub sandbox: String,
-    /// The version of Landlock in force, and what of the confinement is not; absent when there is nothing to tell.
+    /// The Landlock version in force and the missing protections. Absent if there are no details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_details: Option<SandboxDetails>,
     pub permissions: PermissionPolicy,
-    /// Questions of the agent's that wait for an answer.
+    /// The number of open permission requests.
     #[serde(default)]
     pub open_permissions: i64,
     #[serde(default)]
     pub limits: SessionLimits,
     #[serde(default)]
     pub context: SessionContext,
-    /// The MCP servers that its agent is given.
+    /// The session's MCP servers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mcp_servers: Vec<McpServer>,
     pub turns: i64,
-    /// The agent's current mode and model, when they are known.
+    /// The agent's current mode, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
+    /// The agent's current model, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// Why its turns are held back, while they are.
+    /// The reason why the session's turns are paused, while they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<LastError>,
-    /// The checkpoint that it was made from.
+    /// The checkpoint that the session was created from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored_from: Option<Origin>,
     pub created_at: Timestamp,
@@ -237,40 +238,40 @@ pub struct Session {
     pub expires_at: Option<Timestamp>,
 }
 
-/// One session, whole.
+/// A session with its newest messages.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionView {
     #[serde(flatten)]
     pub session: Session,
     pub profile: FrozenProfile,
-    /// What of the profile does not reach the agent, because it offers no way to set it.
+    /// Settings of the profile that the agent offers no way to set.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_applied: Vec<&'static str>,
     #[serde(flatten)]
     pub choices: Offered,
-    /// The newest ones, in order.
+    /// The newest messages, in order.
     pub messages: Vec<Message>,
-    /// How far the event log reaches: the cursor to follow from.
+    /// The cursor of the newest event; follow the event stream from here.
     pub cursor: i64,
 }
 
-/// A prompt was committed.
+/// An accepted prompt, committed to the store.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Accepted {
     pub turn_id: TurnId,
     pub message_id: MessageId,
-    /// How many turns are before it.
+    /// The number of turns before this one.
     pub position: usize,
-    /// The cursor from which the turn's events follow.
+    /// The cursor after which the turn's events follow.
     pub after: i64,
 }
 
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CancelAccepted {
-    /// The turns that were told to end.
+    /// The turns being cancelled.
     pub turns: Vec<TurnId>,
 }
 
@@ -278,7 +279,7 @@ pub struct CancelAccepted {
 #[serde(rename_all = "camelCase")]
 pub struct Workspace {
     pub id: WorkspaceId,
-    /// Whose it is, when that is another user than the daemon's own.
+    /// The owner's user id, if it is not the daemon's own user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<u32>,
     pub path: String,
@@ -324,43 +325,43 @@ pub struct Info {
     pub pid: u32,
     pub started_at: Timestamp,
     pub uptime_seconds: u64,
-    /// Where its record is; told to those whose daemon it is.
+    /// The state directory. Members of `control.group` do not see it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_dir: Option<String>,
     pub socket: String,
-    /// Sessions by status.
+    /// The number of sessions by status.
     pub sessions: BTreeMap<String, i64>,
     pub processes: ProcessCount,
     pub limits: BTreeMap<String, Value>,
-    /// A daemon of before there were reloads does not say.
+    /// Absent in older daemons.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<ConfigOrigin>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<StoreReport>,
-    /// A daemon of before there was more to say does not say.
+    /// Absent in older daemons.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<Kernel>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub versions: Option<Versions>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rlimits: Option<ResourceLimits>,
-    /// What was refused because somebody reached for what is not theirs, by kind.
+    /// The number of refused attempts to access foreign data or paths, by kind.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub security_events: BTreeMap<String, u64>,
-    /// What was refused or dropped under load. An older daemon does not say.
+    /// The number of connections, requests and streams refused or dropped under load. Empty in older daemons.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub load_events: BTreeMap<String, u64>,
 }
 
-/// Where the configuration in force comes from, and what a reload could not do.
+/// The source of the configuration in force, and the result of the last reload.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigOrigin {
     pub file: Option<String>,
     pub loaded_at: Timestamp,
-    /// Keys whose new values hold after a restart only.
+    /// Changed keys that take effect after a restart.
     pub needs_restart: Vec<String>,
-    /// Why the last reload changed nothing, if it did not.
+    /// Why the last reload failed, if it did.
     pub error: Option<String>,
 }
 
@@ -378,10 +379,10 @@ pub struct Reload {
 
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ProcessCount {
-    /// Sessions' and checks' together.
+    /// Running processes of sessions and agent checks.
     pub running: usize,
     pub max: usize,
-    /// Those of them that only try an agent.
+    /// How many of them are agent checks.
     #[serde(default, skip_serializing_if = "is_none")]
     pub checks: usize,
 }
@@ -391,7 +392,7 @@ fn is_none(count: &usize) -> bool {
     *count == 0
 }
 
-/// An event as it goes over the stream.
+/// An event in the event stream.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Event<'a> {
@@ -406,7 +407,7 @@ pub struct Event<'a> {
     pub data: &'a RawValue,
 }
 
-/// Every error has this shape.
+/// An error. Every error response has this form.
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[schema(as = Error)]
 pub struct ErrorBody {
@@ -466,7 +467,7 @@ impl Accepted {
     /// As it was answered to the first request with its key.
     pub fn of(remembered: &Remembered) -> Result<Self, StoreError> {
         let Remembered { made, after, .. } = remembered;
-        let damaged = || StoreError::Damaged { what: "an idempotency key names no turn".to_owned() };
+        let damaged = || StoreError::Damaged { what: "an idempotency key refers to no turn".to_owned() };
         Ok(Self {
             turn_id: made.turn.ok_or_else(damaged)?,
             message_id: made.message.ok_or_else(damaged)?,

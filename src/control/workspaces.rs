@@ -19,25 +19,25 @@ use crate::model::WorkspaceId;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// Everybody's, to those who may see them.
+    /// Include the workspaces of all users. Only root can do this; for other users it has no effect.
     #[serde(default)]
     all: bool,
-    /// How many at the most.
+    /// Maximum number of items to return.
     #[param(minimum = 1, maximum = 1000, default = 20)]
     limit: Option<i64>,
-    /// How many are passed over.
+    /// Number of items to skip.
     #[param(minimum = 0, default = 0)]
     offset: Option<i64>,
 }
 
-/// Lists the registered workspaces.
+/// List registered workspaces.
 #[utoipa::path(
     get,
     path = "/v1/workspaces",
     operation_id = "listWorkspaces",
     tag = "workspaces",
     params(ListQuery),
-    responses((status = 200, description = "A page of them.", body = WorkspaceList)),
+    responses((status = 200, description = "A page of workspaces.", body = WorkspaceList)),
 )]
 pub async fn list(
     State(api): State<Arc<Api>>,
@@ -50,14 +50,14 @@ pub async fn list(
     Ok(Json(WorkspaceList { workspaces, total, limit, offset }))
 }
 
-/// Registers a directory by its real path.
+/// Register a directory as a workspace, by its real path.
 #[utoipa::path(
     post,
     path = "/v1/workspaces",
     operation_id = "registerWorkspace",
     tag = "workspaces",
     request_body = RegisterWorkspace,
-    responses((status = 201, description = "It is registered, now or already.", body = Workspace)),
+    responses((status = 201, description = "The registered workspace.", body = Workspace)),
 )]
 pub async fn register(
     State(api): State<Arc<Api>>,
@@ -69,13 +69,13 @@ pub async fn register(
     Ok((StatusCode::CREATED, Json(workspace.into())))
 }
 
-/// Shows a workspace.
+/// Show a workspace.
 #[utoipa::path(
     get,
     path = "/v1/workspaces/{id}",
     operation_id = "getWorkspace",
     tag = "workspaces",
-    params(("id" = WorkspaceId, Path, description = "The workspace.")),
+    params(("id" = WorkspaceId, Path, description = "The workspace's id.")),
     responses((status = 200, description = "The workspace.", body = Workspace)),
 )]
 pub async fn show(
@@ -87,14 +87,14 @@ pub async fn show(
     Ok(Json(api.registry.workspace(id, caller.sight()).await?.into()))
 }
 
-/// Forgets a workspace that no session is in.
+/// Remove a workspace that no session uses.
 #[utoipa::path(
     delete,
     path = "/v1/workspaces/{id}",
     operation_id = "removeWorkspace",
     tag = "workspaces",
-    params(("id" = WorkspaceId, Path, description = "The workspace.")),
-    responses((status = 200, description = "The workspace as it was.", body = Workspace)),
+    params(("id" = WorkspaceId, Path, description = "The workspace's id.")),
+    responses((status = 200, description = "The removed workspace.", body = Workspace)),
 )]
 pub async fn remove(
     State(api): State<Arc<Api>>,

@@ -17,22 +17,24 @@ const NAME: &str = "control";
 
 #[derive(Debug, thiserror::Error)]
 pub enum ActivationError {
-    #[error("systemd passed {0} sockets, and acpd takes one; leave one ListenStream= in the socket unit")]
+    #[error("systemd passed {0} sockets, but acpd takes one; keep only one ListenStream= in the socket unit")]
     Count(usize),
     #[error(
-        "systemd passed a socket named {0:?}, and acpd takes {NAME:?}; set FileDescriptorName={NAME} in the socket unit"
+        "systemd passed a socket named {0:?}, but acpd expects {NAME:?}; set FileDescriptorName={NAME} in the socket \
+            unit"
     )]
     Name(String),
     #[error(
-        "what systemd passed is not a Unix stream socket that listens at a path; the socket unit needs one \
-         ListenStream=/PATH and Accept=no"
+        "systemd did not pass a Unix stream socket that listens at a path; the socket unit needs one \
+            ListenStream=/PATH and Accept=no"
     )]
     Kind,
     #[error(
-        "systemd passed the socket {passed:?}, but {named:?} was asked for; leave --socket and ACPD_SOCKET out of the unit"
+        "systemd passed the socket {passed:?}, but {named:?} was requested; remove --socket and ACPD_SOCKET from the \
+            unit"
     )]
     Elsewhere { passed: PathBuf, named: PathBuf },
-    #[error("cannot use what systemd passed")]
+    #[error("cannot use the socket that systemd passed")]
     Io(#[from] io::Error),
 }
 

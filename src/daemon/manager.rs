@@ -19,7 +19,7 @@ pub fn reloading() {
     // When it began: with it a manager tells this reload from the one before.
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell(&[NotifyState::Reloading, now]),
-        Err(error) => tracing::warn!(%error, "cannot read the clock; the service manager is not told of the reload"),
+        Err(error) => tracing::warn!(%error, "cannot read the clock; the service manager does not learn of the reload"),
     }
 }
 

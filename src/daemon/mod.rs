@@ -64,7 +64,7 @@ pub fn serve(overrides: &Overrides, detached: bool) -> anyhow::Result<()> {
     system::keep_descriptors_from_children();
     if detached {
         // Started by a client's command: its terminal and its job control are not ours.
-        rustix::process::setsid().context("cannot leave the session of the terminal")?;
+        rustix::process::setsid().context("cannot detach from the terminal's session")?;
     }
     let agent_umask = rustix::process::umask(PRIVATE_UMASK);
     open_files::raise();
@@ -110,9 +110,9 @@ pub fn migrate(overrides: &Overrides, down_to: Option<i64>) -> anyhow::Result<St
     let migrated = runtime.block_on(store::migrate(&options, direction))?;
     let database = options.database.display();
     Ok(if migrated.from == migrated.to {
-        format!("{database} has schema version {} already", migrated.to)
+        format!("{database} already has schema version {}", migrated.to)
     } else {
-        format!("{database}: schema version {} is now {}", migrated.from, migrated.to)
+        format!("{database}: changed the schema version from {} to {}", migrated.from, migrated.to)
     })
 }
 
@@ -133,11 +133,11 @@ struct Origin<'a> {
 
 async fn run(config: Config, origin: Origin<'_>) -> anyhow::Result<()> {
     let Origin { overrides, paths, environment, secrets, agent_umask, detached, activated } = origin;
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot take signals")?;
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot handle signals")?;
     // Before the first child: whoever started the daemon may have had the ends of children ignored.
-    let child_ends = Signals::new([SIGCHLD]).context("cannot take signals")?;
+    let child_ends = Signals::new([SIGCHLD]).context("cannot handle signals")?;
     // A limit on the size of files is an error of the write that meets it, and not the daemon's end.
-    signal_hook::flag::register(SIGXFSZ, Arc::default()).context("cannot take signals")?;
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).context("cannot handle signals")?;
     let lock = if detached { StateLock::take_patiently(&paths).await? } else { StateLock::take(&paths)? };
     let door = Door {
         group: config.control.group.as_ref(),
@@ -148,7 +148,7 @@ async fn run(config: Config, origin: Origin<'_>) -> anyhow::Result<()> {
         Some(Activated { listener, .. }) => ControlSocket::adopt(listener, &paths.socket, door)?,
         None => ControlSocket::bind(&paths.socket, door)?,
     };
-    lock.tell(&paths.socket).context("cannot write to the lock of the state directory")?;
+    lock.tell(&paths.socket).context("cannot write to the lock file of the state directory")?;
     let control = config.control.clone();
     let (tools, opened_tools) = mpsc::channel(OPENED_MAX);
     let shared = shared(config, &paths, environment, secrets, agent_umask, tools).await?;
@@ -186,7 +186,7 @@ async fn run(config: Config, origin: Origin<'_>) -> anyhow::Result<()> {
         () = stop_requested(&mut signals, || drop(reloads.try_send(None))) => {}
         () = reap_children(child_ends, &registry) => {}
         // The agents go with the daemon; whoever starts it again finds all that was acknowledged.
-        () = hub.lost() => anyhow::bail!("the writer of the store has failed, and without it nothing can be kept"),
+        () = hub.lost() => anyhow::bail!("the store's writer failed; acpd cannot run without it"),
         Err(error) = serving => return Err(match error {
             // What went wrong with the store has its own hint and exit code.
             RegistryError::Store(error) => {
@@ -217,7 +217,7 @@ async fn shared(
     let hub = Hub::open(&store_options(&config, paths), secrets, Arc::clone(&metrics)).await?;
     let (mode, long_lines) = (config.processes.cgroup, config.limits.long_lines.0);
     let host = Host::new(mode, long_lines, paths.state_dir.clone(), Arc::clone(&metrics))
-        .context("cannot prepare for processes")?;
+        .context("cannot prepare to start processes")?;
     reload::tell_unbounded(&host, &config);
     let places = Places {
         state_dir: paths.state_dir.clone(),
@@ -287,35 +287,35 @@ async fn shut_down(
     //    A check or a copy of the database under way is abandoned.
     registry.halt(Halt::Suspend);
     hub.store().abandon();
-    in_a_moment("the sessions to write what they had", registry.settled()).await;
+    in_a_moment("sessions to store their state", registry.settled()).await;
     // 3. Every active session is suspended, in one transaction; queued turns stay queued.
-    in_a_moment("the suspension of the sessions", async {
+    in_a_moment("sessions to be suspended", async {
         if let Err(error) = registry.suspend_all().await {
-            tracing::error!(error = &error as &dyn std::error::Error, "the sessions could not be suspended");
+            tracing::error!(error = &error as &dyn std::error::Error, "cannot suspend the sessions");
         }
     })
     .await;
     // 4. The processes end, together, until the deadline or a second signal. A reload would serve nobody any more.
-    let hung_up = || tracing::info!("the configuration is not reloaded, because acpd is stopping");
+    let hung_up = || tracing::info!("ignored a reload because acpd is stopping");
     manager::wait_for(deadline.saturating_duration_since(Instant::now()));
     tokio::select! {
         () = registry.ended() => {}
-        () = stop_requested(signals, hung_up) => tracing::warn!("told to stop again; killing what is left"),
+        () = stop_requested(signals, hung_up) => tracing::warn!("received a second stop signal; killing the remaining agents"),
         () = tokio::time::sleep_until(deadline) => tracing::warn!("some agents did not stop in time; killing them"),
     }
     // 5. What is left is killed, and strays end too. Every later step has a moment, whatever is in trouble.
     registry.halt(Halt::Kill);
-    within(KILL_TIMEOUT, "the end of the agents", registry.ended()).await;
+    within(KILL_TIMEOUT, "agents to end", registry.ended()).await;
     manager::wait_for(Host::LAST_LOOK);
     registry.shared().host.end_strays().await;
     // 6. Every stream ends with its last event.
-    in_a_moment("the end of the record", hub.end_streams()).await;
+    in_a_moment("event streams to end", hub.end_streams()).await;
     // 7. The socket goes, and the last connections end. A client that does not read is not waited for.
     stop_accepting.cancel();
-    in_a_moment("clients to take their last events", tasks.wait()).await;
+    in_a_moment("clients to read their last events", tasks.wait()).await;
     // 8. The store is closed last.
     in_a_moment("the store to close", hub.close()).await;
-    manager::status("Stopped, with its sessions suspended");
+    manager::status("Stopped; sessions are suspended");
     tracing::info!("stopped");
 }
 
@@ -326,6 +326,6 @@ async fn in_a_moment(what: &str, end: impl Future<Output = ()>) {
 async fn within(timeout: Duration, what: &str, end: impl Future<Output = ()>) {
     manager::wait_for(timeout);
     if tokio::time::timeout(timeout, end).await.is_err() {
-        tracing::warn!("did not wait any longer for {what}");
+        tracing::warn!("stopped waiting for {what}");
     }
 }

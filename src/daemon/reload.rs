@@ -52,11 +52,7 @@ impl Reloader {
         // The file may have appeared since. One that has vanished is a mistake, or in the middle of being replaced.
         let file = Paths::config_file(&self.overrides, &shared.environment);
         if let (None, Some(gone)) = (&file, &shared.config.get_with_origin().1.file) {
-            return Err(invalid(
-                gone.clone(),
-                "does not exist any more",
-                "restore it, or restart acpd to run without it",
-            ));
+            return Err(invalid(gone.clone(), "no longer exists", "restore it; to run without it, restart acpd"));
         }
         let mut config = Config::load(file.as_deref(), &shared.environment).map_err(ReloadError::Invalid)?;
         match control::fit_connections(&mut config) {
@@ -71,13 +67,13 @@ impl Reloader {
         tell_unbounded(&shared.host, &config);
         let Difference { changed, needs_restart } = shared.config.replace(config, file.clone());
         let file = file.map(|file| file.display().to_string());
-        tracing::info!(file = file.as_deref().unwrap_or("none"), "the configuration is reloaded");
+        tracing::info!(file = file.as_deref().unwrap_or("none"), "reloaded the configuration");
         // Turns that waited for a higher limit have no actor that would hear of it.
         if let Err(error) = self.registry.take_up_queued_turns().await {
-            tracing::error!(error = &error as &dyn std::error::Error, "cannot take up queued turns");
+            tracing::error!(error = &error as &dyn std::error::Error, "cannot continue with queued turns");
         }
         for key in &needs_restart {
-            tracing::warn!(key, "a changed key holds after a restart only; its old value stays in force");
+            tracing::warn!(key, "a changed key takes effect after a restart; its previous value stays in force");
         }
         let needs_restart = needs_restart.into_iter().map(str::to_owned).collect();
         Ok(Reload { file, changed, needs_restart })
@@ -93,11 +89,11 @@ impl Reloader {
                 error.in_one_line()
             }
             ReloadError::Store(error) => {
-                tracing::error!(error = error as &dyn std::error::Error, "cannot record the configured agents");
-                format!("the configured agents could not be recorded: {error}")
+                tracing::error!(error = error as &dyn std::error::Error, "cannot store the configured agents");
+                format!("cannot store the configured agents: {error}")
             }
         };
-        tracing::error!("the configuration is not reloaded; the old one stays in force");
+        tracing::error!("cannot reload the configuration; the previous one stays in force");
         self.registry.shared().config.keep(error);
     }
 }

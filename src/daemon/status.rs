@@ -45,7 +45,7 @@ async fn line(registry: &Registry) -> Result<String, StoreError> {
         count(SessionStatus::Suspended),
     );
     if is_misconfigured(registry) {
-        line.push_str("; the configuration was not reloaded, and the old one is in force");
+        line.push_str("; the last reload failed, and the previous configuration stays in force");
     }
     Ok(line)
 }

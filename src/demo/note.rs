@@ -18,7 +18,7 @@ impl<W: Write> Agent<W> {
     /// Proposes the note, and returns the sentence about what came of it.
     pub(super) fn write_note(&mut self, turn: &Turn, question: &Question) -> Result<String, Halt> {
         if !self.client_writes {
-            return Ok(format!("I would put a note into `{FILE}`, but acpd writes no files for me here."));
+            return Ok(format!("I would write a note to `{FILE}`, but acpd does not write files for me here."));
         }
         let path = turn.directory.join(FILE);
         let old = match workspace::text(&path) {
@@ -43,7 +43,7 @@ impl<W: Write> Agent<W> {
         let params = json!({"sessionId": turn.session_id, "toolCall": call, "options": options});
         let answer = match self.ask("session/request_permission", &params)? {
             Ok(answer) => answer,
-            Err(error) => return self.not_written(turn, &format!("I could not ask for leave ({error})")),
+            Err(error) => return self.not_written(turn, &format!("I could not ask for permission ({error})")),
         };
         if !is_allowed(&answer) {
             return self.not_written(turn, "I was not allowed to");
@@ -61,7 +61,7 @@ impl<W: Write> Agent<W> {
             &json!({"sessionUpdate": "tool_call_update", "toolCallId": turn.call(CALL), "status": "completed"}),
         )?;
         Ok(format!(
-            "I was allowed to, so acpd wrote `{FILE}` for me; it has {} now.",
+            "I was allowed to, so acpd wrote `{FILE}` for me; it now has {}.",
             counted(new.lines().count(), "line")
         ))
     }

@@ -72,7 +72,7 @@ pub fn answer_text(turn_number: u32, question: &Question, findings: &Findings, t
     let calls = match (told.is_empty(), findings.has_file()) {
         (true, true) => "two tool calls, which only *read*",
         (true, false) => "a tool call, which only *reads*",
-        (false, _) => "tool calls, and a question before the one that writes",
+        (false, _) => "tool calls, with a permission request before the one that writes",
     };
     let table = findings.table();
     format!(
@@ -81,15 +81,15 @@ pub fn answer_text(turn_number: u32, question: &Question, findings: &Findings, t
         > {quote}\n\n\
         {told}What I found in your workspace:{attachments}\n\n\
         {table}\n\
-        All that you see here went through acpd as it would with a real agent:\n\n\
+        Everything you see here went through acpd as with a real agent:\n\n\
         - thoughts and a plan\n\
         - {calls}\n\
         - this text, word by word\n\n\
         What to try next:\n\n\
         ```sh\n\
         acpd prompt - \"write a note\"   # I ask before I write\n\
-        acpd ls                        # this session stays\n\
-        acpd run \"explain this\"        # with a real agent\n\
+        acpd ls                        # this session is still there\n\
+        acpd run \"explain this\"        # use a real agent\n\
         ```\n"
     )
 }

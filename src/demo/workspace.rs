@@ -37,8 +37,8 @@ impl Findings {
     pub fn of(listing: &io::Result<Listing>) -> Self {
         Self(match listing {
             Ok(listing) => vec![
-                ("files at its top".to_owned(), listing.files.len().to_string()),
-                ("directories and others".to_owned(), listing.others.len().to_string()),
+                ("files at the top level".to_owned(), listing.files.len().to_string()),
+                ("directories and other entries".to_owned(), listing.others.len().to_string()),
             ],
             Err(error) => vec![("the workspace".to_owned(), format!("cannot be read: {error}"))],
         })
@@ -126,8 +126,8 @@ pub fn text(path: &Path) -> io::Result<Option<String>> {
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
-        Ok(found) if !found.is_file() => return Err(io::Error::other("it is no regular file")),
-        Ok(found) if found.len() > FILE_BYTES_MAX => return Err(io::Error::other("it has become too large")),
+        Ok(found) if !found.is_file() => return Err(io::Error::other("not a regular file")),
+        Ok(found) if found.len() > FILE_BYTES_MAX => return Err(io::Error::other("it is now too large")),
         Ok(_) => {}
     }
     let mut text = String::new();

@@ -5,8 +5,8 @@ use crate::model::permission::question::{Decider, Decision};
 
 /// The code of what did not fail.
 pub const NO_CODE: &str = "none";
-/// By whom a question was answered that was not.
-pub const NOBODY: &str = "nobody";
+/// Who answered a permission request that was cancelled without an answer.
+pub const NOBODY: &str = "none";
 
 pub const EXIT_REASONS: [ExitReason; 9] = [
     ExitReason::Idle,

@@ -136,42 +136,46 @@ impl Metrics {
         let registry = &mut self.registry;
         registry.register("process_starts", "Starts of agent processes, by agent", self.process_starts.clone());
         registry.register("process_exits", "Ends of agent processes, by reason", self.process_exits.clone());
-        registry.register("process_stops", "Steps of the stop ladder that were taken", self.process_stops.clone());
-        let help = "How long agents took from their start to a conversation";
+        registry.register("process_stops", "Steps taken to stop agent processes", self.process_stops.clone());
+        let help = "Time from an agent's start to its first conversation";
         registry.register_with_unit("handshake_duration", help, Unit::Seconds, self.handshakes.clone());
-        registry.register("turns", "Turns that ended, by outcome and by the code of a failure", self.turns.clone());
-        let help = "How long turns took from their start to their end";
+        registry.register("turns", "Ended turns, by outcome and error code", self.turns.clone());
+        let help = "Time from the start to the end of a turn";
         registry.register_with_unit("turn_duration", help, Unit::Seconds, self.turn_durations.clone());
         let asked = self.permissions_asked.clone();
-        registry.register("permissions_asked", "Questions of agents, those included that the policy answered", asked);
-        let help = "Questions of agents that ended, by decision and by whom";
+        registry.register(
+            "permissions_asked",
+            "Permission requests of agents, including those that the policy answered",
+            asked,
+        );
+        let help = "Answered permission requests, by decision and by who answered";
         registry.register("permissions_answered", help, self.permissions_answered.clone());
-        let help = "Requests that were refused because a session's mailbox was full";
+        let help = "Requests refused because a session's mailbox was full";
         registry.register("mailbox_refusals", help, self.mailbox_refusals.clone());
-        registry.register("store_commits", "Commits, by how durable they are", self.commits.clone());
-        let help = "Transactions that could not be committed";
+        registry.register("store_commits", "Commits, by durability", self.commits.clone());
+        let help = "Failed transactions";
         registry.register("store_commit_failures", help, self.commit_failures.clone());
-        let help = "How long commits took";
+        let help = "Duration of commits";
         registry.register_with_unit("store_commit_duration", help, Unit::Seconds, self.commit_durations.clone());
-        registry.register("store_commit_units", "Units in a commit", self.commit_units.clone());
-        registry.register("store_commit_rows", "Operations in a commit", self.commit_rows.clone());
-        registry.register("events_appended", "Events that were committed to the log", self.events.clone());
-        let help = "Server-sent events that were handed to connections";
+        registry.register("store_commit_units", "Units per commit", self.commit_units.clone());
+        registry.register("store_commit_rows", "Operations per commit", self.commit_rows.clone());
+        registry.register("events_appended", "Events committed to the log", self.events.clone());
+        let help = "Server-sent events handed to connections";
         registry.register("events_streamed", help, self.streamed_frames.clone());
-        let help = "Bytes of streams that were handed to connections";
+        let help = "Bytes of streams handed to connections";
         registry.register_with_unit("streamed", help, Unit::Bytes, self.streamed_bytes.clone());
-        let help = "Streams that ended because the log could not be read";
+        let help = "Streams ended because the log could not be read";
         registry.register("stream_read_failures", help, self.stream_failures.clone());
-        let help = "Bytes of lines that agents wrote";
+        let help = "Bytes of lines written by agents";
         registry.register_with_unit("agent_read", help, Unit::Bytes, self.agent_read.clone());
-        let help = "Bytes that were written to agents";
+        let help = "Bytes written to agents";
         registry.register_with_unit("agent_written", help, Unit::Bytes, self.agent_written.clone());
-        let help = "Requests that were answered, by route, method and class of status";
+        let help = "Answered requests, by route, method and status class";
         registry.register("http_requests", help, self.requests.answered.clone());
-        let help = "How long requests took to the head of their answer, by route";
+        let help = "Time from a request to the head of its response, by route";
         registry.register_with_unit("http_request_duration", help, Unit::Seconds, self.requests.durations.clone());
-        registry.register("refusals", "Requests that were refused, by the code of the error", self.refusals.clone());
-        registry.register("notifications", "Commands of notifications, by outcome", self.notifications.clone());
+        registry.register("refusals", "Refused requests, by error code", self.refusals.clone());
+        registry.register("notifications", "Notification commands, by outcome", self.notifications.clone());
         self
     }
 

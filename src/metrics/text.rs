@@ -90,40 +90,41 @@ fn gauges(now: &Now) -> Registry {
     let mut registry = Registry::with_prefix("acpd");
     let build: Family<Label, Gauge> = Family::default();
     build.get_or_create(&[("version", now.version)]).set(1);
-    registry.register("build_info", "The program that runs", build);
+    registry.register("build_info", "Version of the running program", build);
     let processes = by("state", now.processes.iter().map(|(state, count)| (*state, whole(*count))));
     registry.register("processes", "Agent processes, by state", processes);
-    registry.register("process_slots", "Agent processes that there may be (limits.processes)", {
+    registry.register("process_slots", "Maximum number of agent processes (limits.processes)", {
         gauge(whole(now.process_slots))
     });
     registry.register("sessions", "Sessions, by status", by("status", now.sessions.iter().copied()));
     let turns = [("queued", now.turns_queued), ("running", now.turns_running)];
-    registry.register("turns_open", "Turns that wait or run", by("status", turns.into_iter()));
-    registry.register("permissions_open", "Questions that wait for an answer", gauge(now.permissions_open));
-    let help = "Units that wait for the writer of the store";
+    registry.register("turns_open", "Turns waiting or running", by("status", turns.into_iter()));
+    registry.register("permissions_open", "Open permission requests", gauge(now.permissions_open));
+    let help = "Units waiting for the store's writer";
     registry.register("store_queue_units", help, gauge(whole(now.writer_queue)));
     let (database, journal) = (gauge(whole(now.database_bytes)), gauge(whole(now.journal_bytes)));
-    registry.register("store_database_bytes", "Size of the database's file", database);
+    registry.register("store_database_bytes", "Size of the database file", database);
     registry.register("store_journal_bytes", "Size of the write-ahead log", journal);
-    registry.register("subscribers", "Streams that follow a log", gauge(whole(now.subscribers)));
+    registry.register("subscribers", "Open event streams", gauge(whole(now.subscribers)));
     let connections = gauge(whole(now.connections));
-    registry.register("http_connections", "Connections that are open", connections);
-    let help = "Connections that there may be (control.connections)";
+    registry.register("http_connections", "Open connections", connections);
+    let help = "Maximum number of connections (control.connections)";
     registry.register("http_connections_max", help, gauge(whole(now.connections_max)));
     let security: Family<Label, Counter> = Family::default();
     for (name, count) in &now.security {
         security.get_or_create(&[("event", name)]).inc_by(*count);
     }
-    registry.register("security_events", "Refusals to whoever reached for what is not theirs", security);
+    registry.register(
+        "security_events",
+        "Refused attempts to access other users' data or files outside the allowed \
+        directories",
+        security,
+    );
     let load: Family<Label, Counter> = Family::default();
     for (name, count) in &now.load {
         load.get_or_create(&[("event", name)]).inc_by(*count);
     }
-    registry.register(
-        "load_events",
-        "Connections, requests and streams refused or dropped so that the rest is served",
-        load,
-    );
+    registry.register("load_events", "Connections, requests and streams refused or dropped under load", load);
     registry
 }
 

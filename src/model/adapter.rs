@@ -205,9 +205,7 @@ impl FromStr for Adapter {
             "codex" => Ok(Self::Codex),
             "opencode" => Ok(Self::Opencode),
             "qwen" => Ok(Self::Qwen),
-            _ => Err(format!(
-                "{text:?} is not an adapter; the adapters are generic, gemini, claude, codex, opencode and qwen"
-            )),
+            _ => Err(format!("{text:?} is not an adapter; use generic, gemini, claude, codex, opencode or qwen")),
         }
     }
 }

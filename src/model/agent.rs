@@ -80,12 +80,12 @@ pub struct AgentProfile {
     pub login_hint: String,
 }
 
-/// What a session keeps of its profile for life: enough to go on when the profile is gone, and no value of `env`.
+/// The part of a profile that a session keeps for its whole life, without the values of `env`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FrozenProfile {
     pub slug: String,
-    /// Profiles that were frozen before they had one have none, nor what follows.
+    /// Absent in older sessions, like the fields that follow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub id: Option<AgentId>,
@@ -118,29 +118,29 @@ pub struct FrozenProfile {
     pub args: Vec<String>,
     pub env_names: Vec<String>,
     pub env_pass: Vec<String>,
-    /// Where values are, never the values.
+    /// Files that hold values, never the values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env_file: Vec<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub credentials: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env_plain: Vec<String>,
-    /// Profiles that were frozen before there were adapters have none.
+    /// Absent in older sessions.
     #[serde(default)]
     pub adapter: Adapter,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub auth_method: Option<String>,
-    /// Profiles that were frozen before there were rules have none: their sessions have the mode.
+    /// Absent in older sessions, which have only the mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Policy>,
-    /// What its base granted, where it has one that says something else.
+    /// The base's policy, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub base_permissions: Option<Policy>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modes_allowed: Vec<String>,
-    /// Profiles that were frozen before agents could use acpd's files and terminals have these.
+    /// Older sessions have the default.
     #[serde(default = "client_files_default")]
     pub client_files: bool,
     #[serde(default)]
@@ -149,7 +149,7 @@ pub struct FrozenProfile {
     pub terminal_env: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mcp_servers: Vec<FrozenServer>,
-    /// Whether the one of these that is called `acpd` is acpd's own.
+    /// Whether the server named `acpd` is acpd's own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub acpd_tools: bool,
 }
@@ -208,7 +208,7 @@ impl AgentProfile {
     /// What a person does whose machine does not have the command.
     pub fn how_to_install(&self) -> String {
         if self.install_hint.is_empty() {
-            format!("install it, or give its absolute path as agents.{}.command", self.section())
+            format!("install it, or set its absolute path as agents.{}.command", self.section())
         } else {
             self.install_hint.clone()
         }

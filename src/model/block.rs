@@ -38,18 +38,18 @@ impl FromStr for BlockKind {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let known = Self::ALL.into_iter().find(|kind| kind.as_str() == text);
         known.ok_or_else(|| {
-            format!("{text:?} is no kind of block; the kinds are {}", Self::ALL.map(Self::as_str).join(", "))
+            format!("{text:?} is not a kind of content block; use one of {}", Self::ALL.map(Self::as_str).join(", "))
         })
     }
 }
 
-/// What an agent says that it takes in a prompt. Text and links to resources are taken by every agent.
+/// The kinds of content that an agent accepts in a prompt. Every agent accepts text and links to resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PromptAbilities {
     pub image: bool,
     pub audio: bool,
-    /// Documents within the prompt.
+    /// Embedded documents.
     pub embedded_context: bool,
 }
 
@@ -100,7 +100,7 @@ impl FromStr for BlobHash {
 
     /// In the one way that it is written: small letters, so that one blob has one address.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || format!("{text:?} is no SHA-256");
+        let wrong = || format!("{text:?} is not a SHA-256 hash");
         let digit = |digit: u8| match digit {
             b'0'..=b'9' => Ok(digit - b'0'),
             b'a'..=b'f' => Ok(digit - b'a' + 10),

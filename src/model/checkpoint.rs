@@ -11,27 +11,27 @@ pub const NAME_CHARS_MAX: usize = 128;
 /// Checkpoints that one session may have.
 pub const CHECKPOINTS_MAX: i64 = 256;
 
-/// A checkpoint as it is recorded. Its JSON is what the interface answers.
+/// A checkpoint of a session.
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Checkpoint {
     pub id: CheckpointId,
     pub session_id: SessionId,
     pub name: String,
-    /// Any JSON, as it was given; null when nothing was.
+    /// Any JSON value; null if none was given.
     #[schema(value_type = serde_json::Value)]
     pub state: Box<RawValue>,
-    /// The turn that was running then.
+    /// The turn that was running when the checkpoint was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
-    /// Where the session's log tells of it.
+    /// The checkpoint's sequence number in the session's event log.
     pub sequence: i64,
     pub created_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Peer>,
 }
 
-/// Where a session that was made from a checkpoint comes from.
+/// The checkpoint from which a session was created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Origin {
@@ -48,7 +48,8 @@ impl Checkpoint {
     /// What an agent is told that goes on from here.
     pub fn as_context(&self) -> String {
         format!(
-            "This session goes on from the checkpoint {:?}, which the session {} reached at {}. Its state, as JSON:\n{}",
+            "This session continues from the checkpoint {:?}, which the session {} reached at {}. Its state, as \
+                JSON:\n{}",
             self.name,
             self.session_id,
             self.created_at,
@@ -60,17 +61,17 @@ impl Checkpoint {
 /// What is wrong with a checkpoint's name, if anything is.
 pub fn check_name(name: &str) -> Result<(), String> {
     if name.trim().is_empty() {
-        return Err("is empty".to_owned());
+        return Err("must not be empty".to_owned());
     }
     if name.chars().count() > NAME_CHARS_MAX {
         return Err(format!("is longer than {NAME_CHARS_MAX} characters"));
     }
     if name.chars().any(char::is_control) {
-        return Err("has control characters".to_owned());
+        return Err("must not have control characters".to_owned());
     }
     // It stands in paths, where these two lead elsewhere.
     if matches!(name, "." | "..") {
-        return Err(format!("{name:?} is no name"));
+        return Err(format!("{name:?} is not a valid name"));
     }
     Ok(())
 }

@@ -31,14 +31,14 @@ pub struct SessionContext {
     pub selection: Option<Selection>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git_ref: Option<String>,
-    /// For the session's life. A context from before there were scopes has the narrowest.
+    /// Fixed for the session's life. Older sessions have the narrowest scope.
     #[serde(default)]
     pub fs_scope: FsScope,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<String, String>,
 }
 
-/// Lines of a file, from 1, both included.
+/// A range of lines in a file, counted from 1, including both ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Selection {
@@ -59,7 +59,7 @@ pub enum Change<T> {
     Set(T),
 }
 
-/// A change of a context, field by field; of the variables, name by name.
+/// A change of a context: field by field, and for variables, name by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ContextChange {
@@ -72,7 +72,7 @@ pub struct ContextChange {
     #[serde(default, skip_serializing_if = "Change::is_keep")]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 255)]
     pub git_ref: Change<String>,
-    /// Only when the session is made.
+    /// Can only be set when the session is created.
     #[serde(default, skip_serializing_if = "Change::is_keep")]
     #[schema(value_type = Option<FsScope>)]
     pub fs_scope: Change<FsScope>,
@@ -150,23 +150,24 @@ impl ContextChange {
         if let Change::Set(Selection { file, start_line, end_line }) = &self.selection {
             check_path("context.selection.file", file)?;
             if *start_line == 0 {
-                return wrong("context.selection.startLine", "is 0; lines are counted from 1".to_owned());
+                return wrong("context.selection.startLine", "must be at least 1".to_owned());
             }
             if end_line < start_line {
-                return wrong("context.selection.endLine", format!("is before startLine, which is {start_line}"));
+                return wrong("context.selection.endLine", format!("is before startLine ({start_line})"));
             }
         }
         if let Change::Set(git_ref) = &self.git_ref
             && !is_git_ref(git_ref)
         {
-            let problem = format!("is not a name of 1 to {GIT_REF_BYTES_MAX} bytes without spaces");
+            let problem = format!("must have 1 to {GIT_REF_BYTES_MAX} bytes without spaces");
             return wrong("context.gitRef", problem);
         }
         if let Change::Set(variables) = &self.variables
             && let Some(name) = variables.keys().find(|name| !is_name(name))
         {
             let problem = format!(
-                "{name:?} is not a name of 1 to {NAME_BYTES_MAX} letters, digits and _ that begins with no digit"
+                "{name:?} is not a valid name: use 1 to {NAME_BYTES_MAX} letters, digits and _, not starting with a \
+                    digit"
             );
             return wrong("context.variables", problem);
         }
@@ -193,11 +194,11 @@ impl SessionContext {
         }
         let wrong = |problem| Err(ContextProblem::new("context.variables", problem));
         if variables.len() > VARIABLES_MAX {
-            return wrong(format!("would be {}; the most is {VARIABLES_MAX}", variables.len()));
+            return wrong(format!("would be {}; the maximum is {VARIABLES_MAX}", variables.len()));
         }
         let bytes: usize = variables.iter().map(|(name, value)| name.len() + value.len()).sum();
         if bytes > VARIABLES_BYTES_MAX {
-            return wrong(format!("would be {bytes} bytes with their names; the most is {VARIABLES_BYTES_MAX}"));
+            return wrong(format!("would have {bytes} bytes with their names; the maximum is {VARIABLES_BYTES_MAX}"));
         }
         Ok(Self {
             active_file: change.active_file.applied_to(before.active_file),
@@ -260,13 +261,13 @@ const fn is_of_a_name(byte: u8) -> bool {
 fn check_path(field: &str, path: &str) -> Result<(), ContextProblem> {
     let wrong = |problem: &str| Err(ContextProblem::new(field, problem));
     if path.is_empty() {
-        return wrong("is empty");
+        return wrong("must not be empty");
     }
     if path.len() > PATH_BYTES_MAX {
         return wrong(&format!("is longer than {PATH_BYTES_MAX} bytes"));
     }
     if path.chars().any(char::is_control) {
-        return wrong("has control characters");
+        return wrong("must not have control characters");
     }
     Ok(())
 }
@@ -281,9 +282,9 @@ enum Unfit {
 impl Unfit {
     fn in_field(self, field: String, bytes_max: usize) -> ContextProblem {
         let problem = match self {
-            Self::Unknown(name) => format!("{OPEN}{name}{CLOSE} names no variable of the context"),
+            Self::Unknown(name) => format!("{OPEN}{name}{CLOSE} is not a variable of the context"),
             Self::TooLong => {
-                format!("is too long with its variables; the most is {bytes_max} bytes (limits.prompt_max)")
+                format!("is too long with its variables; the maximum is {bytes_max} bytes (limits.prompt_max)")
             }
         };
         ContextProblem::new(field, problem)

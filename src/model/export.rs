@@ -146,9 +146,9 @@ impl From<Checkpoint> for ExportedCheckpoint {
 /// Why a document cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentProblem {
-    #[error("it is no export of a session: {found}")]
+    #[error("this is not an exported session: {found}")]
     NotAnExport { found: String },
-    #[error("it is of version {found}, and this acpd reads versions up to {VERSION}")]
+    #[error("the export has format version {found}; this acpd reads versions up to {VERSION}")]
     NewerVersion { found: u32 },
     /// With the path to the field, when there is one.
     #[error("{field}: {problem}")]
@@ -159,9 +159,9 @@ impl DocumentProblem {
     /// What to do about it.
     pub const fn hint(&self) -> &'static str {
         match self {
-            Self::NotAnExport { .. } => "give a file that `acpd export --format json` wrote",
-            Self::NewerVersion { .. } => "import it with the acpd that wrote it, or a newer one",
-            Self::Field { .. } => "export the session again; the file was changed, or not written whole",
+            Self::NotAnExport { .. } => "give a file written by `acpd export --format json`",
+            Self::NewerVersion { .. } => "import it with the acpd version that wrote it, or a newer one",
+            Self::Field { .. } => "export the session again; the file was changed or is incomplete",
         }
     }
 }
@@ -185,23 +185,23 @@ impl Document {
         let mut turns = HashSet::new();
         for (index, turn) in self.turns.iter().enumerate() {
             if turn.session_id != id {
-                return Err(wrong(format!("turns[{index}].sessionId"), "is another session's"));
+                return Err(wrong(format!("turns[{index}].sessionId"), "belongs to another session"));
             }
             if !turns.insert(turn.id) {
-                return Err(wrong(format!("turns[{index}].id"), "is there twice"));
+                return Err(wrong(format!("turns[{index}].id"), "appears twice"));
             }
         }
         let mut before = 0;
         for (index, message) in self.messages.iter().enumerate() {
             if message.session_id != id {
-                return Err(wrong(format!("messages[{index}].sessionId"), "is another session's"));
+                return Err(wrong(format!("messages[{index}].sessionId"), "belongs to another session"));
             }
             if message.sequence <= before {
-                return Err(wrong(format!("messages[{index}].sequence"), "does not follow the one before it"));
+                return Err(wrong(format!("messages[{index}].sequence"), "is not in order after the previous one"));
             }
             before = message.sequence;
             if message.turn_id.is_some_and(|turn| !turns.contains(&turn)) {
-                return Err(wrong(format!("messages[{index}].turnId"), "names a turn that is not in the document"));
+                return Err(wrong(format!("messages[{index}].turnId"), "refers to a turn that is not in the document"));
             }
         }
         for (index, blob) in self.blobs.iter().enumerate() {
@@ -214,11 +214,11 @@ impl Document {
 impl Kind {
     fn check(&self) -> Result<(), DocumentProblem> {
         if self.format != FORMAT {
-            return Err(DocumentProblem::NotAnExport { found: format!("format is {:?}", self.format) });
+            return Err(DocumentProblem::NotAnExport { found: format!("the format is {:?}", self.format) });
         }
         match self.version {
             VERSION => Ok(()),
-            0 => Err(DocumentProblem::NotAnExport { found: "version is 0".to_owned() }),
+            0 => Err(DocumentProblem::NotAnExport { found: "the version is 0".to_owned() }),
             found => Err(DocumentProblem::NewerVersion { found }),
         }
     }
@@ -289,10 +289,10 @@ impl ExportedBlob {
     pub fn blob(&self) -> Result<Blob, String> {
         let data = BASE64_STANDARD.decode(&self.data).map_err(|error| format!("is not base64: {error}"))?;
         if data.len() as u64 != self.size {
-            return Err(format!("is {} bytes, and not {}", data.len(), self.size));
+            return Err(format!("has {} bytes instead of {}", data.len(), self.size));
         }
         if BlobHash::of(&data) != self.sha256 {
-            return Err(format!("is not what the hash {} names", self.sha256));
+            return Err(format!("does not match the hash {}", self.sha256));
         }
         let mime_type = self.mime_type.clone().unwrap_or_default();
         Ok(Blob { hash: self.sha256, mime_type, data: Bytes::from(data) })
@@ -356,7 +356,7 @@ mod tests {
         for (other, told) in [
             (json!({"format": "other", "version": 1}), "format is \"other\""),
             (json!({"version": 1}), "missing field `format`"),
-            (json!([1]), "it is no export"),
+            (json!([1]), "this is not an exported session"),
         ] {
             let problem = problem(&other);
             assert!(matches!(problem, DocumentProblem::NotAnExport { .. }), "{problem}");

@@ -89,43 +89,43 @@ fn derived(noun: &str, at: Timestamp, words: &[&str]) -> Uuid {
 }
 
 id!(
-    /// One conversation with one agent in one workspace.
+    /// The id of a session.
     SessionId
 );
 id!(
-    /// One prompt and all that the agent did until it answered.
+    /// The id of a turn.
     TurnId
 );
 id!(
-    /// One entry of the primary record.
+    /// The id of a message.
     MessageId
 );
 id!(
-    /// A registered directory.
+    /// The id of a workspace.
     WorkspaceId
 );
 id!(
-    /// A question of an agent's.
+    /// The id of a permission request.
     PermissionId
 );
 id!(
-    /// What a person has answered for good.
+    /// The id of a rule.
     RuleId
 );
 id!(
-    /// A name and a state that a session was given.
+    /// The id of a checkpoint.
     CheckpointId
 );
 id!(
-    /// A session that others have told of.
+    /// The id of a session that submitted records describe.
     EntityId
 );
 id!(
-    /// What somebody said of a session once.
+    /// The id of an observation: one submitted session record.
     ObservationId
 );
 id!(
-    /// An agent profile.
+    /// The id of an agent.
     AgentId
 );
 

@@ -51,7 +51,7 @@ impl FromStr for Role {
     }
 }
 
-/// A message as it is recorded. Its JSON is the data of `message.created` and what the interface answers.
+/// A message of a session, also the data of the event `message.created`.
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(bound = "")]
@@ -61,34 +61,34 @@ pub struct Message<C = Box<RawValue>> {
     pub sequence: i64,
     pub turn_id: Option<TurnId>,
     pub role: Role,
-    /// The JSON of a [`Content`], as it was written.
+    /// The content of the message.
     #[schema(value_type = Content)]
     pub content: C,
     pub tool_call_id: Option<String>,
-    /// The agent's model at that time, when it is known.
+    /// The agent's model at that time, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Whoever added it by hand; of a prompt's, `turn.queued` tells.
+    /// The client that added the message. For a prompt, the event `turn.queued` names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<Peer>,
     pub created_at: Timestamp,
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Content {
-    /// Text of the user or the agent; `partial` when the turn was cut off in the middle of it.
+    /// Text of the user or the agent. `partial` if the turn ended in the middle of it.
     Text {
         text: String,
         partial: bool,
     },
-    /// The agent's reasoning, as far as it shows it.
+    /// The agent's reasoning, as far as the agent shows it.
     Thought {
         text: String,
         partial: bool,
     },
-    /// ACP content blocks, of a prompt or of what the agent shows. In place of its data a block has `size` and `sha256`.
+    /// ACP content blocks of a prompt or of the agent. A block has `size` and `sha256` instead of its data.
     Blocks {
         blocks: Vec<Value>,
     },
@@ -106,7 +106,7 @@ pub enum Content {
         result: Value,
         error: Option<String>,
     },
-    /// What acpd itself has to say.
+    /// A notice from acpd.
     Notice {
         code: String,
         text: String,

@@ -14,9 +14,9 @@ pub type By = Option<Arc<Peer>>;
 #[serde(rename_all = "camelCase")]
 pub struct Peer {
     pub uid: u32,
-    /// None when the peer is in a namespace that the daemon does not see into.
+    /// Null if the client runs in a namespace that the daemon cannot see.
     pub pid: Option<i32>,
-    /// The short name of its program, when it was still there to be asked.
+    /// The short name of the client's program, if it was still running when acpd looked.
     pub program: Option<String>,
 }
 

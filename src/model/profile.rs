@@ -18,7 +18,7 @@ use super::permission::policy::Policy;
 use super::time::Timestamp;
 
 const SLUG_LENGTH_MAX: usize = 64;
-pub const SLUG_HINT: &str = "use lower-case letters, digits, '-' and '_', beginning with a letter";
+pub const SLUG_HINT: &str = "use lower-case letters, digits, '-' and '_', starting with a letter";
 pub const NAME_CHARS_MAX: usize = 200;
 pub const DESCRIPTION_CHARS_MAX: usize = 2000;
 /// It goes with every session that is made with it.
@@ -31,7 +31,7 @@ const WORD_BYTES_MAX: usize = 4096;
 /// As long as the name of a file.
 const CREDENTIAL_LENGTH_MAX: usize = 255;
 
-/// Where a profile comes from.
+/// Where a profile is defined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = AgentSource)]
@@ -76,12 +76,12 @@ impl FromStr for Status {
         match text {
             "active" => Ok(Self::Active),
             "archived" => Ok(Self::Archived),
-            _ => Err(format!("{text:?} is not a status of an agent; there are active and archived")),
+            _ => Err(format!("{text:?} is not an agent status; use active or archived")),
         }
     }
 }
 
-/// From 0 to 2.
+/// A temperature from 0 to 2.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, utoipa::ToSchema)]
 #[serde(transparent)]
 #[schema(value_type = f64, minimum = 0, maximum = 2)]
@@ -106,7 +106,7 @@ impl fmt::Display for Temperature {
 impl<'de> Deserialize<'de> for Temperature {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let number = f64::deserialize(deserializer)?;
-        Self::new(number).ok_or_else(|| serde::de::Error::custom(format!("is not within 0 and {TEMPERATURE_MAX}")))
+        Self::new(number).ok_or_else(|| serde::de::Error::custom(format!("must be from 0 to {TEMPERATURE_MAX}")))
     }
 }
 
@@ -285,7 +285,7 @@ impl Definition {
         self.model.as_deref().map_or(Ok(()), |model| check_choice("model", model))?;
         self.mode.as_deref().map_or(Ok(()), |mode| check_choice("mode", mode))?;
         if self.max_tokens == Some(0) {
-            let hint = "leave it out for as many as the agent likes";
+            let hint = "leave it out to use the agent's default";
             return Err(DefinitionProblem { field: "maxTokens", problem: "must be at least 1".to_owned(), hint });
         }
         match &self.program {
@@ -304,31 +304,29 @@ impl OwnProgram {
             return wrong(
                 "command",
                 "is empty or too long",
-                "name the program that speaks ACP on its standard input and output",
+                "give the program that speaks ACP on its standard input and output",
             );
         }
         if !few(self.args.len()) || !self.args.iter().all(|word| word.len() <= WORD_BYTES_MAX && !word.contains('\0')) {
             return wrong(
                 "args",
-                "are too many, or one of them is too long",
-                "put what is long into a file of the agent's own",
+                "are too many, or one is too long",
+                "put long values into a file that the agent reads",
             );
         }
         if !few(self.env_pass.len()) || !self.env_pass.iter().all(|name| is_variable(name)) {
-            let hint =
-                "name variables of the daemon's environment, such as MY_API_KEY; their values are not written here";
-            return wrong("envPass", "has something that is no variable's name", hint);
+            let hint = "give names of variables of the daemon's environment, such as MY_API_KEY, without their values";
+            return wrong("envPass", "contains an invalid variable name", hint);
         }
         let is_path = |file: &String| is_word(file) && file.strip_prefix('-').unwrap_or(file).starts_with('/');
         if !few(self.env_file.len()) || !self.env_file.iter().all(is_path) {
-            let hint = "give absolute paths of files of NAME=value lines, with a - before one that need not be there";
-            return wrong("envFile", "has something that is no absolute path", hint);
+            let hint = "give absolute paths of files with NAME=value lines; put - before the path of an optional file";
+            return wrong("envFile", "contains a path that is not absolute", hint);
         }
         let is_reference = |(name, file): (&String, &String)| is_variable(name) && is_credential(file);
         if !few(self.credentials.len()) || !self.credentials.iter().all(is_reference) {
-            let hint =
-                "write {\"VARIABLE\": \"credential\"} with the name that LoadCredential= gives it, never the value";
-            return wrong("credentials", "names something that is no credential", hint);
+            let hint = "write {\"VARIABLE\": \"credential\"} with the name from LoadCredential=, never the value";
+            return wrong("credentials", "contains an invalid credential name", hint);
         }
         Ok(())
     }
@@ -340,7 +338,7 @@ fn check_line(field: &'static str, text: &str, min: usize, max: usize) -> Result
         return Ok(());
     }
     let problem = format!("must have {min} to {max} printable characters");
-    Err(DefinitionProblem { field, problem, hint: "what is longer belongs into the system prompt" })
+    Err(DefinitionProblem { field, problem, hint: "put longer text into the system prompt" })
 }
 
 /// The name of a mode or a model. Whether there is one is for the agent to say.
@@ -349,13 +347,13 @@ pub fn check_choice(field: &'static str, name: &str) -> Result<(), DefinitionPro
         return Ok(());
     }
     let problem = format!("must have 1 to {CHOICE_CHARS_MAX} printable characters");
-    Err(DefinitionProblem { field, problem, hint: "`acpd agents check NAME --json` lists what an agent offers" })
+    Err(DefinitionProblem { field, problem, hint: "`acpd agents check NAME --json` lists the agent's choices" })
 }
 
 pub fn check_system_prompt(field: &'static str, text: &str) -> Result<(), DefinitionProblem> {
     if text.trim().is_empty() || text.len() > SYSTEM_PROMPT_BYTES_MAX || text.contains('\0') {
         let problem = format!("must have 1 to {SYSTEM_PROMPT_BYTES_MAX} bytes of text");
-        let hint = "leave it out when there is nothing to say; what is longer belongs into a file of the workspace";
+        let hint = "leave it out if it is empty; put longer text into a file of the workspace";
         return Err(DefinitionProblem { field, problem, hint });
     }
     Ok(())

@@ -5,16 +5,16 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What a session's agent may write to. In order: each one includes what stands before it.
+/// The directories that a session's agent may write to. Each scope includes the previous one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FsScope {
     /// The workspace, and the session's own home and temporary directory.
     #[default]
     Sandboxed,
-    /// The configured extra directories too.
+    /// Also the configured extra directories.
     Project,
-    /// Whatever its user may: no confinement.
+    /// Everything that its user may write to: no sandbox.
     Full,
 }
 
@@ -38,7 +38,7 @@ impl FromStr for FsScope {
             "sandboxed" => Ok(Self::Sandboxed),
             "project" => Ok(Self::Project),
             "full" => Ok(Self::Full),
-            _ => Err(format!("{text:?} is not a scope; the scopes are sandboxed, project and full")),
+            _ => Err(format!("{text:?} is not a file system scope; use sandboxed, project or full")),
         }
     }
 }

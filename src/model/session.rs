@@ -32,7 +32,7 @@ pub struct Session {
     pub mcp_servers: Option<Vec<ChosenServer>>,
     /// Its own policy; the profile's holds beside it.
     pub permissions: Policy,
-    /// Questions of the agent's that wait for an answer.
+    /// The number of open permission requests.
     pub open_permissions: i64,
     pub title: String,
     pub tags: Vec<String>,
@@ -58,13 +58,13 @@ pub struct Session {
     /// Summed over its turns, as far as agents told.
     pub usage: Option<Usage>,
     pub usage_basis: Option<Basis>,
-    /// Why its turns are held back, while they are.
+    /// The reason why the session's turns are paused, while they are.
     pub paused: Option<String>,
-    /// The agent's current mode and model, when they are known.
+    /// The agent's current mode, if known.
     pub mode: Option<String>,
     pub model: Option<String>,
     pub chosen: Chosen,
-    /// The checkpoint that it was made from.
+    /// The checkpoint that the session was created from.
     pub restored_from: Option<Origin>,
     pub turns: i64,
     /// Of those, the ones that count against the turn cap: all but those that failed because of it or of the cost.
@@ -106,7 +106,7 @@ impl DirectoryIdentity {
     }
 }
 
-/// The agent's subprocess as people see it. It comes and goes; the session's status does not follow it.
+/// The state of the agent's process. The session's status does not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ProcessState {
@@ -129,15 +129,15 @@ impl ProcessState {
     }
 }
 
-/// How a new process came by the conversation so far.
+/// How a new process received the conversation so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ContextRestored {
-    /// The agent itself took it up again.
+    /// The agent restored it itself.
     Native,
-    /// It was given the transcript with a prompt.
+    /// acpd sent the transcript with a prompt.
     Replayed,
-    /// It starts from nothing.
+    /// The process starts without it.
     Fresh,
 }
 
@@ -159,25 +159,25 @@ impl FromStr for ContextRestored {
             "native" => Ok(Self::Native),
             "replayed" => Ok(Self::Replayed),
             "fresh" => Ok(Self::Fresh),
-            _ => Err(format!("{text:?} does not say how a context was restored")),
+            _ => Err(format!("{text:?} is not a way to restore a context")),
         }
     }
 }
 
-/// What a session sets for itself in place of the configuration's.
+/// Limits that a session sets instead of those in the configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SessionLimits {
-    /// Turns over the session's life. 0 is the same as absent: the configuration's.
+    /// Maximum turns of the session. 0 or absent: the configured limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_cap: Option<u32>,
-    /// Tool calls in one turn. 0 is the same as absent.
+    /// Maximum tool calls per turn. 0 or absent: the configured limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_cap: Option<u32>,
-    /// What all turns together may cost. 0 is the same as absent.
+    /// Maximum cost of all turns together. 0 or absent: the configured limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_limit: Option<Amount>,
-    /// What becomes of turns beyond that.
+    /// What happens to turns beyond the cost limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_exceed: Option<OnExceed>,
 }
@@ -216,7 +216,7 @@ pub struct ProcessName {
     pub started: u64,
 }
 
-/// The last thing that went wrong with a session's process.
+/// The last error of a session's process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LastError {

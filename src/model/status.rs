@@ -43,9 +43,9 @@ pub enum Trigger {
 /// Why a request was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
-    #[error("archived is final: an archived session can only be read or deleted")]
+    #[error("the session is archived: it can only be read or deleted")]
     ArchivedIsFinal,
-    #[error("error is final: a session in error can only be read or deleted")]
+    #[error("the session is in error: it can only be read or deleted")]
     ErrorIsFinal,
 }
 
@@ -99,9 +99,10 @@ impl FromStr for SessionStatus {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|status| status.as_str() == text).ok_or_else(|| {
-            format!("{text:?} is not a session status; the statuses are active, suspended, archived and error")
-        })
+        Self::ALL
+            .into_iter()
+            .find(|status| status.as_str() == text)
+            .ok_or_else(|| format!("{text:?} is not a session status; use active, suspended, archived or error"))
     }
 }
 

@@ -77,7 +77,7 @@ impl FromStr for TurnStatus {
     }
 }
 
-/// Why a turn failed, for programs.
+/// Why a turn failed, as a code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = TurnErrorCode)]
@@ -88,12 +88,12 @@ pub enum ErrorCode {
     CostLimit,
     AuthRequired,
     RateLimited,
-    /// The agent, or the service behind it, went wrong.
+    /// The agent, or the service behind it, failed.
     AgentError,
     Protocol,
     Internal,
     Interrupted,
-    /// The agent does not take a block of the prompt.
+    /// The agent does not accept a block of the prompt.
     UnsupportedContent,
 }
 
@@ -137,7 +137,7 @@ impl FromStr for ErrorCode {
     }
 }
 
-/// Why a turn failed, for programs and for people.
+/// Why a turn failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnError {
@@ -147,7 +147,7 @@ pub struct TurnError {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub hint: Option<String>,
-    /// How long to wait before the next prompt, when the service behind the agent has said so.
+    /// Seconds to wait before the next prompt, if the service behind the agent gave a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub retry_after_seconds: Option<u32>,
@@ -164,19 +164,19 @@ impl TurnError {
     }
 }
 
-/// A turn as it is recorded. Its JSON is what the interface answers and what an export has.
+/// A turn of a session.
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Turn {
     pub id: TurnId,
     pub session_id: SessionId,
     pub status: TurnStatus,
-    /// The agent's own word, kept even for a turn that was cancelled meanwhile.
+    /// The agent's stop reason, also for a cancelled turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<TurnError>,
-    /// As far as the agent told.
+    /// The turn's usage, as far as the agent reported it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     pub queued_at: Timestamp,

@@ -15,7 +15,7 @@ pub const TOKENS_MAX: u64 = 1 << 50;
 /// A currency is a short code.
 const CURRENCY_CHARS_MAX: usize = 16;
 
-/// An amount of money, in billionths: sums are exact, and can be compared.
+/// An amount of money with at most nine decimal places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, utoipa::ToSchema)]
 #[schema(value_type = f64, minimum = 0, maximum = 1_000_000_000)]
 pub struct Amount(u64);
@@ -66,7 +66,7 @@ impl Serialize for Amount {
 impl<'de> Deserialize<'de> for Amount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = f64::deserialize(deserializer)?;
-        let problem = || format!("{value} is not an amount from 0 to {}, in steps of a billionth", Self::MAX);
+        let problem = || format!("{value} is not an amount from 0 to {} with at most nine decimal places", Self::MAX);
         Self::written(value).ok_or_else(|| serde::de::Error::custom(problem()))
     }
 }
@@ -87,14 +87,14 @@ impl Cost {
     }
 }
 
-/// How full the agent's context is now.
+/// The current size of the agent's context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ContextWindow {
     pub used: u64,
     pub size: u64,
 }
 
-/// Tokens of one turn, or summed over turns. What no agent told is absent.
+/// Tokens of one turn, or summed over turns. Counts that the agent did not report are absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Tokens {
     #[serde(default, rename = "inputTokens", skip_serializing_if = "Option::is_none")]
@@ -132,7 +132,7 @@ impl Tokens {
     }
 }
 
-/// What a turn or a session has used, as far as it is known. Its JSON is part of the record.
+/// The usage of a turn or a session, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
@@ -140,7 +140,7 @@ pub struct Usage {
     pub tokens: Tokens,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
-    /// As it is now; a session's only.
+    /// The current context; only for a session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<ContextWindow>,
 }
@@ -222,7 +222,7 @@ impl Meter {
     }
 }
 
-/// What becomes of turns when a session's cost has reached its limit.
+/// What happens to turns when a session's cost has reached its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnExceed {
@@ -239,7 +239,7 @@ impl FromStr for OnExceed {
         match text {
             "fail" => Ok(Self::Fail),
             "pause" => Ok(Self::Pause),
-            _ => Err(format!("{text:?} is neither fail nor pause")),
+            _ => Err(format!("{text:?} is not valid; use fail or pause")),
         }
     }
 }

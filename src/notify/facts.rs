@@ -234,8 +234,7 @@ fn session_failed(event: &StoredEvent) -> Option<Told> {
 /// What of an event's data is looked at. All of it is acpd's own, so what does not read so is damaged.
 fn data<'a, T: Deserialize<'a>>(event: &'a StoredEvent) -> Option<T> {
     let read = serde_json::from_str(event.data.get());
-    read.inspect_err(|error| tracing::error!(event = event.id, %error, "an event cannot be read for notifications"))
-        .ok()
+    read.inspect_err(|error| tracing::error!(event = event.id, %error, "cannot parse an event for notifications")).ok()
 }
 
 /// A text on one line, with one blank where there were any, and its beginning when it is too long.

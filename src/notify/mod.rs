@@ -102,7 +102,7 @@ impl Notifier {
             tracing::warn!(
                 running = self.running.len(),
                 dropped,
-                "acpd stops; the commands of notifications are killed"
+                "acpd is stopping; killed running notification commands"
             );
         }
         // Whoever drops an errand kills it.
@@ -122,7 +122,11 @@ impl Notifier {
             Ok(cursor) => self.log = Some(self.shared.hub.subscribe(EventScope::All, cursor)),
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::error!(error, "the end of the log cannot be read; nobody is notified until the next reload");
+                tracing::error!(
+                    error,
+                    "cannot read the end of the event log; notifications are off until the next \
+                    reload"
+                );
             }
         }
     }
@@ -141,7 +145,10 @@ impl Notifier {
             // Nothing will follow.
             Ok(None) => self.log = None,
             Err(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "the log cannot be read for notifications");
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "cannot read the event log for notifications"
+                );
                 self.not_before = Some(Instant::now() + PAUSE);
             }
         }
@@ -160,7 +167,7 @@ impl Notifier {
             Ok(None) => return,
             Err(error) => {
                 let (session, error) = (event.session, &error as &dyn std::error::Error);
-                return tracing::error!(%session, error, "what a notification is to tell cannot be read");
+                return tracing::error!(%session, error, "cannot read the details for a notification");
             }
         };
         for notification in settings.commands.values().filter(|notification| facts.concern(notification)) {
@@ -168,8 +175,8 @@ impl Notifier {
             if self.queue.push(job, settings.queue).is_some() {
                 self.shared.metrics.notified(NotificationOutcome::Dropped);
                 if !std::mem::replace(&mut self.has_told_full, true) {
-                    let hint = "see whether a command hangs; else more may run at once (notifications.concurrent)";
-                    tracing::warn!(queue = settings.queue, hint, "too many notifications wait; the oldest are dropped");
+                    let hint = "check whether a command hangs, or raise notifications.concurrent";
+                    tracing::warn!(queue = settings.queue, hint, "too many notifications wait; dropped the oldest");
                 }
             }
             // Nothing waits while there is room.
@@ -179,7 +186,7 @@ impl Notifier {
 
     fn note_end(&mut self, ended: Result<(task::Id, NotificationOutcome), task::JoinError>) {
         let (id, outcome) = ended.unwrap_or_else(|error| {
-            tracing::error!(%error, "the task of a notification failed");
+            tracing::error!(%error, "internal error: the task of a notification failed");
             (error.id(), NotificationOutcome::Failed)
         });
         self.owners.remove(&id);

@@ -27,11 +27,11 @@ const OF_THE_DESKTOP: [&str; 5] =
 
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    #[error("{command:?} was not found on the daemon's PATH, or may not be executed")]
+    #[error("{command:?} was not found on the daemon's PATH, or is not executable")]
     NotFound { command: String },
-    #[error("the session's owner cannot be looked up")]
+    #[error("cannot look up the session's owner")]
     Owner(#[from] AccountError),
-    #[error("what it runs as cannot be prepared")]
+    #[error("cannot prepare the user that the command runs as")]
     Persona(#[source] std::io::Error),
     #[error(transparent)]
     Start(#[from] SpawnError),
@@ -40,9 +40,9 @@ enum Failure {
 impl Failure {
     const fn hint(&self) -> &'static str {
         match self {
-            Self::NotFound { .. } => "install it, or give its absolute path as the notification's command",
+            Self::NotFound { .. } => "install it, or set its absolute path as the notification's command",
             Self::Owner(error) => error.hint(),
-            Self::Persona(_) | Self::Start(_) => "see whether the machine has processes and memory left",
+            Self::Persona(_) | Self::Start(_) => "check whether the machine has processes and memory left",
         }
     }
 }
@@ -56,7 +56,7 @@ pub async fn run(shared: Arc<Shared>, job: Job, timeout: Duration, stop: Cancell
     let prepared = tokio::task::spawn_blocking(move || prepare(&host, &job)).await;
     let failed = |error: &Failure| {
         let (problem, hint) = (chain(error), error.hint());
-        tracing::warn!(notification = name, %session, hint, "a notification was not given: {problem}");
+        tracing::warn!(notification = name, %session, hint, "cannot run a notification's command: {problem}");
         NotificationOutcome::Failed
     };
     let command = match prepared {
@@ -92,9 +92,9 @@ pub async fn run(shared: Arc<Shared>, job: Job, timeout: Duration, stop: Cancell
 fn how_it_ended(failure: Option<String>, code: Option<i32>, signal: Option<i32>) -> String {
     match (failure, code, signal) {
         (Some(failure), _, _) => failure,
-        (None, Some(code), _) => format!("it ended with code {code}"),
-        (None, None, Some(signal)) => format!("it was ended by signal {signal}"),
-        (None, None, None) => "it ended, nobody knows how".to_owned(),
+        (None, Some(code), _) => format!("it exited with code {code}"),
+        (None, None, Some(signal)) => format!("it was killed by signal {signal}"),
+        (None, None, None) => "it ended without a status".to_owned(),
     }
 }
 

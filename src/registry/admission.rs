@@ -109,7 +109,7 @@ impl Registry {
         if create.start
             && let Err(error) = self.send(id, Request::Start { admission }).await
         {
-            tracing::warn!(session = %id, error = &error as &dyn std::error::Error, "its process is not started now");
+            tracing::warn!(session = %id, error = &error as &dyn std::error::Error, "cannot start the session's process now");
         }
         self.hub().store().session(id).await?.ok_or(RegistryError::NotFound(id))
     }
@@ -162,7 +162,7 @@ impl Registry {
         let known = store.workspace_by_path(&real, owner).await?.ok_or(RegistryError::UnknownWorkspace(id))?;
         // Somebody else may have been first.
         if known.id == id {
-            log_catalogue("a workspace was registered", id, &real, peer);
+            log_catalogue("registered a workspace", id, &real, peer);
         }
         Ok(known)
     }
@@ -205,7 +205,7 @@ impl Registry {
             return Err(RegistryError::WorkspaceInUse { id, sessions });
         }
         self.hub().append(Unit::catalogue(Catalogue::RemoveWorkspace { id })).await?;
-        log_catalogue("a workspace was removed", id, &known.path, peer);
+        log_catalogue("removed a workspace", id, &known.path, peer);
         Ok(known)
     }
 
@@ -246,7 +246,7 @@ impl Registry {
             let (reply, evicted) = oneshot::channel();
             let asked = self.lock().get(&session).is_some_and(|handle| handle.send(Request::Evict { reply }).is_ok());
             if asked && evicted.await.unwrap_or(false) {
-                tracing::info!(%session, "an idle process makes room for another session's");
+                tracing::info!(%session, "stopped an idle process to make room for another session");
                 return true;
             }
         }

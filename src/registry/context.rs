@@ -28,7 +28,7 @@ impl Registry {
     ) -> Result<ContextChange, RegistryError> {
         change.check().map_err(Refusal::Context)?;
         if change.fs_scope != Change::Keep {
-            let problem = "is for the session's life, from when it was made; make a new session for another scope";
+            let problem = "cannot be changed; create a new session for another scope";
             return Err(Refusal::Context(ContextProblem::new("context.fsScope", problem)).into());
         }
         let row = self.hub().store().session(session).await?.ok_or(RegistryError::NotFound(session))?;
@@ -77,7 +77,7 @@ impl Registry {
     fn misplaced(&self, misplaced: Misplaced, peer: Option<&Peer>) -> RegistryError {
         let Misplaced { field, path, problem } = misplaced;
         if matches!(problem, PathProblem::Escape(_)) {
-            let why = format!("a context whose file {problem}");
+            let why = format!("the file of a context {problem}");
             self.shared().security.refused(SecurityEvent::PathEscape, peer, Some(Path::new(&path)), why);
         }
         Refusal::Context(ContextProblem::new(field, problem.to_string())).into()

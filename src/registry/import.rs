@@ -207,7 +207,7 @@ impl Plan<'_> {
         };
         told.id = id;
         if is_derived {
-            told.notes.push("its id is taken here, so it has another".to_owned());
+            told.notes.push("the id is already taken here, so the session has a new id".to_owned());
             for new in &mut observations {
                 rename(new, session.id, id);
             }
@@ -248,10 +248,10 @@ impl Plan<'_> {
     /// Two documents of one import must not bring the same.
     fn note_ids(&mut self, document: &Document) -> Result<(), Misfit> {
         if !self.sessions.insert(document.session.id) {
-            return Err(Misfit::new("session.id", "is that of another session of this import"));
+            return Err(Misfit::new("session.id", "is also the id of another session in this import"));
         }
         let twice = document.messages.iter().position(|message| !self.messages.insert(message.id));
-        twice.map_or(Ok(()), |index| Err(Misfit::new(format!("messages[{index}].id"), "is there twice")))
+        twice.map_or(Ok(()), |index| Err(Misfit::new(format!("messages[{index}].id"), "appears twice")))
     }
 
     /// A session is known by its id; where another user has it, by one that is made of it, always in the same way.
@@ -281,7 +281,11 @@ impl Plan<'_> {
         let here = store.session(id).await?.ok_or(RegistryError::NotFound(id))?;
         let messages = usize::try_from(store.message_count(id).await?).unwrap_or(0);
         if messages != told.messages {
-            let note = format!("it has {messages} messages here and {} in the document; it stays", told.messages);
+            let note = format!(
+                "the session is already here with {messages} messages, and the document has {}; \
+                nothing was changed",
+                told.messages
+            );
             told.notes.push(note);
         }
         Ok(ImportedSession {
@@ -331,7 +335,7 @@ impl Plan<'_> {
         let permissions = permissions(profile, &session.permissions, notes);
         let mut chosen = chosen(session, profile, notes);
         if check_modes(&frozen, &permissions, &chosen).is_err() {
-            notes.push("what it chose grants more than its permissions here, and is not kept".to_owned());
+            notes.push("its mode and options allow more than its permissions here, so they were dropped".to_owned());
             chosen = Chosen { model: chosen.model, ..Chosen::default() };
         }
         Ok(NewSession {
@@ -372,7 +376,7 @@ impl Plan<'_> {
         let new = |change| self.registry.context_of_new(workspace.to_owned(), self.owner, change, Some(self.peer));
         match new(change).await {
             Err(RegistryError::Refused(Refusal::Context(problem))) => {
-                notes.push(format!("its context is not kept: {problem}"));
+                notes.push(format!("its context was dropped: {problem}"));
                 new(ContextChange { fs_scope, ..ContextChange::default() }).await
             }
             context => context,
@@ -383,10 +387,10 @@ impl Plan<'_> {
 fn imported(session: ExportedSession, new: NewSession, story: Story, told: &mut ImportedSession) -> Imported {
     let Story { mut steps, interrupted, missing } = story;
     if interrupted > 0 {
-        told.notes.push(format!("turns that were not over are interrupted: {interrupted}"));
+        told.notes.push(format!("turns that were still open are now interrupted: {interrupted}"));
     }
     if missing > 0 {
-        told.notes.push(format!("media that its messages name and the document does not have: {missing}"));
+        told.notes.push(format!("media used by its messages but missing from the document: {missing}"));
     }
     let updated_at = session.updated_at;
     if let Some(usage) = session.usage {
@@ -442,7 +446,7 @@ fn scope(sandbox: &Sandbox, profile: &AgentProfile, asked: FsScope, notes: &mut 
     let scope = asked.min(profile.fs_scope).min(widest);
     if scope != asked {
         let (asked, granted) = (asked.as_str(), scope.as_str());
-        notes.push(format!("its scope was {asked:?}, and is {granted:?}, which is the widest here"));
+        notes.push(format!("its scope was {asked:?} and is now {granted:?}, the widest scope allowed here"));
     }
     scope
 }
@@ -453,7 +457,7 @@ fn chosen(session: &ExportedSession, profile: &AgentProfile, notes: &mut Vec<Str
     if profile.slug == session.agent.slug || session.chosen.is_empty() {
         return own.changed_by(&session.chosen);
     }
-    notes.push(format!("what it chose is {}'s, and is not kept", session.agent.slug));
+    notes.push(format!("its mode, model and options are for the agent {} and were dropped", session.agent.slug));
     own
 }
 
@@ -475,7 +479,10 @@ fn servers(
     let is_here = |server: &ChosenServer| mcp::check(profile, std::slice::from_ref(server)).is_ok();
     let kept: Vec<ChosenServer> = names.map(ChosenServer::Named).filter(is_here).collect();
     if kept.len() < asked.len() {
-        notes.push(format!("MCP servers that the agent does not have here are left out: {}", asked.len() - kept.len()));
+        notes.push(format!(
+            "MCP servers dropped because the agent does not have them here: {}",
+            asked.len() - kept.len()
+        ));
     }
     Ok(mcp::chosen(profile, Some(kept))?)
 }

@@ -7,13 +7,13 @@ use crate::model::mcp::{ChosenServer, OwnServer, TOOLS};
 pub enum McpRefusal {
     #[error("the agent {agent:?} has no MCP server {name:?}")]
     Unknown { agent: String, index: usize, name: String, known: Vec<String> },
-    #[error("the agent {agent:?} does not allow a session to bring MCP servers of its own, such as {name:?}")]
+    #[error("the agent {agent:?} does not allow sessions to add MCP servers such as {name:?}")]
     NotAllowed { agent: String, name: String },
-    #[error("the MCP server {name:?} is at {host}, which is of this machine or its network")]
+    #[error("the MCP server {name:?} is at {host}, which is on this machine or its local network")]
     PrivateUrl { agent: String, name: String, host: String },
-    #[error("the agent {agent:?} does not give its sessions acpd's own tools")]
+    #[error("the agent {agent:?} does not give acpd's own tools to its sessions")]
     NoTools { agent: String },
-    #[error("{TOOLS:?} is what acpd's own MCP server is called, which the agent {agent:?} has")]
+    #[error("{TOOLS:?} is the name of acpd's own MCP server, which the agent {agent:?} uses")]
     Reserved { agent: String, index: usize },
 }
 

@@ -50,7 +50,7 @@ pub use records::Restoring;
 pub use retention::{Sweep, Swept, SweptSession};
 
 /// Why a turn failed whose end did not get into the record.
-const RECORD_LOST: &str = "acpd could not write the record; see its log and the free disk space";
+const RECORD_LOST: &str = "acpd could not write to the store; see its log and check the free disk space";
 /// How long a session whose record cannot be written rests before it is tried again.
 const RECOVERY_PAUSE: Duration = Duration::from_secs(2);
 
@@ -62,9 +62,9 @@ pub enum RegistryError {
     Refused(#[from] Refusal),
     #[error("all {max} agent processes are busy")]
     ProcessLimit { max: usize },
-    #[error("all {max} agent processes that one user may have are busy")]
+    #[error("all your {max} agent processes are busy")]
     ProcessShare { max: usize },
-    #[error("{max} agents are being tried already, and that is the limit")]
+    #[error("{max} agent checks are already running, which is the limit")]
     TrialLimit { max: usize },
     #[error("there is no agent {0:?}")]
     UnknownAgent(String),
@@ -72,31 +72,31 @@ pub enum RegistryError {
     AgentNotInstalled { agent: String, command: String, hint: String },
     #[error("the agent {agent:?} grants {granted:?} at most, not {asked:?}")]
     WiderPermissions { agent: String, granted: &'static str, asked: &'static str },
-    #[error("the agent {agent:?} grants the scope {granted:?} at most, not {asked:?}")]
+    #[error("the agent {agent:?} allows at most the scope {granted:?}, not {asked:?}")]
     WiderScope { agent: String, granted: &'static str, asked: &'static str },
     #[error(transparent)]
     Mcp(#[from] McpRefusal),
     #[error(transparent)]
     Profile(#[from] ProfileRefusal),
-    #[error("the scope \"full\" is not allowed here (sandbox.allow_full)")]
+    #[error("the configuration does not allow the scope \"full\" (sandbox.allow_full)")]
     FullScope,
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
     #[error("there is no workspace {0}")]
     UnknownWorkspace(WorkspaceId),
-    #[error("the workspace {id} is another user's")]
+    #[error("the workspace {id} belongs to another user")]
     OthersWorkspace { id: WorkspaceId, path: String },
     #[error("the workspace {id} still has {sessions} sessions")]
     WorkspaceInUse { id: WorkspaceId, sessions: i64 },
-    #[error("the session has a checkpoint {0:?} already")]
+    #[error("the session already has a checkpoint {0:?}")]
     CheckpointExists(String),
-    #[error("the session has {max} checkpoints already, and that is the limit")]
+    #[error("the session has {max} checkpoints, which is the limit")]
     CheckpointLimit { max: i64 },
-    #[error("what is recorded would have more than {max} {what}, and that is the limit")]
+    #[error("there would be more than {max} {what}, which is the limit")]
     RecordFull { what: &'static str, max: i64 },
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("the session's actor failed")]
+    #[error("internal error: the session's task failed")]
     ActorFailed,
 }
 
@@ -344,12 +344,15 @@ impl Registry {
                     return tracing::debug!(actors = actors.len(), "an actor ends");
                 }
                 Ok(Err(error)) => {
-                    tracing::error!(error = &error as &dyn std::error::Error, "the session's record failed");
+                    tracing::error!(error = &error as &dyn std::error::Error, "cannot write a session to the store");
                     RECORD_LOST
                 }
                 Err(_) => {
-                    tracing::error!("the session's actor panicked; its process is killed and its turn fails");
-                    "acpd failed while the turn was running; this is a bug, see its log"
+                    tracing::error!(
+                        "internal error: the session's task panicked; killing its process and failing its \
+                        turn"
+                    );
+                    "acpd failed while the turn was running; this is a bug in acpd, see its log"
                 }
             };
             next = self.succeed(session, actor, reason).await;
@@ -375,7 +378,9 @@ impl Registry {
                     return Some(actor);
                 }
                 Ok((_, Some(_))) => {}
-                Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "cannot put the record right"),
+                Err(error) => {
+                    tracing::error!(error = &error as &dyn std::error::Error, "cannot repair a session in the store")
+                }
             }
             drop(gate);
             if tokio::time::timeout(RECOVERY_PAUSE, halt.above(Halt::No)).await.is_ok() {

@@ -16,19 +16,19 @@ const PROFILES_MAX: i64 = 1000;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileRefusal {
-    #[error("there is an agent {slug:?} already")]
+    #[error("the agent {slug:?} already exists")]
     Taken { slug: String },
-    #[error("there are {max} profiles already, and that is the limit for one user")]
+    #[error("you have {max} agents, which is the limit for one user")]
     TooMany { max: i64 },
-    #[error("the agent {slug:?} is of the configuration, which is not changed over the API")]
+    #[error("the agent {slug:?} is defined in the configuration and cannot be changed over the API")]
     ReadOnly { slug: String },
     #[error("the agent {slug:?} is archived and takes no new sessions")]
     Archived { slug: String },
     #[error("there is no agent {base:?} in the configuration")]
     UnknownBase { base: String, known: Vec<String> },
-    #[error("the agent {slug:?} stands on {base:?}, which is not in the configuration any more")]
+    #[error("the base {base:?} of the agent {slug:?} is no longer in the configuration")]
     BaseGone { slug: String, base: String },
-    #[error("an agent with a command of its own is for root alone to make: the daemon is root's")]
+    #[error("only root may make an agent with its own command, because the daemon runs as root")]
     OwnCommand,
 }
 
@@ -121,7 +121,7 @@ impl Registry {
         self.hub().append(Unit::catalogue(Catalogue::AddProfile(Box::new(made)))).await?;
         let made = store.profile_by_slug(&slug).await?.filter(|made| made.id == id);
         let made = made.ok_or(ProfileRefusal::Taken { slug })?;
-        log("an agent profile was made", &made, peer);
+        log("made an agent profile", &made, peer);
         Ok(made)
     }
 
@@ -155,7 +155,7 @@ impl Registry {
         self.hub().append(unit).await.map_err(RegistryError::from)?;
         let after = self.hub().store().profile_by_id(id).await.map_err(RegistryError::from)?;
         let after = after.ok_or_else(|| RegistryError::UnknownAgent(name.to_owned()))?;
-        log("an agent profile was changed", &after, peer);
+        log("changed an agent profile", &after, peer);
         Ok(after)
     }
 

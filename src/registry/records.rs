@@ -94,7 +94,7 @@ impl Registry {
         let is_new = store.has_observation(id).await?;
         let entity = store.entity_named(name, owner).await?;
         // Only a purge of the session can have taken it away.
-        let entity = entity.ok_or(StoreError::Refused("a record of a session that was deleted"))?;
+        let entity = entity.ok_or(StoreError::Refused("a session record of a deleted session"))?;
         Ok(Observed { entity: entity.id, observation_count: entity.observation_count, is_new })
     }
 

@@ -35,7 +35,7 @@ impl Registry {
     /// Nobody waits for the answers to open questions any more: those of one session, or all that there are.
     pub(super) async fn withdraw_questions(&self, session: Option<SessionId>, are_any: bool) -> Result<(), StoreError> {
         if are_any {
-            let reason = "whoever asked is gone";
+            let reason = "the agent that asked has ended";
             self.hub().append(Unit::catalogue(Catalogue::CancelPermissions { session, reason })).await?;
         }
         Ok(())
@@ -104,7 +104,7 @@ impl Registry {
 
     /// After the death of a daemon. A session whose record is damaged does not keep the others from going on.
     async fn settle_open_turns(&self) -> Result<(), StoreError> {
-        let reason = "the daemon died while the turn was running; what the agent said until then is kept";
+        let reason = "the daemon crashed while the turn was running; acpd kept the answer so far";
         for (session, turns) in self.hub().store().open_turn_ids().await? {
             match self.settle_running_turns(session, ErrorCode::Interrupted, reason).await {
                 Ok(_) => {}
@@ -117,8 +117,8 @@ impl Registry {
 
     /// The record of a session is damaged: its open turns end, and it is in error from here on.
     async fn condemn(&self, session: SessionId, turns: &[TurnId], what: &str) -> Result<(), StoreError> {
-        let message = format!("the session's record is damaged ({what}); what can be read of it stays");
-        tracing::error!(%session, message, "a session cannot go on");
+        let message = format!("the stored session is damaged ({what}); acpd keeps the readable part");
+        tracing::error!(%session, message, "set a damaged session to error");
         let error = TurnError::new(ErrorCode::Internal, message);
         let mut unit = Unit::default();
         for turn in turns {
@@ -168,7 +168,7 @@ impl Registry {
             };
             let finish = Op::FinishTurn { turn: turn.id, status, stop_reason: None, error, usage: turn.usage };
             unit.ops.push((turn.session, finish));
-            tracing::warn!(session = %turn.session, turn = %turn.id, %status, "a turn was running that nobody runs");
+            tracing::warn!(session = %turn.session, turn = %turn.id, %status, "ended a turn that had no process");
         }
         if settled > 0 {
             self.hub().append(unit).await?;
@@ -188,13 +188,13 @@ impl Registry {
             }
             match self.load(session).await {
                 Ok(Some((actor, handle))) => {
-                    tracing::info!(%session, "taking up queued turns");
+                    tracing::info!(%session, "continuing with queued turns");
                     self.register(session, actor, handle);
                 }
                 Ok(None) => {}
                 // One session in trouble does not keep the others.
                 Err(RegistryError::Store(error @ StoreError::Damaged { .. })) => {
-                    tracing::error!(%session, error = &error as &dyn std::error::Error, "cannot take up queued turns");
+                    tracing::error!(%session, error = &error as &dyn std::error::Error, "cannot continue with queued turns");
                 }
                 Err(error) => return Err(error),
             }

@@ -103,7 +103,7 @@ impl Registry {
         }
         let Sweep { deleted, marked, waiting, unmarked } = &sweep;
         let (deleted, marked, waiting, unmarked) = (deleted.total, marked.total, waiting.total, unmarked.total);
-        tracing::info!(dry_run, deleted, marked, waiting, unmarked, "looked for expired sessions");
+        tracing::info!(dry_run, deleted, marked, waiting, unmarked, "searched for expired sessions");
         if deleted > 0 && !dry_run {
             self.log_session_counts().await;
         }
@@ -190,7 +190,7 @@ impl Registry {
         loop {
             sleep_until(Instant::now() + pause).await;
             pause = self.sweep_when_due().await.unwrap_or_else(|error| {
-                tracing::error!(error = &error as &dyn std::error::Error, "a sweep failed");
+                tracing::error!(error = &error as &dyn std::error::Error, "cannot delete expired sessions");
                 LOOK_INTERVAL
             });
             pause = pause.min(LOOK_INTERVAL);
@@ -207,7 +207,8 @@ impl Registry {
             }
             Due::In(wait) => Ok(wait),
             Due::ClockSetBack => {
-                tracing::warn!(%now, "the last sweep was in the future; the next one is in a day");
+                tracing::warn!(%now, "the last search for expired sessions has a time in the future; the next one is \
+                    in a day");
                 self.hub().append(Unit::catalogue(Catalogue::Swept { at: now })).await?;
                 Ok(SWEEP_INTERVAL)
             }

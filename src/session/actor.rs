@@ -536,7 +536,7 @@ impl SessionActor {
         let is_over = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
         self.on_overdue(now);
         if is_over(self.link.handshake().and_then(Handshake::replay_until)) {
-            tracing::warn!("the agent did not say that it has repeated the conversation; going on");
+            tracing::warn!("the agent did not report the end of the conversation's replay; continuing");
             self.on_replayed();
         }
         self.expire_questions(now);
@@ -546,7 +546,7 @@ impl SessionActor {
             self.crashes.forgive();
         }
         if is_over(self.idle_deadline(&config)) {
-            tracing::info!("the agent had nothing to do; stopping its process");
+            tracing::info!("the agent was idle; stopping its process");
             self.stop_process(ExitReason::Idle);
         }
     }

@@ -41,7 +41,7 @@ impl SessionActor {
         let text = match text {
             Ok(text) => text,
             Err((problem, bytes)) => {
-                tracing::warn!(bytes, "the agent wrote a line that {problem}; skipped");
+                tracing::warn!(bytes, "the agent wrote a line that {problem}; skipped it");
                 return false;
             }
         };
@@ -76,7 +76,7 @@ impl SessionActor {
                     let mut text = text.to_owned();
                     self.shared.hub.secrets().redact(&mut text);
                     let shown: String = text.chars().take(NOISE_SHOWN_CHARS).collect();
-                    tracing::debug!(line = shown, "the agent wrote a line that is no message; skipped");
+                    tracing::debug!(line = shown, "the agent wrote a line that is not a valid message; skipped it");
                 }
                 false
             }
@@ -158,7 +158,7 @@ impl SessionActor {
             return;
         }
         tracing::debug!(method, "a request that acpd does not serve");
-        self.send(outgoing::failure(id, RpcError::METHOD_NOT_FOUND, format!("acpd does not serve {method}")));
+        self.send(outgoing::failure(id, RpcError::METHOD_NOT_FOUND, format!("acpd does not support {method}")));
     }
 
     fn on_permission_request(&mut self, id: &RawValue, params: &RawValue) {

@@ -338,8 +338,10 @@ impl SessionActor {
         let refusal = if kept.is_empty() {
             refusal
         } else {
-            let text =
-                format!("a change was not carried out, and the agent does not go back: it has {}", listed(&kept));
+            let text = format!(
+                "a change failed, and the agent did not restore the previous settings: it now has {}",
+                listed(&kept)
+            );
             self.notice(None, "choice_kept", text);
             Refusal::Kept { refusal: Box::new(refusal), kept }
         };
@@ -383,7 +385,7 @@ impl SessionActor {
     /// An answer to a request that is not open: a choice that was given up may have been taken after all.
     pub(super) fn on_late_answer(&mut self, id: u64, result: Option<&RawValue>) {
         let Some(choice) = self.choices.late.remove(&id) else {
-            return tracing::debug!(id, "the agent answered a request that nobody made, or too late");
+            return tracing::debug!(id, "ignored a response of the agent: no request waits for it");
         };
         if let Some(result) = result {
             self.on_announced(result);
@@ -391,7 +393,7 @@ impl SessionActor {
             self.notice(
                 None,
                 "choice_late",
-                format!("the agent has taken {choice} after all, later than it was given"),
+                format!("the agent has applied {choice} late, after acpd stopped waiting for it"),
             );
         }
     }
@@ -439,7 +441,9 @@ impl SessionActor {
             No::Silent => Refusal::AgentSilent { choice },
         };
         match asking.origin {
-            Origin::Start => self.notice(None, "choice_refused", format!("{refusal}; the session goes on without it")),
+            Origin::Start => {
+                self.notice(None, "choice_refused", format!("{refusal}; the session continues without it"))
+            }
             Origin::Request { .. } => asking.failure = Some(refusal),
         }
     }

@@ -31,9 +31,9 @@ impl SessionActor {
     pub(super) fn on_confined(&mut self, sandbox: Sandbox) {
         let (level, missing) = (sandbox.level.as_str(), sandbox.missing.join("; "));
         match sandbox.level {
-            SandboxLevel::Partial => tracing::warn!(level, missing, "the agent is not confined as it should be"),
+            SandboxLevel::Partial => tracing::warn!(level, missing, "the agent's sandbox is weaker than configured"),
             SandboxLevel::None | SandboxLevel::Landlock | SandboxLevel::Bubblewrap => {
-                tracing::info!(level, missing, "the agent's confinement");
+                tracing::info!(level, missing, "sandbox of the agent");
             }
         }
         if let Link::Up(connected) = &mut self.link {
@@ -49,7 +49,7 @@ impl SessionActor {
         let is_too_free = self.permissions.forbids_writes() && !connected.is_read_only;
         // Where nothing confines it, the next one would be as free.
         if is_too_free && connected.sandbox != SandboxLevel::None && self.link.is_ready() && self.running.is_none() {
-            tracing::info!("the policy does not let the agent write any more; stopping its process");
+            tracing::info!("the policy no longer lets the agent write; stopping its process");
             self.stop_process(ExitReason::Policy);
         }
     }
@@ -72,16 +72,16 @@ impl SessionActor {
         let scope = self.links.scope();
         let advice = match scope {
             FsScope::Sandboxed => {
-                "a new session with the scope project (context.fsScope, `--scope project`) may also write to the directories in \
-                 workspace.extra"
+                "create a session with the scope project (context.fsScope, `--scope project`), which may also write \
+                    to the directories in workspace.extra"
             }
             FsScope::Project | FsScope::Full => {
-                "add the directory to workspace.extra, which sessions of the scope project may write to"
+                "add the directory to workspace.extra; sessions with the scope project may write to it"
             }
         };
         let text = format!(
-            "a tool was not allowed to write in the home directory: this session is {}, so it writes to its workspace and its \
-             own TMPDIR only; {advice}",
+            "the sandbox blocked a write in the home directory: this session has the scope {}, so it can only write \
+                to its workspace and its own TMPDIR; {advice}",
             scope.as_str()
         );
         self.notice(self.running_turn(), "sandbox", text);

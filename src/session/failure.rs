@@ -32,7 +32,7 @@ pub fn refused(method: &str, error: &RpcError, sign_in: &SignIn) -> TurnError {
             let wait = wait_told(message);
             let hint = match wait {
                 Some(seconds) => format!("try again in {seconds} s"),
-                None => "try again later; the service behind the agent does not say when".to_owned(),
+                None => "try again later; the service behind the agent did not say when".to_owned(),
             };
             let error = TurnError::new(ErrorCode::RateLimited, told).with_hint(hint);
             TurnError { retry_after_seconds: wait, ..error }
@@ -51,11 +51,11 @@ pub fn auth_required(told: &str, sign_in: &SignIn) -> TurnError {
 }
 
 /// The agent wants a person to sign in, and would take the next line for the code.
-pub const LOGIN_PROMPT: &str = "the agent wants somebody to sign in in a browser, which nobody can do here";
+pub const LOGIN_PROMPT: &str = "the agent asks for a sign-in in a browser, which acpd cannot do";
 
 /// An answer that is none.
 pub fn unreadable(method: &str, error: &str) -> TurnError {
-    let message = format!("the agent's answer to {method} cannot be understood: {error}");
+    let message = format!("cannot parse the agent's response to {method}: {error}");
     TurnError::new(ErrorCode::Protocol, message)
 }
 
@@ -63,22 +63,21 @@ pub fn unreadable(method: &str, error: &str) -> TurnError {
 pub fn exited(config: &Config, phase: &str, exit: &Exit) -> TurnError {
     let how = match (exit.code, exit.signal) {
         (Some(code), _) => format!("with code {code}"),
-        (None, Some(signal)) => format!("by signal {signal}"),
+        (None, Some(signal)) => format!("on signal {signal}"),
         (None, None) => "without a status".to_owned(),
     };
     let message = match &exit.cause {
         Cause::Ended => format!("the agent exited {how} during {phase}"),
-        Cause::NotStarted(why) => format!("the agent did not start: {why}"),
+        Cause::NotStarted(why) => format!("cannot start the agent: {why}"),
         Cause::ShimLost => format!(
-            "the agent's shim was killed during {phase}, and the agent with it; by hand, or by the kernel for want of \
-             memory: see the system's log"
+            "the agent's supervisor process (shim) was killed during {phase}, and the agent with it; if the kernel \
+                ran out of memory, the system log says so"
         ),
         Cause::OutOfMemory => {
             let limit = config.limits.memory_max;
             let limit = limit.map(|limit| format!(" of {limit}")).unwrap_or_default();
             format!(
-                "the agent was killed during {phase}, because it used more memory than its limit{limit} \
-                 (limits.memory_max)"
+                "the agent was killed during {phase} because it exceeded its memory limit{limit} (limits.memory_max)"
             )
         }
     };

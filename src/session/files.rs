@@ -46,7 +46,7 @@ pub(super) enum FileDone {
 }
 
 /// What is shown of an old text that cannot be: without it, the file would look like a new one.
-const OLD_NOT_SHOWN: &str = "(the file is too large to be shown, or it is not text)";
+const OLD_NOT_SHOWN: &str = "(the file is too large to show, or is not text)";
 
 impl FileWrite {
     pub fn title(&self) -> String {
@@ -63,7 +63,7 @@ impl FileRead {
 impl SessionActor {
     pub(super) fn on_file_call(&mut self, asked: Asked, call: FileCall) {
         if !self.profile.client_files {
-            let message = format!("files are not served (agents.{}.client_files is false)", self.profile.slug);
+            let message = format!("acpd's file access is off (agents.{}.client_files is false)", self.profile.slug);
             return self.fail(&asked, RpcError::METHOD_NOT_FOUND, message);
         }
         let file_max = self.shared.config().limits.file_max.0;
@@ -214,7 +214,7 @@ impl SessionActor {
     }
 
     fn refuse_by_policy(&mut self, asked: &Asked, path: &Path, operation: &'static str, by: &str) {
-        let reason = format!("it was not allowed ({by})");
+        let reason = format!("permission was denied ({by})");
         self.notice(asked.turn, "permission_rejected", format!("{operation} {}: {reason}", self.recorded(path)));
         self.record_refusal(asked, path, operation, RpcError::INTERNAL_ERROR, reason, Some(by.to_owned()));
     }

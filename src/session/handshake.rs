@@ -155,7 +155,7 @@ impl SessionActor {
             }
             (Step::Resume | Step::Load, Err(error)) => {
                 let (code, message) = (error.code, error.message);
-                tracing::warn!(code, message, step = step.name(), "the agent does not restore the conversation");
+                tracing::warn!(code, message, step = step.name(), "the agent cannot restore the conversation");
                 self.begin_step(Some(step));
             }
             // Nothing is asked of the agent meanwhile.
@@ -170,7 +170,7 @@ impl SessionActor {
         };
         if initialized.protocol_version != PROTOCOL_VERSION {
             let message = format!(
-                "the agent speaks ACP version {}, acpd speaks version {PROTOCOL_VERSION}",
+                "the agent speaks ACP version {}; acpd needs version {PROTOCOL_VERSION}",
                 initialized.protocol_version
             );
             return self.fault(TurnError::new(ErrorCode::Protocol, message));
@@ -227,7 +227,7 @@ impl SessionActor {
     /// whatever it says.
     pub(super) fn on_replayed(&mut self) {
         if self.link.handshake().is_some_and(|handshake| handshake.repeated == 0) {
-            tracing::warn!("the agent repeated nothing of the conversation that it says it has loaded; starting anew");
+            tracing::warn!("the agent loaded the conversation but repeated none of it; starting a new one");
             return self.begin_step(Some(Step::Load));
         }
         self.become_ready_again();
@@ -312,7 +312,7 @@ impl SessionActor {
     /// The agent hangs or dies of taking up the conversation. It is not asked to again: the next process starts anew and
     /// gets the transcript, and the turn that waits is not lost for it.
     pub(super) fn stop_restoring(&mut self) {
-        tracing::warn!("the agent does not survive restoring the conversation; it is given the transcript instead");
+        tracing::warn!("the agent exits while it restores the conversation; sending it the transcript instead");
         self.context.may_restore = false;
     }
 }

@@ -7,9 +7,9 @@ use crate::model::message::Message;
 use crate::model::{Content, PromptAbilities, Role, SessionId};
 use crate::store::StoreError;
 
-const HEADING: &str = "# The conversation so far\n\n\
-    acpd restarted your process and gives you the record of this session. It has happened already: go on from here.\n";
-const LEFT_OUT: &str = "\n(Earlier messages were left out.)\n";
+const HEADING: &str = "# The conversation so far\n\nacpd restarted your process and gives you the transcript of this \
+    session. All of it has already happened: continue from here.\n";
+const LEFT_OUT: &str = "\n(Earlier messages are omitted.)\n";
 
 /// Reads what came before the turns that wait; nothing, when there is nothing to tell.
 pub async fn read(hub: Hub, session: SessionId, bytes_max: usize) -> Result<Option<String>, StoreError> {
@@ -58,7 +58,7 @@ fn part(message: &Message) -> Option<String> {
     let (heading, text) = match content {
         Content::Text { text, partial } => {
             let who = who(message.role);
-            let cut = if partial { " (cut off)" } else { "" };
+            let cut = if partial { " (shortened)" } else { "" };
             (format!("{who}{cut}"), text)
         }
         Content::Blocks { blocks } => {

@@ -98,12 +98,12 @@ impl Inbox {
     /// Whether one more may wait; else, which limit that is.
     pub fn has_room(&self, deed: &Deed) -> Result<(), String> {
         if self.open.len() >= OPEN_MAX {
-            return Err(format!("{OPEN_MAX} questions wait already"));
+            return Err(format!("{OPEN_MAX} permission requests are already open"));
         }
         let held: usize = self.open.values().map(|open| open.deed.bytes()).sum();
         if held > 0 && held + deed.bytes() > HELD_BYTES_MAX {
             return Err(format!(
-                "the questions that wait hold {held} bytes already, and {HELD_BYTES_MAX} are the most"
+                "the open permission requests already hold {held} bytes; the maximum is {HELD_BYTES_MAX}"
             ));
         }
         Ok(())
@@ -136,10 +136,10 @@ impl Open {
                 return Ok(Decided::new(Some(Decision::Reject), &[], by));
             }
             PermissionAnswer::Elicitation { .. } => {
-                return Err(refused("action", "is for elicitations; give optionId or decision"));
+                return Err(refused("action", "is only for elicitations; give optionId or decision"));
             }
             PermissionAnswer::Option(_) | PermissionAnswer::Decision { .. } if is_elicitation => {
-                return Err(refused("action", "is missing: an elicitation is answered with accept, decline or cancel"));
+                return Err(refused("action", "is missing: answer an elicitation with accept, decline or cancel"));
             }
             PermissionAnswer::Option(id) => {
                 let Some(chosen) = self.options.iter().find(|option| option.option_id == id) else {
@@ -156,7 +156,10 @@ impl Open {
             // An agent that offers nothing else is told "always" by whoever means that.
             .or_else(|| of_kind(OptionKind::new(decision, true)).filter(|_| always));
         if decision == Decision::Allow && told.is_none() {
-            return Err(refused("decision", "cannot be allow once: the agent offers no such option"));
+            return Err(refused(
+                "decision",
+                "must not be allow without always: the agent offers only a lasting permission",
+            ));
         }
         let option = told.map(|option| option.option_id.clone());
         Ok(Decided { decision: Some(decision), option, always, content: None, by })
@@ -289,7 +292,7 @@ impl SessionActor {
     /// A question that comes when its turn, or its process, is told to end already.
     pub(super) fn withdraw_if_ending(&mut self, id: PermissionId) {
         if self.is_winding_down() {
-            let by = Decider::Cancelled { reason: "it came when the turn was told to end".to_owned() };
+            let by = Decider::Cancelled { reason: "it arrived while the turn was being cancelled".to_owned() };
             self.resolve(id, Decided::new(None, &[], by), None);
         }
     }
@@ -310,7 +313,7 @@ impl SessionActor {
 
     /// The agent itself takes a question back.
     pub(super) fn withdraw_request(&mut self, request: &RawValue) {
-        self.withdraw(|open| open.deed.request() == request.get(), "the agent took the question back");
+        self.withdraw(|open| open.deed.request() == request.get(), "the agent withdrew the permission request");
         self.cancel_waits(request);
     }
 

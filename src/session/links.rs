@@ -101,13 +101,13 @@ impl SessionActor {
 fn links(workspace: &Path, context: &SessionContext) -> Vec<Value> {
     let active_file = context.active_file.as_ref().map(|file| {
         json!({ "type": "resource_link", "uri": file_uri(&workspace.join(file)), "name": file,
-            "description": "The file that is open in the user's editor" })
+            "description": "File open in the user's editor" })
     });
     let selection = context.selection.as_ref().map(|Selection { file, start_line, end_line }| {
         let uri = file_uri(&workspace.join(file));
         json!({ "type": "resource_link", "uri": format!("{uri}#L{start_line}-L{end_line}"),
             "name": format!("{file}, lines {start_line}-{end_line} (selected)"),
-            "description": "What is selected in the user's editor" })
+            "description": "Selection in the user's editor" })
     });
     active_file.into_iter().chain(selection).collect()
 }

@@ -236,41 +236,39 @@ pub enum Refusal {
     NotActive(SessionStatus),
     #[error(transparent)]
     Denied(#[from] Denied),
-    #[error("{waiting} turns wait already, and that is the limit")]
+    #[error("the limit of {waiting} waiting turns is reached")]
     QueueFull { waiting: usize },
-    #[error("{waiting} system messages wait for the next prompt already, and there is no room for this one")]
+    #[error("{waiting} system messages already wait for the next prompt, which is the limit")]
     WaitingFull { waiting: usize },
-    #[error(
-        "content[{index}] is a block of the kind {kind}, and the agent {agent:?} does not take that; it takes {takes}"
-    )]
+    #[error("content[{index}] has the type {kind}, which the agent {agent:?} does not accept; it accepts {takes}")]
     UnsupportedContent { index: usize, kind: &'static str, agent: String, takes: String },
     /// Not told to anybody outside: whoever admits requests finds a slot and asks again.
-    #[error("the session has no process, and the request brings no slot for one")]
+    #[error("the session has no process, and the request has no slot for one")]
     NeedsSlot,
     #[error("the session has no turn to cancel")]
     NoTurn,
-    #[error("the turn {0} is over, or it is another session's")]
+    #[error("the turn {0} has ended, or belongs to another session")]
     StaleTurn(TurnId),
     /// Not told to anybody outside: the sweep goes on to the next one.
-    #[error("the session is not expired any more")]
+    #[error("the session is no longer expired")]
     NotExpired,
-    #[error("the agent has not announced {choice}")]
+    #[error("the agent does not offer {choice}")]
     UnknownChoice { choice: Box<Choice>, known: Vec<String> },
-    #[error("the agent does not take {choice}: {message}")]
+    #[error("the agent refused {choice}: {message}")]
     AgentRefused { choice: Box<Choice>, message: String, known: Vec<String> },
-    #[error("the agent did not say in time (processes.session_timeout) whether it takes {choice}")]
+    #[error("the agent did not answer in time (processes.session_timeout) whether it accepts {choice}")]
     AgentSilent { choice: Box<Choice> },
-    #[error("the agent does not take {choice}: it went away before it answered")]
+    #[error("the agent refused {choice}: it exited before it answered")]
     AgentGone { choice: Box<Choice> },
     /// The agent had agreed to a part of a change already, and does not go back.
-    #[error("{refusal}; and the agent does not go back: it has {} now", listed(.kept))]
+    #[error("{refusal}; the agent did not restore the previous settings: it now has {}", listed(.kept))]
     Kept { refusal: Box<Refusal>, kept: Vec<Choice> },
-    #[error("{choice} grants more than the session's policy does ({policy})")]
+    #[error("{choice} allows more than the session's policy ({policy})")]
     WiderMode { choice: Box<Choice>, agent: String, policy: &'static str },
     /// Somebody or something else was first.
-    #[error("the permission {0} is not open any more")]
+    #[error("the permission request {0} is no longer open")]
     PermissionClosed(PermissionId),
-    #[error("the question has no option {option:?}")]
+    #[error("the permission request has no option {option:?}")]
     UnknownOption { option: String, options: Vec<PermissionOption> },
     #[error("{field}: {problem}")]
     UnfitAnswer { field: &'static str, problem: String },
@@ -287,7 +285,7 @@ pub enum Refusal {
     Overloaded,
     #[error("the daemon is stopping")]
     ShuttingDown,
-    #[error("the record could not be written")]
+    #[error("cannot write to the store")]
     Store(#[source] Arc<StoreError>),
 }
 

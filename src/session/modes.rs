@@ -55,16 +55,20 @@ impl SessionActor {
             return;
         }
         let Some(back) = self.choices.modes_instead().map(Choice::Mode).find(|mode| !self.is_too_wide(mode)) else {
-            let text =
-                format!("the agent has {wide}, which grants more than the session's policy, and offers no other");
+            let text = format!(
+                "the agent is in {wide}, which allows more than the session's policy, and offers no narrower \
+                    mode"
+            );
             return self.notice(None, "wider_mode", text);
         };
         if self.choices.count_return() > RETURNS_MAX {
-            let message =
-                format!("the agent goes into {wide} again and again, which grants more than the session's policy");
+            let message = format!("the agent keeps returning to {wide}, which allows more than the session's policy");
             return self.fault(TurnError::new(ErrorCode::Protocol, message));
         }
-        let text = format!("the agent has {wide}, which grants more than the session's policy; it is asked for {back}");
+        let text = format!(
+            "the agent is in {wide}, which allows more than the session's policy; acpd switches it to \
+            {back}"
+        );
         self.notice(None, "wider_mode", text);
         self.ask_for(back);
     }

@@ -35,8 +35,8 @@ impl SessionActor {
             Some(until) if self.crashes.is_loop(&config.processes) => {
                 let rest = (until - Instant::now()).as_secs() + 1;
                 let message = format!(
-                    "the agent crashed {} times in a row, so it was not started for this; acpd tries again with a prompt \
-                     in {rest} s; see the session's lastError for what went wrong",
+                    "the agent crashed {} times in a row, so acpd did not start it for this turn; a prompt in {rest} \
+                        s starts it again; the session's lastError says what failed",
                     self.crashes.count()
                 );
                 while !self.queue.is_empty() {
@@ -101,7 +101,7 @@ impl SessionActor {
             }
             Err(error) => {
                 let error =
-                    TurnError::new(ErrorCode::AgentExited, format!("the agent did not start: {}", chain(&error)));
+                    TurnError::new(ErrorCode::AgentExited, format!("cannot start the agent: {}", chain(&error)));
                 self.link = Link::Stopped;
                 self.crashes.note(Instant::now());
                 self.record_exit(None, ExitReason::Crash, None, Some(&error));
@@ -131,7 +131,7 @@ impl SessionActor {
 
     /// The agent runs: who it is goes into the record, for a daemon that comes after this one.
     pub(super) fn on_started(&mut self, identity: Box<ProcessIdentity>, account: Option<String>) {
-        tracing::info!(pid = identity.agent.pid, shim = identity.shim.pid, "the agent's process runs");
+        tracing::info!(pid = identity.agent.pid, shim = identity.shim.pid, "the agent's process is running");
         if let Link::Up(connected) = &mut self.link {
             connected.pid = identity.agent.pid.try_into().ok();
         }
@@ -196,7 +196,7 @@ impl SessionActor {
             // It is going already, and whoever sent it has settled the turn.
             Some(Phase::Stopping { .. }) | None => return,
         }
-        tracing::warn!(code = error.code.as_str(), message = error.message, "the agent is at fault");
+        tracing::warn!(code = error.code.as_str(), message = error.message, "the agent failed");
         // Nobody has crashed when nobody is signed in, and whoever signs in need not wait.
         if error.code != ErrorCode::AuthRequired {
             self.crashes.note(Instant::now());
@@ -233,7 +233,7 @@ impl SessionActor {
             }
         };
         // The last words to the agent; what is withdrawn is recorded beside them.
-        self.withdraw_all("the agent's process was stopped");
+        self.withdraw_all("stopped the agent's process");
         let Link::Up(connected) = &mut self.link else { return };
         connected.process.stop();
         self.terminals.end();
@@ -242,7 +242,7 @@ impl SessionActor {
     }
 
     pub(super) fn on_exited(&mut self, exit: Exit) {
-        self.withdraw_all("the agent's process went away");
+        self.withdraw_all("the agent's process ended unexpectedly");
         let Link::Up(connected) = std::mem::replace(&mut self.link, Link::Stopped) else { return };
         let Connected { pid, mut slot, phase, tools, .. } = connected;
         // Before the next process has its own.
@@ -294,7 +294,7 @@ impl SessionActor {
         }
         let older = self.profile.adapter.older_arguments(&self.profile.args, &exit.stderr);
         if let Some(arguments) = &older {
-            tracing::info!(?arguments, "the agent is an older release; starting it with the arguments of that");
+            tracing::info!(?arguments, "the agent is an older release; starting it with the older arguments");
             self.profile.args.clone_from(arguments);
         }
         older.is_some()

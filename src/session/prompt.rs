@@ -191,7 +191,7 @@ impl SessionActor {
             return self.execute(ending, None);
         }
         let Some(Phase::Ready { agent_session, abilities }) = self.link.phase() else {
-            let error = TurnError::new(ErrorCode::AgentExited, "the agent went away before it got the prompt");
+            let error = TurnError::new(ErrorCode::AgentExited, "the agent exited before it received the prompt");
             return self.finish_running(TurnStatus::Failed, None, Some(error));
         };
         running.stage = Stage::Prompted;
@@ -202,7 +202,7 @@ impl SessionActor {
         let instructions = self.context.instructions.show();
         let blocks = running.parts.take_blocks(self.id, abilities.prompt, instructions, links, media);
         let line = outgoing::prompt(id, agent_session, &blocks);
-        tracing::debug!(%turn, blocks = blocks.len(), "prompting the agent");
+        tracing::debug!(%turn, blocks = blocks.len(), "sending the prompt to the agent");
         self.send(line);
     }
 

@@ -100,8 +100,8 @@ impl SessionActor {
         self.outbox.then(mark, After::Accept { reply, position });
         if is_over_cap {
             let message = format!(
-                "the session has had its {cap} turns; start a new one, or raise its limits.turnCap (PATCH) or \
-                 sessions.turn_cap"
+                "the session has reached its limit of {cap} turns; create a new session, or raise its limits.turnCap \
+                    (PATCH) or sessions.turn_cap"
             );
             return self.finish(turn, TurnStatus::Failed, None, Some(TurnError::new(ErrorCode::TurnLimit, message)));
         }
@@ -302,7 +302,7 @@ impl SessionActor {
     /// The daemon stops: keep what there is, and let the process go.
     pub(super) fn on_halt(&mut self, halt: Halt) {
         self.halted = halt;
-        self.withdraw_all("the daemon stops");
+        self.withdraw_all("the daemon is stopping");
         if self.running.is_some() {
             self.interrupt_running();
         }

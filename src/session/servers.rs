@@ -69,7 +69,7 @@ impl SessionActor {
         }
         match self.start().tools(command) {
             Ok((socket, transport)) => (Some(socket), Some(transport), Vec::new()),
-            Err(why) => (None, None, vec![format!("left out: {}; {why}", mcp::servers(&[TOOLS]))]),
+            Err(why) => (None, None, vec![format!("omitted {}: {why}", mcp::servers(&[TOOLS]))]),
         }
     }
 
@@ -87,7 +87,7 @@ impl SessionActor {
         }
         *told = Some(text.to_owned());
         if !text.is_empty() {
-            tracing::warn!(text, "not all is well with the session's MCP servers");
+            tracing::warn!(text, "problems with the MCP servers of a session");
             self.notice(None, NOTICE, text);
         }
     }
@@ -109,7 +109,7 @@ pub fn reachable(servers: Vec<ReadyServer>, reaches: impl Fn(&ReadyServer) -> bo
     let shown: Vec<&str> = shown.iter().map(String::as_str).collect();
     let told = match shown.as_slice() {
         [] => String::new(),
-        shown => format!("left out: {}; the agent does not say that it can call such servers", mcp::servers(shown)),
+        shown => format!("omitted {}: the agent does not announce support for such servers", mcp::servers(shown)),
     };
     (kept, told)
 }
@@ -118,9 +118,9 @@ pub fn reachable(servers: Vec<ReadyServer>, reaches: impl Fn(&ReadyServer) -> bo
 pub fn suspicion(servers: &[ReadyServer]) -> String {
     let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
     match names.as_slice() {
-        [] => "it may be starting MCP servers of its own settings".to_owned(),
+        [] => "it may be starting MCP servers from its own settings".to_owned(),
         [name] => format!("it may be waiting for the MCP server {name}"),
-        names => format!("it may be waiting for an MCP server, one of {}", names.join(", ")),
+        names => format!("it may be waiting for one of the MCP servers {}", names.join(", ")),
     }
 }
 
@@ -137,7 +137,7 @@ mod tests {
         let stdio = |name| server(name, Transport::Stdio { command: "x".to_owned(), args: vec![] });
         assert!(suspicion(&[]).contains("its own settings"));
         assert!(suspicion(&[stdio("a")]).ends_with("the MCP server a"));
-        assert!(suspicion(&[stdio("a"), stdio("b"), stdio("c")]).ends_with("one of a, b, c"));
+        assert!(suspicion(&[stdio("a"), stdio("b"), stdio("c")]).ends_with("one of the MCP servers a, b, c"));
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
         let servers = vec![server("a", Transport::Http { url: url() }), server("b", Transport::Sse { url: url() })];
         let (kept, told) = reachable(servers.clone(), |server| server.name == "a");
         assert_eq!(kept.len(), 1);
-        assert!(told.starts_with("left out: the MCP server b (sse);"), "{told}");
+        assert!(told.starts_with("omitted the MCP server b (sse):"), "{told}");
         assert_eq!(reachable(servers, |_| true).1, "");
     }
 }

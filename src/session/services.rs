@@ -83,7 +83,10 @@ impl Services {
         self.workspace = match workspace {
             Ok(beneath) => Some(Arc::new(beneath)),
             Err(error) => {
-                tracing::warn!(error = chain(&error), "the workspace cannot be held open; its files are not served");
+                tracing::warn!(
+                    error = chain(&error),
+                    "cannot keep the workspace open; the agent cannot use acpd's file access"
+                );
                 None
             }
         };
@@ -234,7 +237,7 @@ impl SessionActor {
     pub(super) fn note_escape(&self, path: &Path, error: &FileError) {
         if error.is_escape() {
             let path = self.workspace.join(path);
-            let why = format!("an agent of the session {}: {error}", self.id);
+            let why = format!("agent of session {}: {error}", self.id);
             self.shared.security.refused(SecurityEvent::PathEscape, None, Some(&path), why);
         }
     }
@@ -266,7 +269,7 @@ impl SessionActor {
         self.shared.hub.secrets().redact(&mut shown);
         match json_boundary(&shown, room) {
             end if end < shown.len() => {
-                format!("{}\n… (only the beginning: the whole text has {} bytes)", &shown[..end], text.len())
+                format!("{}\n… (shortened: the whole text has {} bytes)", &shown[..end], text.len())
             }
             _ => shown,
         }

@@ -67,7 +67,7 @@ impl SessionActor {
                     }
                 }
                 Growth::OtherCurrency { sum } => {
-                    let text = format!("the agent tells costs in {currency} too; only those in {sum} are summed");
+                    let text = format!("the agent reports costs in {currency} too; acpd sums up only those in {sum}");
                     self.notice(turn, "other_currency", text);
                 }
                 Growth::Nothing => {}
@@ -141,7 +141,7 @@ impl SessionActor {
 
     fn fail_for_cost(&mut self, limit: Amount) {
         let message = format!(
-            "{}; start a new one, or raise its limits.costLimit (PATCH) or sessions.cost_limit",
+            "{}; create a new session, or raise its limits.costLimit (PATCH) or sessions.cost_limit",
             self.cost_reached(limit)
         );
         while let Some(QueuedTurn { id: turn, .. }) = self.queue.pop_front() {
@@ -159,7 +159,8 @@ impl SessionActor {
         let code = ErrorCode::CostLimit.as_str();
         self.record(Op::SetPaused(Some(code)));
         let text = format!(
-            "{}, so its turns wait; raise its limits.costLimit (PATCH) or sessions.cost_limit to go on, or cancel them",
+            "{}, so its turns wait; to continue, raise its limits.costLimit (PATCH) or sessions.cost_limit, or cancel \
+                the turns",
             self.cost_reached(limit)
         );
         let first = self.queue.front().map(|queued| queued.id);
@@ -169,6 +170,6 @@ impl SessionActor {
     fn cost_reached(&self, limit: Amount) -> String {
         let cost = self.spending.meter.usage.cost.as_ref();
         let currency = cost.map(|cost| cost.currency.as_str()).unwrap_or_default();
-        format!("the session has cost {} {currency}, and its limit is {limit}", self.spending.meter.cost())
+        format!("the session has cost {} {currency}; its limit is {limit}", self.spending.meter.cost())
     }
 }

@@ -79,12 +79,12 @@ impl<'a> Start<'a> {
     pub fn tools(&self, command: &Command) -> Result<(ToolsSocket, Transport), String> {
         // As the owner, who has to be able to start it.
         let program = self.persona.run(agent::own_path).ok().flatten();
-        let program = program.ok_or("the session's user cannot execute acpd's own program")?;
+        let program = program.ok_or("the session's owner cannot execute acpd's program file")?;
         let directories = &self.shared.host.directories;
         let opened = directories
             .make(self.session, command.owner.as_ref())
             .and_then(|own| ToolsSocket::open(&own, self.session, command.owner.as_ref(), &self.shared.tools));
-        let socket = opened.map_err(|error| format!("their socket cannot be made: {error}"))?;
+        let socket = opened.map_err(|error| format!("cannot create their socket: {error}"))?;
         let transport = mcp::tools(&program, socket.path());
         Ok((socket, transport))
     }
@@ -112,9 +112,7 @@ impl<'a> Start<'a> {
             own: &own,
         };
         if wish.scope_in_force() != wish.scope {
-            tracing::warn!(
-                "the session's scope is not allowed any more (sandbox.allow_full); it is narrowed to project"
-            );
+            tracing::warn!("sandbox.allow_full no longer allows the session's scope; reducing it to project");
         }
         let command = match wish.confinement() {
             Some(confinement) => command.confined(confinement, &own),

@@ -167,7 +167,7 @@ impl SessionActor {
 
     fn fail_without_terminals(&mut self, asked: &Asked) {
         let key = format!("agents.{}.terminal_commands", self.profile.slug);
-        let message = format!("there are no terminals: {key} lists no command");
+        let message = format!("the agent's profile allows no terminals: {key} lists no commands");
         self.fail(asked, RpcError::METHOD_NOT_FOUND, message);
     }
 
@@ -207,7 +207,7 @@ impl SessionActor {
 
     pub(super) fn refuse_terminal_start(&mut self, start: &TerminalStart, by: &str) {
         let (asked, command) = (&start.asked, start.command());
-        let reason = format!("it was not allowed ({by})");
+        let reason = format!("permission was denied ({by})");
         self.notice(asked.turn, "permission_rejected", format!("run {}: {reason}", command.join(" ")));
         self.refuse_terminal(asked, &command, &reason, Some(by));
     }
@@ -216,7 +216,10 @@ impl SessionActor {
         let asked = start.asked.clone();
         let terminals_max = self.shared.config().limits.terminals;
         if self.terminals.there.len() >= terminals_max {
-            let reason = format!("there are {terminals_max} terminals already (limits.terminals); release one first");
+            let reason = format!(
+                "the session already has {terminals_max} terminals (limits.terminals); release one \
+                first"
+            );
             return self.refuse_terminal(&asked, &start.command(), &reason, None);
         }
         let id = format!("terminal-{}", uuid::Uuid::now_v7());
@@ -277,7 +280,7 @@ impl SessionActor {
         let waits = std::mem::take(&mut there.waits);
         if let Some((start, _)) = there.start.take() {
             self.terminals.there.remove(id);
-            let reason = end.failure.unwrap_or_else(|| "it ended before it had started".to_owned());
+            let reason = end.failure.unwrap_or_else(|| "the terminal ended before its command started".to_owned());
             return self.refuse_terminal(&start.asked, &start.command(), &reason, None);
         }
         there.end = Some(end.clone());
@@ -313,7 +316,7 @@ impl SessionActor {
             (TerminalCall::WaitForExit, Some(end)) => status(end),
             (TerminalCall::WaitForExit, None) if there.waits.len() < WAITS_MAX => return there.waits.push(asked),
             (TerminalCall::WaitForExit, None) => {
-                let message = format!("{WAITS_MAX} requests wait for the end of this terminal already");
+                let message = format!("{WAITS_MAX} requests already wait for this terminal to end");
                 return self.fail(&asked, RpcError::INTERNAL_ERROR, message);
             }
             (TerminalCall::Kill, _) => {
@@ -339,7 +342,7 @@ impl SessionActor {
         let waits = self.terminals.there.values_mut().flat_map(|there| there.waits.extract_if(.., is_meant));
         let waits: Vec<Asked> = waits.collect();
         for asked in waits {
-            self.fail(&asked, RpcError::CANCELLED, "the agent took it back");
+            self.fail(&asked, RpcError::CANCELLED, "the agent cancelled the request");
         }
     }
 

@@ -183,7 +183,7 @@ impl Transcript {
         tools.sort_by_key(|tool| tool.order);
         for tool in tools {
             let status = tool.call.status.clone().unwrap_or_else(|| "pending".to_owned());
-            record(tool.result(&status, Some("the turn ended before the tool call did".to_owned())));
+            record(tool.result(&status, Some("the turn ended before the tool call".to_owned())));
         }
     }
 

@@ -152,7 +152,7 @@ async fn begin(
         env_names: &profile.env_names,
         conversation: None,
     };
-    tracing::info!(agent = profile.slug, owner = wish.owner, "trying the agent");
+    tracing::info!(agent = profile.slug, owner = wish.owner, "checking the agent");
     let (bounds, secrets) = (shared.bounds(), shared.hub.secrets());
     let spawned = start
         .command(program, profile, place.workspace)
@@ -191,7 +191,7 @@ async fn enter(shared: &Arc<Shared>, session: SessionId, wish: &TrialWish) -> Re
         let program = found.ok().and_then(Result::ok);
         let made = shared.host.directories.make(session, persona.owner().as_ref());
         let opened = made.and_then(|own| agent::open_own(&own.tmp).map(|workspace| (own, workspace)));
-        let (own, workspace) = opened.map_err(|error| format!("no directory can be made for it: {error}"))?;
+        let (own, workspace) = opened.map_err(|error| format!("cannot create a directory for it: {error}"))?;
         Ok::<_, String>(Place { persona, own, workspace, program })
     });
     let looked = looked.await.unwrap_or_else(|error| Err(error.to_string()));
@@ -199,7 +199,7 @@ async fn enter(shared: &Arc<Shared>, session: SessionId, wish: &TrialWish) -> Re
 }
 
 fn not_started(why: &str) -> TurnError {
-    TurnError::new(ErrorCode::AgentExited, format!("the agent did not start: {why}"))
+    TurnError::new(ErrorCode::AgentExited, format!("cannot start the agent: {why}"))
 }
 
 /// A process that is talked to, one request at a time.
@@ -236,7 +236,7 @@ impl Talk {
         trial.protocol_version = Some(version);
         trial.introduction = introduction::introduction(&result);
         if version != PROTOCOL_VERSION {
-            let message = format!("the agent speaks ACP version {version}, acpd speaks version {PROTOCOL_VERSION}");
+            let message = format!("the agent speaks ACP version {version}; acpd needs version {PROTOCOL_VERSION}");
             return Err(TurnError::new(ErrorCode::Protocol, message));
         }
         if let Some(method) = &wish.profile.auth_method {
@@ -362,7 +362,7 @@ impl Talk {
                 Ok(None)
             }
             Envelope::Request { id, method, .. } => {
-                let refusal = format!("acpd only tries the agent, and does not do {method} for it");
+                let refusal = format!("acpd is only checking the agent and does not carry out {method}");
                 self.send(outgoing::failure(id, RpcError::METHOD_NOT_FOUND, refusal))?;
                 Ok(None)
             }

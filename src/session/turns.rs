@@ -216,7 +216,7 @@ impl SessionActor {
     ) {
         // What went well is not told of in the log: it would be on the way of every turn.
         if let Some(error) = &error {
-            tracing::info!(%turn, %status, code = error.code.as_str(), "a turn ended badly");
+            tracing::info!(%turn, %status, code = error.code.as_str(), "a turn failed");
         }
         if let Some(error) = &error {
             self.notice(Some(turn), error.code.as_str(), error.message.clone());
@@ -272,8 +272,8 @@ impl SessionActor {
             && calls > u64::from(cap)
         {
             let message = format!(
-                "the turn began more than {cap} tool calls; raise sessions.tool_call_cap, or the session's own \
-                 limits.toolCallCap"
+                "the turn started more than {cap} tool calls; raise sessions.tool_call_cap, or the session's \
+                    limits.toolCallCap"
             );
             self.fail_turn(ErrorCode::TurnLimit, message, ExitReason::Limit);
         }
@@ -300,10 +300,10 @@ impl SessionActor {
     fn fail_turn(&mut self, code: ErrorCode, message: String, reason: ExitReason) {
         let Some(running) = self.running.as_ref().filter(|running| running.verdict.is_none()) else { return };
         let turn = running.turn;
-        tracing::warn!(%turn, message, "a turn is over its bounds; telling the agent to end it");
+        tracing::warn!(%turn, message, "a turn exceeded its limits; cancelling it");
         self.decide(Ending::Failed { error: TurnError::new(code, message), reason });
         self.send_cancel(turn);
-        self.withdraw_of_turn(turn, "the turn was ended");
+        self.withdraw_of_turn(turn, "the turn was cancelled");
     }
 
     /// Silence that lasts too long is a verdict; a verdict that the agent does not answer in time is carried out.
@@ -314,12 +314,12 @@ impl SessionActor {
         }
         let Some(Verdict { ending, .. }) = running.verdict.take() else {
             let message = format!(
-                "the agent said nothing for {:?} while the turn was running (sessions.turn_silence_timeout)",
+                "the agent sent nothing for {:?} during the turn (sessions.turn_silence_timeout)",
                 silence.unwrap_or_default()
             );
             return self.fail_turn(ErrorCode::Timeout, message, ExitReason::Timeout);
         };
-        tracing::warn!("the agent did not end a turn in time; killing it");
+        tracing::warn!("the agent did not end a turn in time; killing the agent");
         let reason = match &ending {
             Ending::Cancelled => ExitReason::Timeout,
             Ending::Failed { reason, .. } => *reason,

@@ -38,7 +38,7 @@ impl SessionActor {
             && handshake.notice_at.take_if(|notice_at| *notice_at <= now).is_some()
         {
             let body = process_waiting(handshake, now.duration_since(handshake.asked_at));
-            tracing::info!(phase = handshake.step.name(), "the agent takes its time to begin the conversation");
+            tracing::info!(phase = handshake.step.name(), "the agent has not answered the handshake yet");
             self.record(Op::Event { turn: None, body });
         }
         if self.silence_notice().is_some_and(|notice_at| notice_at <= now) {
@@ -53,12 +53,12 @@ impl SessionActor {
         let (turn, silence) = (running.turn, now.duration_since(running.heard_at));
         let until = timeout.and_then(|timeout| Timestamp::now().after(timeout.saturating_sub(silence)));
         let patience = match until {
-            Some(until) => format!("it is given until {until} (sessions.turn_silence_timeout)"),
-            None => "it is given as long as it takes (sessions.turn_silence_timeout)".to_owned(),
+            Some(until) => format!("acpd waits until {until} (sessions.turn_silence_timeout)"),
+            None => "acpd waits without a time limit (sessions.turn_silence_timeout)".to_owned(),
         };
         let message = format!(
-            "the agent has said nothing for {}: it may be retrying a busy service (agents do that for minutes without a \
-             word), be thinking, or be waiting for a tool that it runs; {patience}",
+            "the agent has sent nothing for {}: it may be thinking, running a tool, or retrying a busy service \
+                (agents can do that silently for minutes); {patience}",
             in_words(silence)
         );
         tracing::info!(%turn, seconds = silence.as_secs(), "the agent is silent");

@@ -73,10 +73,10 @@ impl SessionActor {
         if known.is_none_or(|known| !known.is(&identity)) {
             if known.is_some() {
                 let text = format!(
-                    "{} is another directory than before; the agent works in the one that is there now",
+                    "{} is now another directory than before; the agent works in the new one",
                     self.workspace.display()
                 );
-                tracing::warn!(workspace = %self.workspace.display(), "the workspace was replaced; taken up again");
+                tracing::warn!(workspace = %self.workspace.display(), "the workspace directory was replaced; using the new one");
                 self.notice(None, "workspace_replaced", text);
             }
             self.workspace_identity = Some(identity);
@@ -110,7 +110,7 @@ impl SessionActor {
     /// No process can be started there.
     pub(super) fn on_bad_workspace(&mut self, error: &WorkspaceError) {
         self.link = Link::Stopped;
-        let told = TurnError::new(ErrorCode::AgentExited, format!("the agent did not start: {}", chain(error)));
+        let told = TurnError::new(ErrorCode::AgentExited, format!("cannot start the agent: {}", chain(error)));
         self.record_exit(None, ExitReason::Crash, None, Some(&told));
         self.fail_current_turn(told);
         if error.is_escape() {

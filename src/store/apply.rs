@@ -111,7 +111,7 @@ impl<'a> Apply<'a> {
     pub fn commit(self) -> Result<Applied, StoreError> {
         for session in &self.active {
             self.connection.run(
-                "to note that a session is active",
+                "storing the last activity of a session",
                 "UPDATE sessions SET last_active_at = ?2, updated_at = ?2 WHERE id = ?1",
                 params![session.to_string(), self.now.as_millis()],
             )?;
@@ -182,7 +182,7 @@ impl<'a> Apply<'a> {
             created_at: self.now,
         };
         self.connection.run(
-            "to insert a message",
+            "inserting a message",
             "INSERT INTO messages (id, session_id, sequence, turn_id, role, content, tool_call_id, model, created_at, \
              made_by) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             params![
@@ -232,7 +232,7 @@ impl<'a> Apply<'a> {
         let (id, created_at) = (self.sequences.cursor, self.now);
         let event = StoredEvent { id, session, sequence, turn, kind, data, message, created_at };
         self.connection.run(
-            "to insert an event",
+            "inserting an event",
             "INSERT INTO events (id, session_id, sequence, turn_id, type, data, created_at, message_sequence) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             params![
@@ -294,7 +294,7 @@ impl<'a> Apply<'a> {
 
     fn read_counters(&self, session: SessionId) -> Result<Counters, StoreError> {
         let counters = self.connection.first(
-            "to read a session's sequences",
+            "reading a session's sequences",
             "SELECT (SELECT coalesce(max(sequence), 0) FROM messages WHERE session_id = ?1), \
              (SELECT coalesce(max(sequence), 0) FROM events WHERE session_id = ?1), \
              (SELECT owner_uid FROM sessions WHERE id = ?1)",

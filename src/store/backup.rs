@@ -40,7 +40,7 @@ pub struct BackedUp {
 pub enum BackupError {
     #[error("{0:?} is not an absolute path of a file")]
     NotAFile(PathBuf),
-    #[error("{0:?} is there already")]
+    #[error("{0:?} already exists")]
     Exists(PathBuf),
     #[error("cannot write into the directory {path:?}")]
     Directory {
@@ -48,13 +48,13 @@ pub enum BackupError {
         #[source]
         source: io::Error,
     },
-    #[error("the copy needs {needed} bytes in {directory:?}, and {free} are free")]
+    #[error("the backup needs {needed} bytes in {directory:?}, but only {free} are free")]
     NoSpace { directory: PathBuf, needed: u64, free: u64 },
-    #[error("another copy is being made")]
+    #[error("another backup is running")]
     Busy,
-    #[error("the copy was abandoned, because the daemon is stopping")]
+    #[error("the backup was cancelled because the daemon is stopping")]
     Abandoned,
-    #[error("the copy is not sound: {0}")]
+    #[error("the backup is damaged: {0}")]
     Unsound(String),
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -84,7 +84,7 @@ impl Store {
         };
         partial.keep(path, directory).await?;
         let backed_up = BackedUp { path: path.to_owned(), bytes, duration: started.elapsed(), schema_version };
-        tracing::info!(path = %path.display(), bytes, "the database was copied");
+        tracing::info!(path = %path.display(), bytes, "made a backup of the database");
         Ok(backed_up)
     }
 
@@ -115,7 +115,7 @@ pub(super) async fn used_bytes(connection: &mut SqliteConnection) -> Result<u64,
     )
     .fetch_one(connection)
     .await
-    .map_err(StoreError::database("telling its size"))?;
+    .map_err(StoreError::database("reading the size of the database"))?;
     Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
@@ -156,7 +156,7 @@ impl Partial {
     pub(super) async fn fill(&self, connection: &mut SqliteConnection, directory: &Path) -> Result<(), BackupError> {
         let bytes = used_bytes(connection).await?;
         let copied = sqlx::query("VACUUM INTO ?").bind(self.path.display().to_string()).execute(connection).await;
-        match copied.map_err(StoreError::database("to be copied")) {
+        match copied.map_err(StoreError::database("copying the database")) {
             Ok(_) => Ok(()),
             Err(error) if error.fault() == Fault::Full => Err(no_space(directory, bytes)),
             Err(error) => Err(error.into()),
@@ -204,7 +204,7 @@ impl Drop for Partial {
         if !self.is_kept
             && let Err(error) = std::fs::remove_file(&self.path)
         {
-            tracing::warn!(%error, path = %self.path.display(), "what there is of a copy could not be removed");
+            tracing::warn!(%error, path = %self.path.display(), "cannot remove an incomplete backup");
         }
     }
 }

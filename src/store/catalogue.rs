@@ -12,11 +12,11 @@ impl Apply<'_> {
             }
             Catalogue::RemoveWorkspace { id } => {
                 let sql = "DELETE FROM workspaces WHERE id = ?1";
-                self.connection.run("to remove a workspace", sql, [id.to_string()])?;
+                self.connection.run("removing a workspace", sql, [id.to_string()])?;
             }
             Catalogue::SetStatusOfAll { from, to, reason } => self.set_status_of_all(*from, *to, reason)?,
             Catalogue::ClearProcesses => {
-                self.connection.run("to forget the processes of earlier daemons", "DELETE FROM processes", [])?;
+                self.connection.run("deleting the processes of earlier daemons", "DELETE FROM processes", [])?;
             }
             Catalogue::MarkExpired { session, status_changed_at, seen_at } => {
                 self.mark_expired(*session, *status_changed_at, *seen_at)?;
@@ -28,7 +28,7 @@ impl Apply<'_> {
             }
             Catalogue::Heartbeat => {
                 let sql = "INSERT INTO heartbeat (id, at) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET at = ?1";
-                self.connection.run("a trial write", sql, [now])?;
+                self.connection.run("making a test write", sql, [now])?;
             }
             Catalogue::Observe(new) => self.observe(new)?,
             Catalogue::SetAgents(profiles) => self.set_agents(profiles)?,

@@ -109,14 +109,14 @@ impl Apply<'_> {
     pub(super) fn add_checkpoint(&mut self, session: SessionId, new: &NewCheckpoint) -> Result<(), StoreError> {
         let id = session.to_string();
         let turn = self.connection.first(
-            "to find the turn of a checkpoint",
+            "finding the turn of a checkpoint",
             "SELECT id FROM turns WHERE session_id = ?1 AND status = 'running'",
             [&id],
             |row| row.get::<_, String>(0),
         )?;
         let sequence = self.last_event(session)? + 1;
         let added = self.connection.run(
-            "to add a checkpoint",
+            "adding a checkpoint",
             "INSERT INTO checkpoints (id, session_id, name, state, turn_id, sequence, made_by, created_at) \
              SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 \
              WHERE EXISTS (SELECT 1 FROM sessions WHERE id = ?2 AND status IN ('active', 'suspended')) \
@@ -134,7 +134,9 @@ impl Apply<'_> {
             ],
         )?;
         if added != 1 {
-            return Err(StoreError::Refused("a checkpoint of a session that is over, or that has no room for it"));
+            return Err(StoreError::Refused(
+                "a checkpoint of a session that cannot continue or has the maximum number of checkpoints",
+            ));
         }
         let turn: Option<TurnId> = turn.and_then(|turn| turn.parse().ok());
         let body = EventBody::CheckpointCreated {
@@ -148,7 +150,7 @@ impl Apply<'_> {
 
     pub(super) fn set_origin(&self, session: SessionId, origin: &Origin) -> Result<(), StoreError> {
         self.connection.run(
-            "to note where a session comes from",
+            "storing the origin of a session",
             "UPDATE sessions SET restored_from = ?2 WHERE id = ?1",
             params![session.to_string(), to_json(origin)?],
         )?;

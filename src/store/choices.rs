@@ -37,7 +37,7 @@ impl Apply<'_> {
         let Announced { modes, models, commands, config_options } = &change.announced;
         if modes.is_some() || models.is_some() || commands.is_some() || config_options.is_some() {
             self.connection.run(
-                "to keep what an agent announces",
+                "storing the agent's announced choices",
                 "INSERT INTO announced (session_id, modes, models, commands, config_options) \
                  VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (session_id) DO UPDATE SET \
                  modes = coalesce(?2, modes), models = coalesce(?3, models), commands = coalesce(?4, commands), \
@@ -53,7 +53,7 @@ impl Apply<'_> {
         }
         let chosen = change.chosen.as_ref().map(to_json).transpose()?;
         self.connection.run(
-            "to keep what was chosen",
+            "storing the chosen settings",
             "UPDATE sessions SET mode = coalesce(?2, mode), model = coalesce(?3, model), \
              chosen = coalesce(?4, chosen), updated_at = ?5 WHERE id = ?1",
             params![id, change.mode, change.model, chosen, self.now.as_millis()],

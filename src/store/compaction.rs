@@ -110,7 +110,7 @@ pub(super) fn begin(connection: &Connection, replay_turns: Option<u32>) -> Resul
     let again = "UPDATE compaction SET due = 1 WHERE due = 0 AND (SELECT replay_turns FROM maintenance) <> ?1";
     let noted = "UPDATE maintenance SET replay_turns = ?1 WHERE replay_turns <> ?1";
     for sql in [again, noted] {
-        connection.run("to have sessions looked at with another setting", sql, [replay_turns.unwrap_or(0)])?;
+        connection.run("resetting the compaction state", sql, [replay_turns.unwrap_or(0)])?;
     }
     Ok(())
 }
@@ -142,14 +142,14 @@ pub(super) fn next_window(connection: &Connection, replay_turns: Option<u32>) ->
 pub(super) fn remove(connection: &Connection, window: &Window) -> Result<u64, StoreError> {
     let Window { session, after, through, end, end_id } = window;
     let removed = connection.run(
-        "to remove deltas",
+        "removing deltas",
         "DELETE FROM events WHERE session_id = ?1 AND sequence > ?2 AND sequence <= ?3 AND type = 'message.delta' \
          AND EXISTS (SELECT 1 FROM messages WHERE messages.id = events.data ->> 'messageId')",
         params![session, after, through],
     )?;
     let is_last = through == after || through >= end;
     connection.run(
-        "to note how far a session is compacted",
+        "storing a session's compaction position",
         "UPDATE compaction SET due = ?2, seen_through = ?3, \
          compacted_through = CASE WHEN ?4 THEN max(compacted_through, ?5) ELSE compacted_through END \
          WHERE session_id = ?1",
@@ -157,7 +157,7 @@ pub(super) fn remove(connection: &Connection, window: &Window) -> Result<u64, St
     )?;
     if removed > 0 {
         let sql = "UPDATE maintenance SET compacted_through = max(compacted_through, ?1)";
-        connection.run("to note how far the log is compacted", sql, [end_id])?;
+        connection.run("storing the log's compaction position", sql, [end_id])?;
     }
     Ok(removed as u64)
 }

@@ -89,25 +89,25 @@ impl Connection {
     }
 
     pub fn begin(&self) -> Result<(), StoreError> {
-        self.run("to begin a transaction", "BEGIN IMMEDIATE", []).map(drop)
+        self.run("beginning a transaction", "BEGIN IMMEDIATE", []).map(drop)
     }
 
     pub fn commit(&self) -> Result<(), StoreError> {
-        self.run("to commit a transaction", "COMMIT", []).map(drop)
+        self.run("committing a transaction", "COMMIT", []).map(drop)
     }
 
     /// Takes back what was begun. When a commit fails for want of space, SQLite has done so by itself.
     pub fn roll_back(&self) {
         if !self.sqlite.is_autocommit()
-            && let Err(error) = self.run("to take a transaction back", "ROLLBACK", [])
+            && let Err(error) = self.run("rolling back a transaction", "ROLLBACK", [])
         {
-            tracing::error!(error = &error as &dyn std::error::Error, "a transaction is stuck");
+            tracing::error!(error = &error as &dyn std::error::Error, "cannot roll back a transaction");
         }
     }
 
     /// How long it waits for whoever has the database locked.
     pub fn set_patience(&self, patience: Duration) -> Result<(), StoreError> {
-        self.sqlite.busy_timeout(patience).map_err(StoreError::database("to set how long a lock is waited for"))
+        self.sqlite.busy_timeout(patience).map_err(StoreError::database("setting the lock timeout"))
     }
 
     pub fn close(self) {

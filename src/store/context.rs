@@ -15,7 +15,7 @@ impl Apply<'_> {
         context: &SessionContext,
     ) -> Result<(), StoreError> {
         self.connection.run(
-            "to keep a turn's context",
+            "storing a turn's context",
             "UPDATE turns SET context = ?3 WHERE session_id = ?1 AND id = ?2",
             params![session.to_string(), turn.to_string(), to_json(context)?],
         )?;
@@ -31,7 +31,7 @@ impl Apply<'_> {
     }
 
     fn owe(&self, sql: &'static str, session: SessionId, owed: bool) -> Result<(), StoreError> {
-        self.connection.run("to note what the agent was shown", sql, params![session.to_string(), owed])?;
+        self.connection.run("storing the context that the agent has", sql, params![session.to_string(), owed])?;
         Ok(())
     }
 }

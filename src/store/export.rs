@@ -44,7 +44,7 @@ impl Store {
     /// The session as it is now; nothing, when there is none.
     pub async fn snapshot(&self, id: SessionId) -> Result<Option<Snapshot>, StoreError> {
         // All of it in one transaction, so that there is no message without its turn.
-        let mut moment = self.pool.begin().await.map_err(StoreError::database("to read a session at one moment"))?;
+        let mut moment = self.pool.begin().await.map_err(StoreError::database("starting a read transaction"))?;
         let reading = || StoreError::database("reading a session at one moment");
         let mut query = QueryBuilder::<Sqlite>::new(SESSION_COLUMNS);
         query.push(" WHERE sessions.id = ").push_bind(id.to_string());
@@ -192,7 +192,10 @@ impl Snapshot {
     /// A session is deleted as a whole, also while it is read.
     fn gone(&self, what: &str) -> StoreError {
         StoreError::Damaged {
-            what: format!("{what} of the session {} are gone: it was deleted meanwhile", self.session.id),
+            what: format!(
+                "{what} of the session {} cannot be read: the session was deleted during the export",
+                self.session.id
+            ),
         }
     }
 }

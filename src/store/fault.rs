@@ -59,17 +59,17 @@ impl StoreError {
     /// What a person can do about it.
     pub fn hint(&self) -> String {
         match self.fault() {
-            Fault::Full => "free some space on the disk of the state directory, or move the state directory to a \
-                            larger one (--state-dir)"
+            Fault::Full => "free some space on the disk of the state directory, or use a state directory on a larger \
+                disk (--state-dir)"
                 .to_owned(),
-            Fault::Locked => "stop the program that has it open (`fuser -v` on the file names it)".to_owned(),
-            Fault::Damaged => "move the file and its -wal and -shm away, and put a copy made by \
-                               `acpd backup` or one of those in backups/ in its place; without one acpd starts empty"
+            Fault::Locked => "stop the program that has the database open (`fuser -v FILE` names it)".to_owned(),
+            Fault::Damaged => "move the file with its -wal and -shm away, and put a backup made by `acpd backup` or \
+                from backups/ in its place; without a backup acpd starts with an empty store"
                 .to_owned(),
-            Fault::Forbidden => "acpd needs a state directory that belongs to its user alone and can be written; \
-                                 correct it, or choose another one with --state-dir"
+            Fault::Forbidden => "acpd needs a writable state directory that belongs only to its user; correct its \
+                owner and mode, or choose another one with --state-dir"
                 .to_owned(),
-            Fault::Disk | Fault::Other => "see the daemon's log in its state directory".to_owned(),
+            Fault::Disk | Fault::Other => "see the daemon's log (`acpd logs`)".to_owned(),
         }
     }
 }

@@ -37,7 +37,7 @@ pub fn remove_unfinished_backups(directory: &Path) -> Result<(), StoreError> {
                         Ok(()) | Err(_) => {}
                     }
                 }
-                tracing::warn!(file = %name, "removed what was left of a copy that was not finished");
+                tracing::warn!(file = %name, "removed an incomplete backup");
             }
         }
         Ok(())

@@ -29,13 +29,13 @@ pub enum ForeignError {
         #[source]
         source: io::Error,
     },
-    #[error("the database {path:?} cannot be read")]
+    #[error("cannot read the database {path:?}")]
     Database {
         path: PathBuf,
         #[source]
         source: rusqlite::Error,
     },
-    #[error("the database {path:?} was changed while it was copied")]
+    #[error("the database {path:?} was changed during the copy")]
     Changing { path: PathBuf },
     #[error("the database {path:?} has no table {table}; its tables are {}", tables.join(", "))]
     NoTable { path: PathBuf, table: &'static str, tables: Vec<String> },

@@ -150,7 +150,7 @@ impl Store {
             return tracing::warn!("the database was not closed cleanly; the next start checks it");
         }
         if let Err(error) = std::fs::remove_file(mark(database)) {
-            tracing::warn!(%error, "the mark of an open database could not be removed; the next start checks it");
+            tracing::warn!(%error, "cannot remove the marker of an open database; the next start checks the database");
         }
     }
 
@@ -158,7 +158,7 @@ impl Store {
         if *self.guard.check.borrow() == Check::Clean {
             return;
         }
-        tracing::info!("acpd did not close the database the last time; checking it");
+        tracing::info!("the database was not closed cleanly; checking it");
         let started = Instant::now();
         let check = match self.find_problems().await {
             Ok(problems) if problems.is_empty() => Check::Ok,
@@ -169,8 +169,8 @@ impl Store {
         let millis = started.elapsed().as_millis();
         match &check {
             Check::Damaged { problem } => tracing::error!(problem, hint = DAMAGED_HINT, "the database is damaged"),
-            Check::Failed { problem } => tracing::error!(problem, "the database could not be checked"),
-            Check::Clean | Check::Running | Check::Ok => tracing::info!(millis, "the database is sound"),
+            Check::Failed { problem } => tracing::error!(problem, "cannot check the database"),
+            Check::Clean | Check::Running | Check::Ok => tracing::info!(millis, "the database has no errors"),
         }
         self.guard.check.send_replace(check);
     }
@@ -185,8 +185,9 @@ impl Store {
 }
 
 /// What to do about damage while the daemon runs.
-pub const DAMAGED_HINT: &str = "stop acpd, move acpd.db, acpd.db-wal and acpd.db-shm aside, and put the newest sound copy \
-     (of `acpd backup`, or one in backups/) in their place; docs/operations.md tells how, and how to save what can be read";
+pub const DAMAGED_HINT: &str = "stop acpd, move acpd.db, acpd.db-wal and acpd.db-shm aside, and put the newest good \
+    backup (made by `acpd backup`, or from backups/) in their place; docs/operations.md explains this, and how to \
+    save the readable data";
 
 /// What SQLite finds wrong with the schema and with each table, up to a bound. Each table is a transaction of its own.
 pub(super) async fn problems(connection: &mut SqliteConnection) -> Result<Vec<String>, StoreError> {

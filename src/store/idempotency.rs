@@ -76,7 +76,7 @@ impl Apply<'_> {
     pub(super) fn remember(&mut self, session: SessionId, claim: &Claim, made: &Made) -> Result<(), StoreError> {
         let after = self.last_event(session)?;
         self.connection.run(
-            "to remember an idempotency key",
+            "storing an idempotency key",
             // Replaces one that is too old and not deleted yet. Whoever claims has seen to it that there is no other.
             "INSERT OR REPLACE INTO idempotency_keys (uid, route, scope, key, body_hash, session_id, turn_id, \
              message_id, position, after, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
@@ -99,7 +99,7 @@ impl Apply<'_> {
 
     pub(super) fn forget_old_keys(&self, now: Timestamp) -> Result<(), StoreError> {
         let sql = "DELETE FROM idempotency_keys WHERE created_at <= ?1";
-        self.connection.run("to forget old idempotency keys", sql, [oldest(now)])?;
+        self.connection.run("deleting old idempotency keys", sql, [oldest(now)])?;
         Ok(())
     }
 }

@@ -74,7 +74,7 @@ impl Apply<'_> {
         self.now = now;
         self.forget_activity(session);
         self.connection.run(
-            "to keep an imported session's times",
+            "storing an imported session's times",
             "UPDATE sessions SET updated_at = ?2, last_active_at = ?3, status_changed_at = ?4 WHERE id = ?1",
             params![session.to_string(), updated_at.as_millis(), last_active_at.as_millis(), now.as_millis()],
         )?;

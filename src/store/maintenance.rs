@@ -152,7 +152,7 @@ impl Maintenance {
             Err(error) => {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "the store's upkeep failed; trying again later"
+                    "the store's maintenance failed; trying again later"
                 );
                 self.next_at = Some(now + PAUSE);
                 self.waiting_since = None;

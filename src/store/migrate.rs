@@ -63,7 +63,7 @@ async fn run(
     let to = match direction {
         Direction::Up => known,
         Direction::DownTo(target) if (0..=from).contains(&target) => target,
-        Direction::DownTo(_) => return Err(StoreError::Refused("migrating down to a version above the present one")),
+        Direction::DownTo(_) => return Err(StoreError::Refused("a migration down to a version above the current one")),
     };
     let migrated = Migrated { from, to };
     if from == to {
@@ -120,7 +120,7 @@ async fn back_up(connection: &mut SqliteConnection, options: &StoreOptions, vers
     let stamp = Timestamp::now().to_string().replace(':', "");
     let path = directory.join(format!("{stamp}-schema-{version}.db"));
     copy(connection, &path, directory).await.map_err(|error| StoreError::Copy(Box::new(error)))?;
-    tracing::info!(backup = %path.display(), schema_version = version, "copied the database before migrating");
+    tracing::info!(backup = %path.display(), schema_version = version, "copied the database before the migration");
     files::prune_backups(directory, options.settings.backups)
 }
 

@@ -115,8 +115,8 @@ pub enum StoreError {
         source: SqlError,
     },
     #[error(
-        "the database {path:?} has schema version {found}, and this acpd knows only versions up to {known}; \
-         start the newer acpd that made it, or restore a copy from the backups directory"
+        "the database {path:?} has schema version {found}, but this acpd supports only versions up to {known}; use \
+            the newer acpd that created it, or restore a copy from the backups directory"
     )]
     NewerSchema { path: PathBuf, found: i64, known: i64 },
     #[error("cannot migrate the database {path:?}")]
@@ -128,18 +128,19 @@ pub enum StoreError {
     #[error("cannot copy the database before its migration")]
     Copy(#[source] Box<BackupError>),
     #[error(
-        "the migration of the database and the copy before it want {wanted} bytes in {directory:?}, and {free} are free"
+        "the migration of the database needs {wanted} bytes in {directory:?} (with a copy made first), but only \
+            {free} are free"
     )]
     NoRoomToMigrate { directory: PathBuf, free: u64, wanted: u64 },
-    #[error("the database refused {operation}")]
+    #[error("database error while {operation}")]
     Database {
         operation: &'static str,
         #[source]
         source: SqlError,
     },
-    #[error("the record is damaged: {what}")]
+    #[error("damaged data in the database: {what}")]
     Damaged { what: String },
-    #[error("too little disk space in {directory:?}: {free} bytes are free, and {wanted} are wanted")]
+    #[error("too little disk space in {directory:?}: {free} bytes are free, {wanted} are needed")]
     ShortOfSpace {
         directory: PathBuf,
         free: u64,
@@ -147,7 +148,7 @@ pub enum StoreError {
         #[source]
         source: Option<Box<StoreError>>,
     },
-    #[error("the store does not take this: {0}")]
+    #[error("the store refused an operation: {0}")]
     Refused(&'static str),
     #[error(transparent)]
     NotCommitted(Arc<StoreError>),

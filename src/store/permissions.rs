@@ -140,7 +140,7 @@ fn permission(row: &SqliteRow) -> Result<Permission, StoreError> {
 impl Apply<'_> {
     pub(super) fn ask_permission(&mut self, session: SessionId, asked: &Permission) -> Result<(), StoreError> {
         self.connection.run(
-            "to record a question",
+            "storing a permission request",
             "INSERT INTO permissions (id, session_id, turn_id, kind, tool_call_id, title, action, options, request, status, \
              asked_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'open', ?10, ?11)",
             params![
@@ -173,7 +173,7 @@ impl Apply<'_> {
     /// Only an open question is answered, and once.
     pub(super) fn resolve_permission(&mut self, session: SessionId, resolved: &Resolved) -> Result<(), StoreError> {
         let changed = self.connection.run(
-            "to record an answer",
+            "storing a permission answer",
             "UPDATE permissions SET status = ?3, resolution = ?4 WHERE id = ?1 AND session_id = ?2 AND status = 'open'",
             params![
                 resolved.id.to_string(),
@@ -183,7 +183,7 @@ impl Apply<'_> {
             ],
         )?;
         if changed != 1 {
-            return Err(StoreError::Refused("an answer to a question that is not open"));
+            return Err(StoreError::Refused("an answer to a permission request that is not open"));
         }
         self.event(session, resolved.turn, &resolved.event())
     }
@@ -191,7 +191,7 @@ impl Apply<'_> {
     /// Nobody waits for these any more: those of one session, or all that there are.
     pub(super) fn cancel_permissions(&mut self, session: Option<SessionId>, reason: &str) -> Result<(), StoreError> {
         let rows = self.connection.all(
-            "to find open questions",
+            "finding open permission requests",
             "SELECT session_id, id, turn_id, tool_call_id FROM permissions \
              WHERE status = 'open' AND session_id = coalesce(?1, session_id) ORDER BY id",
             [session.map(|session| session.to_string())],
@@ -211,7 +211,9 @@ impl Apply<'_> {
         for (session, id, turn, tool_call_id) in rows {
             let (Ok(session), Ok(id)) = (session.parse(), id.parse()) else {
                 // One row that is damaged does not keep the daemon from starting.
-                log_damage(&StoreError::Damaged { what: format!("the permission {id:?} of session {session:?}") });
+                log_damage(&StoreError::Damaged {
+                    what: format!("the permission request {id:?} of session {session:?}"),
+                });
                 continue;
             };
             let turn = turn.and_then(|turn| turn.parse().ok());
@@ -225,7 +227,7 @@ impl Apply<'_> {
 
     pub(super) fn add_rule(&self, session: SessionId, rule: &StandingRule) -> Result<(), StoreError> {
         self.connection.run(
-            "to add a permission rule",
+            "adding a permission rule",
             "INSERT INTO permission_rules (id, session_id, allows, subject, made_by, made_at) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             params![
@@ -242,7 +244,7 @@ impl Apply<'_> {
 
     pub(super) fn remove_rule(&mut self, session: SessionId, rule: RuleId, by: &By) -> Result<(), StoreError> {
         let sql = "DELETE FROM permission_rules WHERE id = ?1 AND session_id = ?2";
-        self.connection.run("to remove a permission rule", sql, [rule.to_string(), session.to_string()])?;
+        self.connection.run("removing a permission rule", sql, [rule.to_string(), session.to_string()])?;
         self.event(session, None, &EventBody::PermissionRevoked { rule_id: rule, by: by.clone() })
     }
 }

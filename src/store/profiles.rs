@@ -111,7 +111,7 @@ impl Apply<'_> {
         let now = self.now.as_millis();
         let slugs: Vec<&str> = profiles.iter().map(|profile| profile.slug.as_str()).collect();
         self.connection.run(
-            "to archive the agents that are gone",
+            "archiving removed agents",
             "UPDATE agents SET status = 'archived', updated_at = ?1 WHERE status = 'active' AND id IS NOT NULL \
              AND slug NOT IN (SELECT value FROM json_each(?2))",
             params![now, to_json(&slugs)?],
@@ -119,7 +119,7 @@ impl Apply<'_> {
         for profile in profiles {
             let frozen = to_json(&profile.freeze())?;
             self.connection.run(
-                "to record an agent",
+                "storing an agent",
                 "INSERT INTO agents (slug, name, description, status, profile, created_at, updated_at, id) \
                  VALUES (?1, ?2, ?3, 'active', ?4, ?5, ?5, ?6) ON CONFLICT (slug) DO UPDATE SET \
                  name = ?2, description = ?3, status = 'active', profile = ?4, updated_at = ?5, id = ifnull(id, ?6) \
@@ -135,13 +135,13 @@ impl Apply<'_> {
         let definition = to_json(&profile.definition)?;
         // What an earlier profile of this name left behind is what its sessions refer to, and stays.
         self.connection.run(
-            "to record an agent",
+            "storing an agent",
             "INSERT INTO agents (slug, name, description, status, profile, created_at, updated_at) \
              VALUES (?1, ?2, ?3, 'archived', '{}', ?4, ?4) ON CONFLICT (slug) DO NOTHING",
             params![profile.slug, profile.definition.name, profile.definition.description, self.now.as_millis()],
         )?;
         self.connection.run(
-            "to make a profile",
+            "creating a profile",
             "INSERT INTO profiles (id, slug, owner_uid, definition, status, created_at, updated_at) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6) ON CONFLICT DO NOTHING",
             params![
@@ -163,7 +163,7 @@ impl Apply<'_> {
             Status::Archived => Some(profile.archived_at.map_or(now, Timestamp::as_millis)),
         };
         self.connection.run(
-            "to change a profile",
+            "changing a profile",
             "UPDATE profiles SET definition = ?2, status = ?3, archived_at = ?4, updated_at = ?5 WHERE id = ?1",
             params![profile.id.to_string(), to_json(&profile.definition)?, profile.status.as_str(), archived_at, now,],
         )?;

@@ -87,7 +87,7 @@ impl Store {
         .map_err(StoreError::database("reading what waits for a prompt"))?;
         let waiting = |row| match row::from_json(row, "content")? {
             Content::Text { text, .. } => Ok(WaitingMessage { id: row::parsed(row, "id")?, text }),
-            other => Err(StoreError::Damaged { what: format!("a system message that is no text: {other:?}") }),
+            other => Err(StoreError::Damaged { what: format!("a system message is not text: {other:?}") }),
         };
         rows.iter().map(waiting).collect()
     }
@@ -107,9 +107,9 @@ impl Apply<'_> {
                 "DELETE FROM waiting_messages WHERE session_id = ?1 AND message_id IN (SELECT value FROM json_each(?2))",
                 to_json(messages)?,
             ),
-            _ => return Err(StoreError::Refused("an operation that is no prompt's")),
+            _ => return Err(StoreError::Refused("an operation that does not concern a prompt")),
         };
-        self.connection.run("to keep what belongs to a prompt", sql, [session.to_string(), value])?;
+        self.connection.run("storing a prompt's context", sql, [session.to_string(), value])?;
         Ok(())
     }
 
@@ -118,13 +118,13 @@ impl Apply<'_> {
         for blob in &message.blobs {
             let hash = blob.hash.to_string();
             self.connection.run(
-                "to keep a blob",
+                "storing a blob",
                 "INSERT INTO blobs (sha256, size, data, created_at) VALUES (?1, ?2, ?3, ?4) \
                  ON CONFLICT (sha256) DO NOTHING",
                 params![hash, i64::try_from(blob.data.len()).unwrap_or(i64::MAX), &blob.data[..], self.now.as_millis()],
             )?;
             self.connection.run(
-                "to note who refers to a blob",
+                "storing a blob's reference",
                 "INSERT INTO message_blobs (message_id, session_id, sha256, mime_type) VALUES (?1, ?2, ?3, ?4) \
                  ON CONFLICT (message_id, sha256) DO NOTHING",
                 params![message.id.to_string(), session.to_string(), hash, blob.mime_type],
@@ -136,7 +136,7 @@ impl Apply<'_> {
     /// Deletes what only this session refers to, which is about to be deleted itself.
     pub(super) fn release_blobs(&self, session: SessionId) -> Result<(), StoreError> {
         self.connection.run(
-            "to delete blobs that nobody refers to",
+            "deleting unreferenced blobs",
             "DELETE FROM blobs WHERE sha256 IN (SELECT sha256 FROM message_blobs WHERE session_id = ?1) AND NOT EXISTS \
              (SELECT 1 FROM message_blobs AS other WHERE other.sha256 = blobs.sha256 AND other.session_id <> ?1)",
             [session.to_string()],

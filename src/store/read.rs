@@ -442,7 +442,7 @@ impl Store {
 
 /// For rows that are passed over.
 pub(super) fn log_damage(error: &StoreError) {
-    tracing::error!(error = error as &dyn std::error::Error, "a row of the record is damaged; it is passed over");
+    tracing::error!(error = error as &dyn std::error::Error, "skipped a damaged row of the database");
 }
 
 /// Until there are so many bytes of them.

@@ -232,7 +232,7 @@ struct Known {
 impl Apply<'_> {
     /// Adds an observation to its entity, and makes that when it is the first. What was said before is not said again.
     pub(super) fn observe(&self, new: &NewObservation) -> Result<(), StoreError> {
-        let damaged = |error| StoreError::Damaged { what: format!("an observation that is no record: {error}") };
+        let damaged = |error| StoreError::Damaged { what: format!("an observation is not a session record: {error}") };
         let content: Map<String, Value> = serde_json::from_str(new.content.get()).map_err(damaged)?;
         let hash = record::content_hash(&content);
         let known = match self.known_entity(record::session_id(&content), new.owner)? {
@@ -240,18 +240,18 @@ impl Apply<'_> {
             None => self.new_entity(record::session_id(&content), new)?,
         };
         let sql = "SELECT 1 FROM record_observations WHERE entity_id = ?1 AND content_hash = ?2";
-        let is_known = self.connection.first("to look for an observation", sql, params![known.id, hash], |_| Ok(()))?;
+        let is_known = self.connection.first("looking for an observation", sql, params![known.id, hash], |_| Ok(()))?;
         if is_known.is_some() {
             return Ok(());
         }
         let snapshot = record::merged(known.snapshot, &content);
         let text = to_json(&snapshot)?;
         if known.observations >= OBSERVATIONS_MAX || text.len() > new.snapshot_bytes_max {
-            return Err(StoreError::Refused("more observations of one session than it may have"));
+            return Err(StoreError::Refused("more than the maximum number of observations of a session"));
         }
         let millis = |field| record::time(snapshot.get(field)).map(Timestamp::as_millis);
         self.connection.run(
-            "to keep what is known of a record",
+            "storing a session record",
             "INSERT INTO record_entities (id, owner_uid, name, session_id, snapshot, started_at, ended_at, duration, \
              observation_count, last_observed_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (id) \
              DO UPDATE SET snapshot = ?5, started_at = ?6, ended_at = ?7, duration = ?8, observation_count = ?9, \
@@ -270,7 +270,7 @@ impl Apply<'_> {
             ],
         )?;
         self.connection.run(
-            "to record an observation",
+            "storing an observation",
             "INSERT INTO record_observations (id, entity_id, content_hash, content, made_by, observed_at) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             params![
@@ -296,7 +296,7 @@ impl Apply<'_> {
 
     fn known_entity(&self, name: &str, owner: Option<u32>) -> Result<Option<Known>, StoreError> {
         let found = self.connection.first(
-            "to find whom a record is of",
+            "finding the owner of a session record",
             "SELECT id, session_id, snapshot, observation_count FROM record_entities \
              WHERE name = ?1 AND ifnull(owner_uid, -1) = ifnull(?2, -1)",
             params![name, owner],
@@ -313,7 +313,7 @@ impl Apply<'_> {
     /// What was said of a session before it came here is said of it.
     pub(super) fn adopt_entity(&self, session: SessionId, owner: Option<u32>) -> Result<(), StoreError> {
         self.connection.run(
-            "to find what was said of a session",
+            "finding the observations of a session",
             "UPDATE record_entities SET session_id = ?1 WHERE name = ?1 AND ifnull(owner_uid, -1) = ifnull(?2, -1)",
             params![session.to_string(), owner],
         )?;
@@ -322,12 +322,12 @@ impl Apply<'_> {
 
     fn new_entity(&self, name: &str, new: &NewObservation) -> Result<Known, StoreError> {
         let sql = "SELECT count(*) FROM record_entities WHERE owner_uid IS ?1";
-        let count = self.connection.first("to count records", sql, [new.owner], |row| row.get::<_, i64>(0))?;
+        let count = self.connection.first("counting session records", sql, [new.owner], |row| row.get::<_, i64>(0))?;
         if count.is_some_and(|count| count >= ENTITIES_MAX) {
-            return Err(StoreError::Refused("records of more sessions than one user may have"));
+            return Err(StoreError::Refused("more than the maximum number of sessions with records of a user"));
         }
         let session = self.connection.first(
-            "to find the session of a record",
+            "finding the session of a session record",
             "SELECT id FROM sessions WHERE id = ?1 AND owner_uid IS ?2",
             params![name, new.owner],
             |row| row.get::<_, String>(0),
@@ -338,10 +338,10 @@ impl Apply<'_> {
 
     fn set_moments(&self, entity: &str, kind: &str, moments: &[Moment]) -> Result<(), StoreError> {
         let forget = "DELETE FROM record_moments WHERE entity_id = ?1 AND kind = ?2";
-        self.connection.run("to replace the moments of a record", forget, [entity, kind])?;
+        self.connection.run("replacing the timeline entries of a session record", forget, [entity, kind])?;
         for (ordinal, moment) in moments.iter().enumerate() {
             self.connection.run(
-                "to keep a moment of a record",
+                "storing a timeline entry of a session record",
                 "INSERT INTO record_moments (entity_id, kind, ordinal, reference, at, observed_at, data) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
                 params![

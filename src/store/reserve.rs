@@ -80,7 +80,7 @@ impl Space {
     /// Makes the reserve at start. Without it the store is short of space from the beginning.
     pub fn start(&self) {
         if let Err(error) = self.reserve.make() {
-            self.fall_short(&format!("the reserve cannot be made: {error}"));
+            self.fall_short(&format!("cannot create the reserve: {error}"));
         }
     }
 
@@ -88,7 +88,7 @@ impl Space {
     pub fn check(&self) -> Result<(), StoreError> {
         let free = self.free();
         if !self.is_short() && free < self.low() {
-            self.fall_short("other things fill the disk");
+            self.fall_short("other files fill the disk");
         }
         if self.is_short() { Err(self.shortage(None)) } else { Ok(()) }
     }
@@ -106,7 +106,7 @@ impl Space {
     pub fn makes_room_for(&self, error: &StoreError) -> bool {
         let is_want_of_space = self.is_want_of_space(error);
         if is_want_of_space {
-            self.fall_short("a commit met a full disk");
+            self.fall_short("the disk was full during a commit");
         }
         is_want_of_space && self.reserve.release()
     }
@@ -141,7 +141,7 @@ impl Space {
         match self.reserve.make() {
             Ok(()) => {
                 self.state.send_modify(|state| *state = State { is_short: false, is_writable: true });
-                tracing::info!(free = self.free(), "there is space again; new work is taken on");
+                tracing::info!(free = self.free(), "enough disk space again; accepting new work");
             }
             // A quota, for one, that the file system does not tell.
             Err(error) => tracing::debug!(%error, "the reserve cannot be made yet"),
@@ -152,7 +152,7 @@ impl Space {
         let is_new = self.state.send_if_modified(|state| !std::mem::replace(&mut state.is_short, true));
         if is_new {
             let directory = self.directory.display();
-            tracing::error!(%directory, free = self.free(), why, "short of disk space; new work is refused");
+            tracing::error!(%directory, free = self.free(), why, "too little disk space; refusing new work");
         }
     }
 
@@ -242,8 +242,8 @@ impl Reserve {
         // Some file systems give the blocks away again only when the change is on the disk.
         let released = OpenOptions::new().write(true).truncate(true).open(&self.path).and_then(|file| file.sync_all());
         match released {
-            Ok(()) => tracing::warn!(bytes = self.bytes, "the reserve is let go, so that what runs can be recorded"),
-            Err(error) => tracing::error!(%error, reserve = %self.path.display(), "the reserve cannot be let go"),
+            Ok(()) => tracing::warn!(bytes = self.bytes, "released the reserve so that running work can be stored"),
+            Err(error) => tracing::error!(%error, reserve = %self.path.display(), "cannot release the reserve"),
         }
         self.held() == 0
     }

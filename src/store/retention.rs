@@ -74,7 +74,7 @@ impl Apply<'_> {
         seen_at: Option<Timestamp>,
     ) -> Result<(), StoreError> {
         self.connection.run(
-            "to mark an expired session",
+            "marking an expired session",
             "UPDATE sessions SET expired_seen_at = ?2 WHERE id = ?1 AND status_changed_at = ?3",
             params![session.to_string(), seen_at.map(Timestamp::as_millis), status_changed_at.as_millis()],
         )?;
@@ -83,7 +83,7 @@ impl Apply<'_> {
 
     pub(super) fn note_sweep(&self, at: Timestamp) -> Result<(), StoreError> {
         let sql = "INSERT INTO sweeps (id, at) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET at = ?1";
-        self.connection.run("to note a sweep", sql, [at.as_millis()])?;
+        self.connection.run("storing the time of the retention run", sql, [at.as_millis()])?;
         Ok(())
     }
 }

@@ -50,9 +50,9 @@ const CREATE_FOUND: &str =
 pub enum SearchError {
     #[error("took longer than {} seconds", TIME_MAX.as_secs())]
     TooBroad,
-    #[error("other searches are under way")]
+    #[error("other searches are running")]
     Busy,
-    #[error("{SEARCHES_PER_USER_MAX} of your searches are under way or wait already")]
+    #[error("you already have {SEARCHES_PER_USER_MAX} searches running or waiting")]
     TooMany,
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -193,7 +193,7 @@ async fn find(
         rank.total_cmp(&other_rank).then(Reverse(one.row).cmp(&Reverse(other.row)))
     });
     let total = matches.len();
-    let creating = StoreError::database("preparing for what is found");
+    let creating = StoreError::database("preparing the search results");
     sqlx::query(CREATE_FOUND).execute(&mut *connection).await.map_err(creating)?;
     let mut hits = Vec::new();
     // Each in a read of its own, so that none holds the write-ahead log for long. What was deleted meanwhile is left out.
@@ -271,7 +271,7 @@ async fn hit(
     select.push_bind(found.row).push(" AND messages.id = ").push_bind(found.message.to_string());
     push_filter(&mut select, filter);
     let row = select.build().fetch_optional(&mut *connection).await;
-    let Some(row) = row.map_err(StoreError::database("reading what was found"))? else { return Ok(None) };
+    let Some(row) = row.map_err(StoreError::database("reading the search results"))? else { return Ok(None) };
     let Some(snippet) = snippet(connection, query, row::column(&row, "text")?).await? else { return Ok(None) };
     Ok(Some(Hit {
         session: row::parsed(&row, "session_id")?,
@@ -379,12 +379,12 @@ pub(super) fn next_batch(connection: &Connection) -> Result<Option<Batch>, Store
 /// Indexes a batch. To be called in a transaction.
 pub(super) fn index(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
     connection.run(
-        "to index messages",
+        "indexing messages",
         "INSERT INTO message_index (rowid, text) SELECT row, text FROM message_texts WHERE row > ?1 AND row <= ?2",
         [batch.after, batch.through],
     )?;
     let sql = "UPDATE maintenance SET indexed_through = ?1";
-    connection.run("to note how far messages are indexed", sql, [batch.through])?;
+    connection.run("storing the index position", sql, [batch.through])?;
     Ok(())
 }
 

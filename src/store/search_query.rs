@@ -36,13 +36,14 @@ pub struct SearchQueryError {
     pub hint: &'static str,
 }
 
-const QUOTES: &str = "put a phrase between two quotes, as in \"exit code\"";
-const OPERATORS: &str = "AND, OR and NOT in capitals stand between words; write them small to look for them as words";
-const BRACKETS: &str = "close every ( with a ); inside a word, as in main(), they need no care";
-const NEAR: &str = "write NEAR(word other), or NEAR(word other, 5) with how many words may be between them";
-const WORDS: &str = "give a word or more; \"a phrase\", prefix*, AND, OR, NOT and NEAR(a b) are understood";
-const PREFIX: &str = "give two letters or more before the *";
-const SHORTER: &str = "look for less at once";
+const QUOTES: &str = "put phrases in quotes, as in \"exit code\"";
+const OPERATORS: &str = "put AND, OR and NOT in capitals between words; write them in lower case to search for them \
+    as words";
+const BRACKETS: &str = "close every ( with a ); inside a word, as in main(), this is not needed";
+const NEAR: &str = "write NEAR(word other), or NEAR(word other, 5) to set the largest distance in words";
+const WORDS: &str = "give at least one word; \"a phrase\", prefix*, AND, OR, NOT and NEAR(a b) are supported";
+const PREFIX: &str = "give at least two letters before the *";
+const SHORTER: &str = "shorten the query";
 
 impl SearchQuery {
     pub fn parse(text: &str) -> Result<Self, SearchQueryError> {
@@ -54,7 +55,7 @@ impl SearchQuery {
             return Err(refused(format!("has more than {ITEMS_MAX} words"), SHORTER));
         }
         if !tokens.iter().any(|token| matches!(token, Token::Item(_))) {
-            return Err(refused("has no word to look for", WORDS));
+            return Err(refused("has no word to search for", WORDS));
         }
         let mut parser = Parser { tokens: &tokens, depth: 0 };
         let expression = parser.either()?;
@@ -185,7 +186,8 @@ fn quoted(text: &str) -> Result<(Option<String>, &str), SearchQueryError> {
     let mut inside = String::new();
     let mut rest = &text[1..];
     loop {
-        let (piece, after) = rest.split_once('"').ok_or_else(|| refused("has a \" without a second one", QUOTES))?;
+        let (piece, after) =
+            rest.split_once('"').ok_or_else(|| refused("has an opening \" without a closing one", QUOTES))?;
         inside.push_str(piece);
         rest = after;
         let Some(further) = after.strip_prefix('"') else { break };
@@ -204,14 +206,14 @@ fn near(text: &str) -> Result<(String, &str), SearchQueryError> {
     loop {
         if let Some(after) = rest.strip_prefix(')') {
             if items.len() < 2 {
-                return Err(refused("has a NEAR of less than two words", NEAR));
+                return Err(refused("has a NEAR with fewer than two words", NEAR));
             }
             return Ok((format!("NEAR({}, {distance})", items.join(" ")), after));
         }
         if let Some(after) = rest.strip_prefix(',') {
             let (number, _) = after.split_once(')').ok_or_else(|| refused("has a NEAR without its )", NEAR))?;
             let number = number.trim().parse().ok().filter(|number| *number <= NEAR_WORDS_MAX);
-            let problem = || refused(format!("has a NEAR whose distance is no number up to {NEAR_WORDS_MAX}"), NEAR);
+            let problem = || refused(format!("has a NEAR whose distance is not a number up to {NEAR_WORDS_MAX}"), NEAR);
             distance = number.ok_or_else(problem)?;
             rest = &after[after.find(')').unwrap_or(0)..];
         } else if rest.starts_with('"') {
@@ -249,7 +251,7 @@ impl Parser<'_> {
     fn either(&mut self) -> Result<String, SearchQueryError> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            return Err(refused(format!("has brackets more than {DEPTH_MAX} deep"), SHORTER));
+            return Err(refused(format!("has brackets nested more than {DEPTH_MAX} deep"), SHORTER));
         }
         let expression = self.chain(&Token::Or, "OR", Self::both)?;
         self.depth -= 1;
@@ -299,10 +301,10 @@ impl Parser<'_> {
                 let expression = self.either()?;
                 if self.take(&Token::Close) { Ok(expression) } else { Err(refused("has a ( without a )", BRACKETS)) }
             }
-            Some(Token::Close) => Err(refused("has brackets with nothing to look for at their end", BRACKETS)),
-            Some(Token::And) => Err(refused("has an AND with no word before it", OPERATORS)),
-            Some(Token::Or) => Err(refused("has an OR with no word before it", OPERATORS)),
-            Some(Token::Not) => Err(refused("has a NOT with no word before it", OPERATORS)),
+            Some(Token::Close) => Err(refused("has brackets that end without a word", BRACKETS)),
+            Some(Token::And) => Err(refused("has an AND without a word before it", OPERATORS)),
+            Some(Token::Or) => Err(refused("has an OR without a word before it", OPERATORS)),
+            Some(Token::Not) => Err(refused("has a NOT without a word before it", OPERATORS)),
             None => Err(refused("ends with an AND, OR or NOT", OPERATORS)),
         }
     }
@@ -349,24 +351,24 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused_with_what_is_wrong() {
-        assert_eq!(problem(""), "has no word to look for");
-        assert_eq!(problem(" +-*/ \"...\" "), "has no word to look for");
-        assert_eq!(problem("say \"hello"), "has a \" without a second one");
+        assert_eq!(problem(""), "has no word to search for");
+        assert_eq!(problem(" +-*/ \"...\" "), "has no word to search for");
+        assert_eq!(problem("say \"hello"), "has an opening \" without a closing one");
         assert_eq!(problem("say 5\" disk"), "has a quote in the middle of a word");
         assert_eq!(problem("a OR"), "ends with an AND, OR or NOT");
-        assert_eq!(problem("NOT a"), "has a NOT with no word before it");
-        assert_eq!(problem("a AND OR b"), "has an OR with no word before it");
+        assert_eq!(problem("NOT a"), "has a NOT without a word before it");
+        assert_eq!(problem("a AND OR b"), "has an OR without a word before it");
         assert_eq!(problem("(a b"), "has a ( without a )");
-        assert_eq!(problem("(a OR)"), "has brackets with nothing to look for at their end");
+        assert_eq!(problem("(a OR)"), "has brackets that end without a word");
         for prefix in ["w*", "ü*", "long.x*", "\"some w\"*", "NEAR(ab c*)"] {
             assert_eq!(problem(prefix), "has a * after a single letter", "{prefix}");
         }
-        assert_eq!(problem("NEAR(a)"), "has a NEAR of less than two words");
-        assert_eq!(problem("NEAR(a b, x)"), "has a NEAR whose distance is no number up to 1000");
+        assert_eq!(problem("NEAR(a)"), "has a NEAR with fewer than two words");
+        assert_eq!(problem("NEAR(a b, x)"), "has a NEAR whose distance is not a number up to 1000");
         assert_eq!(problem("NEAR(a b"), "has a NEAR without its )");
         assert_eq!(problem(&"x".repeat(1001)), "is longer than 1000 characters");
         assert_eq!(problem(&"x ".repeat(65)), "has more than 64 words");
-        assert_eq!(problem(&format!("{}a{}", "(".repeat(17), ")".repeat(17))), "has brackets more than 16 deep");
+        assert_eq!(problem(&format!("{}a{}", "(".repeat(17), ")".repeat(17))), "has brackets nested more than 16 deep");
     }
 
     proptest! {

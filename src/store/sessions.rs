@@ -16,7 +16,7 @@ impl Apply<'_> {
         imported_from: Option<&ImportedFrom>,
     ) -> Result<(), StoreError> {
         self.connection.run(
-            "to create a session",
+            "creating a session",
             "INSERT INTO sessions (id, workspace_id, agent, profile, permissions, title, tags, status, created_at, \
              updated_at, last_active_at, status_changed_at, limits, owner_uid, chosen, mode, model, context, policy, \
              mcp_servers) \
@@ -54,7 +54,7 @@ impl Apply<'_> {
 
     pub(super) fn change_session(&mut self, session: SessionId, change: &SessionChange) -> Result<(), StoreError> {
         self.connection.run(
-            "to change a session",
+            "changing a session",
             "UPDATE sessions SET title = coalesce(?2, title), tags = coalesce(?3, tags), limits = coalesce(?4, limits), \
              context = coalesce(?5, context), policy = coalesce(?6, policy), permissions = coalesce(?7, permissions), \
              updated_at = ?8 WHERE id = ?1",
@@ -93,14 +93,14 @@ impl Apply<'_> {
         by: &By,
     ) -> Result<(), StoreError> {
         let changed = self.connection.run(
-            "to set a session's status",
+            "setting a session's status",
             // A mark was for the status before: it must not shorten the stay in this one.
             "UPDATE sessions SET status = ?2, status_changed_at = ?3, updated_at = ?3, expired_seen_at = NULL \
              WHERE id = ?1 AND status = ?4",
             params![session.to_string(), to.as_str(), self.now.as_millis(), from.as_str()],
         )?;
         if changed != 1 {
-            return Err(StoreError::Refused("a status that does not follow from the session's own"));
+            return Err(StoreError::Refused("a status change that is not allowed"));
         }
         self.event(session, None, &EventBody::SessionStatus { from, to, reason, by: by.clone() })
     }
@@ -113,11 +113,12 @@ impl Apply<'_> {
         reason: &'static str,
     ) -> Result<(), StoreError> {
         let sql = "SELECT id FROM sessions WHERE status = ?1";
-        let finding = "to find the sessions of a status";
+        let finding = "finding sessions by status";
         let ids = self.connection.all(finding, sql, [from.as_str()], |row| row.get::<_, String>(0))?;
         tracing::info!(sessions = ids.len(), %from, %to, "changing the status of sessions");
         for id in ids {
-            let session = id.parse().map_err(|_| StoreError::Damaged { what: format!("{id:?} is no session's id") })?;
+            let session =
+                id.parse().map_err(|_| StoreError::Damaged { what: format!("{id:?} is not a session id") })?;
             self.counters(session)?;
             self.set_status(session, from, to, reason, &None)?;
         }
@@ -143,7 +144,7 @@ impl Apply<'_> {
             ),
             Op::SetProcess(identity) => self.set_process(&id, identity),
             Op::ClearProcess => self.keep("DELETE FROM processes WHERE session_id = ?1", [id]),
-            _ => Err(StoreError::Refused("an operation that is no process's")),
+            _ => Err(StoreError::Refused("an operation that does not concern a process")),
         }
     }
 
@@ -169,12 +170,12 @@ impl Apply<'_> {
     }
 
     fn keep(&self, sql: &str, values: impl Params) -> Result<(), StoreError> {
-        self.connection.run("to keep what is known of a process", sql, values).map(drop)
+        self.connection.run("storing a process", sql, values).map(drop)
     }
 
     pub(super) fn purge(&mut self, session: SessionId) -> Result<(), StoreError> {
         self.release_blobs(session)?;
-        self.connection.run("to delete a session", "DELETE FROM sessions WHERE id = ?1", [session.to_string()])?;
+        self.connection.run("deleting a session", "DELETE FROM sessions WHERE id = ?1", [session.to_string()])?;
         self.forget(session);
         Ok(())
     }

@@ -403,9 +403,9 @@ async fn a_full_disk_is_survived() {
     assert_eq!(full.fault(), Fault::Full);
     assert!(matches!(space.check(), Err(StoreError::ShortOfSpace { .. })), "nothing new is begun");
     assert!(!space.is_writable());
-    assert_eq!(std::fs::metadata(directory.path().join("state/reserve")).unwrap().len(), 0, "the reserve is let go");
+    assert_eq!(std::fs::metadata(directory.path().join("state/reserve")).unwrap().len(), 0, "released the reserve");
     writer.append(Unit::one(filled, Op::Purge)).await.expect("what needs no space still works");
-    writer.append(Unit::one(kept, text(None, Role::System, &large))).await.expect("there is space again");
+    writer.append(Unit::one(kept, text(None, Role::System, &large))).await.expect("enough disk space again");
     assert!(space.is_writable());
     writer.close().await;
 }

@@ -13,7 +13,7 @@ impl Apply<'_> {
         match op {
             Op::QueueTurn { turn, position, by } => {
                 self.connection.run(
-                    "to queue a turn",
+                    "queuing a turn",
                     "INSERT INTO turns (id, session_id, status, queued_at) VALUES (?1, ?2, 'queued', ?3)",
                     params![turn.to_string(), session.to_string(), now],
                 )?;
@@ -24,7 +24,7 @@ impl Apply<'_> {
                 self.event(session, Some(*turn), &EventBody::TurnStarted {})?;
                 let sequence = self.last_event(session)?;
                 let changed = self.connection.run(
-                    "to start a turn",
+                    "starting a turn",
                     "UPDATE turns SET status = 'running', started_at = ?2, started_sequence = ?3 \
                      WHERE session_id = ?4 AND id = ?1 AND status = 'queued'",
                     params![turn.to_string(), now, sequence, session.to_string()],
@@ -32,7 +32,7 @@ impl Apply<'_> {
                 went_forward(changed)
             }
             Op::RequestCancel { turn, by } => went_forward(self.connection.run(
-                "to note the wish to cancel a turn",
+                "storing the cancellation of a turn",
                 // The first one's.
                 "UPDATE turns SET cancel_requested_at = coalesce(cancel_requested_at, ?2), \
                  cancel_requested_by = coalesce(cancel_requested_by, ?4) \
@@ -52,7 +52,7 @@ impl Apply<'_> {
                 let sequence = self.last_event(session)?;
                 let may_be_queued = TurnStatus::Queued.may_become(status);
                 let changed = self.connection.run(
-                    "to end a turn",
+                    "ending a turn",
                     "UPDATE turns SET status = ?2, stop_reason = ?3, error_code = ?4, error_message = ?5, \
                      error_hint = ?11, retry_after_seconds = ?12, usage = coalesce(?6, usage), finished_at = ?7, finished_sequence = ?8 \
                      WHERE session_id = ?10 AND id = ?1 AND (status = 'running' OR (status = 'queued' AND ?9))",
@@ -73,14 +73,14 @@ impl Apply<'_> {
                 )?;
                 went_forward(changed)
             }
-            _ => Err(StoreError::Refused("an operation that is no turn's")),
+            _ => Err(StoreError::Refused("an operation that does not concern a turn")),
         }
     }
 
     /// Whoever wanted the turn to end.
     fn canceller(&self, session: SessionId, turn: TurnId) -> Result<By, StoreError> {
         let by = self.connection.first(
-            "to read who cancelled a turn",
+            "reading who cancelled a turn",
             "SELECT cancel_requested_by FROM turns WHERE session_id = ?2 AND id = ?1",
             [turn.to_string(), session.to_string()],
             |row| row.get::<_, Option<String>>(0),
@@ -93,6 +93,6 @@ impl Apply<'_> {
 fn went_forward(changed: usize) -> Result<(), StoreError> {
     match changed {
         1 => Ok(()),
-        _ => Err(StoreError::Refused("a turn's change that does not follow from its status")),
+        _ => Err(StoreError::Refused("a change that the turn's status does not allow")),
     }
 }

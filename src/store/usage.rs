@@ -11,13 +11,13 @@ impl Apply<'_> {
     pub(super) fn set_usage(&self, session: SessionId, change: &UsageChange) -> Result<(), StoreError> {
         let (usage, basis) = (to_json(&change.meter.usage)?, to_json(&change.meter.basis)?);
         self.connection.run(
-            "to keep what a session has used",
+            "storing a session's usage",
             "UPDATE sessions SET usage = ?2, usage_basis = ?3, updated_at = ?4 WHERE id = ?1",
             params![session.to_string(), usage, basis, self.now.as_millis()],
         )?;
         if let Some((turn, usage)) = &change.turn {
             self.connection.run(
-                "to keep what a turn has used",
+                "storing a turn's usage",
                 "UPDATE turns SET usage = ?3 WHERE session_id = ?1 AND id = ?2",
                 params![session.to_string(), turn.to_string(), to_json(usage)?],
             )?;
@@ -27,7 +27,7 @@ impl Apply<'_> {
 
     pub(super) fn set_paused(&self, session: SessionId, paused: Option<&'static str>) -> Result<(), StoreError> {
         self.connection.run(
-            "to note that turns are held back",
+            "storing that turns are paused",
             "UPDATE sessions SET paused = ?2, updated_at = ?3 WHERE id = ?1",
             params![session.to_string(), paused, self.now.as_millis()],
         )?;

@@ -47,7 +47,7 @@ pub(super) fn checkpoint(
         return Ok(Checkpoint::NotDue);
     }
     connection.set_patience(Duration::ZERO)?;
-    let emptying = "to write its log back";
+    let emptying = "checkpointing the write-ahead log";
     let is_busy = connection.first(emptying, "PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>("busy"));
     // Whoever has the database locked is waited for again.
     connection.set_patience(busy_timeout)?;
@@ -57,7 +57,7 @@ pub(super) fn checkpoint(
 /// Writes the log into the database when it has grown to so many pages. SQLite would do so within the commit that makes
 /// it so long, while everybody waits who wants to hear of that commit.
 pub(super) fn write_back(connection: &Connection, pages_max: i64) -> Result<(), StoreError> {
-    let writing = "to write its log back";
+    let writing = "checkpointing the write-ahead log";
     let pages = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>("log")?, row.get::<_, i64>("checkpointed")?));
     let looked = connection.first(writing, "PRAGMA wal_checkpoint(NOOP)", [], pages)?;
     if looked.is_some_and(|(pages, written)| pages >= pages_max && written < pages) {
@@ -68,7 +68,7 @@ pub(super) fn write_back(connection: &Connection, pages_max: i64) -> Result<(), 
 
 /// Gives some free pages back to the disk, and tells whether there are more to give. With `all`, none are kept.
 pub(super) fn give_back(connection: &Connection, all: bool) -> Result<bool, StoreError> {
-    let giving = "to give free pages back";
+    let giving = "freeing unused pages";
     let number = |pragma| Ok(connection.first(giving, pragma, [], |row| row.get::<_, i64>(0))?.unwrap_or(0));
     let kept = if all { 0 } else { FREE_PAGES_KEPT };
     let free = number("PRAGMA freelist_count")?;

@@ -57,7 +57,7 @@ impl Apply<'_> {
         identity: &DirectoryIdentity,
     ) -> Result<(), StoreError> {
         self.connection.run(
-            "to register a workspace",
+            "registering a workspace",
             // Two requests may register the same directory at once; the first one names it.
             "INSERT INTO workspaces (id, path, created_at, device, inode, born_at, owner_uid) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING",
@@ -81,7 +81,7 @@ impl Apply<'_> {
         identity: &DirectoryIdentity,
     ) -> Result<(), StoreError> {
         self.connection.run(
-            "to keep which directory a workspace is",
+            "storing a workspace's directory",
             "UPDATE workspaces SET device = ?2, inode = ?3, born_at = ?4 \
              WHERE id = (SELECT workspace_id FROM sessions WHERE id = ?1)",
             params![session.to_string(), identity.device.cast_signed(), identity.inode.cast_signed(), identity.born_at],

@@ -283,7 +283,7 @@ impl WriterThread {
     /// What cannot be written back now is tried again after the next commit; it is safe where it is.
     fn write_back(&self, pages_max: i64) {
         if let Err(error) = vacuum::write_back(&self.connections.quick, pages_max) {
-            tracing::debug!(error = &error as &dyn std::error::Error, "the write-ahead log stays as it is");
+            tracing::debug!(error = &error as &dyn std::error::Error, "cannot truncate the write-ahead log");
         }
     }
 
@@ -335,13 +335,16 @@ impl WriterThread {
             }
             // One of them is at fault: each for itself, so that it fails alone.
             Err(error) if error.is_of_a_unit() && units.len() > 1 => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "a batch failed; committing one by one");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "a batch failed; committing its units one by one"
+                );
                 for (unit, acknowledgement) in units.into_iter().zip(acknowledgements) {
                     self.commit_units(vec![unit], vec![acknowledgement]);
                 }
             }
             Err(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, units = units.len(), "nothing was committed");
+                tracing::error!(error = &error as &dyn std::error::Error, units = units.len(), "cannot commit");
                 let error = Arc::new(error);
                 for acknowledgement in acknowledgements {
                     // Whoever waited may be gone; there is nobody else to tell.

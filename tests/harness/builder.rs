@@ -94,7 +94,8 @@ pub struct DaemonBuilder {
 
 impl DaemonBuilder {
     pub fn new() -> Self {
-        Self::below(&std::env::temp_dir())
+        // Not `TMPDIR`: snapshots hold for paths of this length, and a socket's path has a limit.
+        Self::below(Path::new("/tmp"))
     }
 
     /// Everything of the test in a directory of its own below this one.
@@ -247,6 +248,8 @@ impl DaemonBuilder {
             gates.insert(agent.name.clone(), Gate::listen(&directory.join("gate.sock")));
         }
         std::fs::write(&self.paths.config, self.configuration(&agent_program)).expect("a file can be written");
+        // With a umask of 002 the group could change it, which `acpd doctor` reports.
+        std::fs::set_permissions(&self.paths.config, Permissions::from_mode(0o644)).expect("a mode can be set");
         if let Some(user) = self.user {
             give(&self.paths.root, user);
         }

@@ -33,6 +33,7 @@ mod gate;
 mod nasty;
 mod process;
 mod raw;
+mod reader;
 mod record;
 mod sse;
 mod terminal;
@@ -58,6 +59,7 @@ pub use process::{
     Bystander, ORDINARY, parent_of, process_alive, process_gone, process_started, process_stopped, users,
 };
 pub use raw::{HEALTH, RawAnswer, answers, ask, next_answer};
+pub use reader::Reader;
 pub use record::{Heard, prompts};
 pub use sse::{Frame, SseParser};
 pub use terminal::{CTRL_C, CTRL_D, CTRL_Z, ESCAPE, Ended, Terminal};
@@ -78,6 +80,34 @@ pub async fn within<T>(what: &str, fact: impl Future<Output = T>) -> T {
 pub fn say(line: &str) {
     // Whoever does not read it does not want to know.
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
+/// Whether this run has everything that tests can need: the real Gemini CLI, schemathesis, a booted systemd, a browser.
+pub fn is_full_run() -> bool {
+    std::env::var_os("ACPD_TEST").is_some_and(|value| value == "full")
+}
+
+/// Reports a test, or a part of one, that a full run (`ACPD_TEST=full`) must not leave out.
+pub fn skip(reason: &str) {
+    assert!(!is_full_run(), "ACPD_TEST=full, but {reason}");
+    say(&format!("SKIPPED: {reason}"));
+}
+
+/// Whether a program that a test needs is installed; reports it when it is not.
+pub fn has(program: &str) -> bool {
+    let is_there = std::process::Command::new(program).arg("--version").output().is_ok();
+    if !is_there {
+        skip(&format!("{program} is not installed"));
+    }
+    is_there
+}
+
+/// Whether a test that needs more than a Rust toolchain runs now; reports the test when it does not.
+pub fn runs_in_full(test: &str) -> bool {
+    if !is_full_run() {
+        say(&format!("SKIPPED: {test} runs with ACPD_TEST=full"));
+    }
+    is_full_run()
 }
 
 /// Whether bubblewrap can do its work here: in some containers it may not.

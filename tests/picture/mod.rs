@@ -1,18 +1,28 @@
-//! A terminal's screen as a small SVG: what a person sees, with its colours, in a window. What differs from run to run is
-//! settled to something of the same width first.
+//! A terminal's screen as a small SVG, with its colours, in a window. Text that differs from run to run is replaced by
+//! fixed text of the same width first.
+//!
+//! Every character has its own `x`, and spaces are not written. So the columns hold in every viewer and in every font:
+//! viewers disagree about spaces (`xml:space`), and the character of a fallback font has another width.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "every test file uses a part of it, and a test fails by panicking")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "every test file uses a part of it, and a test fails by panicking"
+)]
+
+pub mod browser;
 
 use std::fmt::Write;
 
 use vt100::{Cell, Color, Screen};
 
-const CELL_WIDTH: f32 = 8.4;
+const CELL_WIDTH: f64 = 8.4;
 const CELL_HEIGHT: u32 = 18;
 const FONT_SIZE: u32 = 14;
 const MARGIN: u32 = 16;
 const BAR_HEIGHT: u32 = 32;
-const FONTS: &str = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace";
+pub const FONTS: &str = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace";
 const BACKGROUND: &str = "#16181d";
 const BAR: &str = "#23262e";
 const FOREGROUND: &str = "#d8dbe2";
@@ -43,6 +53,27 @@ struct Look {
     is_bold: bool,
     is_italic: bool,
     is_underlined: bool,
+}
+
+impl Drawn {
+    fn is_blank(&self) -> bool {
+        self.text.trim().is_empty()
+    }
+
+    /// Whether it is a line or a bar, which meets its neighbours.
+    fn is_line(&self) -> bool {
+        self.text.chars().all(|character| ('\u{2500}'..='\u{259f}').contains(&character))
+    }
+
+    /// Whether it takes one `x`: viewers count a character beyond U+FFFF, or one with a mark, as one or as several.
+    fn is_simple(&self) -> bool {
+        self.text.encode_utf16().count() == 1
+    }
+
+    fn continues_with(&self, next: &Self) -> bool {
+        let is_word = |cell: &Self| !cell.is_blank() && cell.is_simple();
+        self.look == next.look && is_word(self) && is_word(next) && self.is_line() == next.is_line()
+    }
 }
 
 impl Picture {
@@ -86,6 +117,13 @@ impl Picture {
         self
     }
 
+    /// The characters of the screen, as lines without spaces at their end.
+    pub fn text(&self) -> String {
+        let line =
+            |row: &Vec<Drawn>| row.iter().map(|cell| cell.text.as_str()).collect::<String>().trim_end().to_owned();
+        self.rows.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
     pub fn svg(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
         let width = pixels(columns) + f64::from(2 * MARGIN);
@@ -97,7 +135,7 @@ impl Picture {
              <path d=\"M0 {BAR_HEIGHT}V8a8 8 0 0 1 8-8H{:.0}a8 8 0 0 1 8 8V{BAR_HEIGHT}z\" fill=\"{BAR}\"/>\n\
              <circle cx=\"18\" cy=\"16\" r=\"5.5\" fill=\"#e06c75\"/><circle cx=\"37\" cy=\"16\" r=\"5.5\" fill=\"#e5c07b\"/>\
              <circle cx=\"56\" cy=\"16\" r=\"5.5\" fill=\"#98c379\"/>\n\
-             <g font-family=\"{FONTS}\" font-size=\"{FONT_SIZE}\" xml:space=\"preserve\">\n\
+             <g font-family=\"{FONTS}\" font-size=\"{FONT_SIZE}\">\n\
              <text x=\"{:.0}\" y=\"21\" fill=\"{FAINT}\" text-anchor=\"middle\">{}</text>\n",
             escaped(&self.title),
             width - 8.0,
@@ -112,46 +150,60 @@ impl Picture {
     }
 }
 
-/// The runs of one look in a row. Each is as wide as its cells, whatever font there is.
+/// The backgrounds of a row, and its words.
 fn draw(row: &[Drawn], top: u32, svg: &mut String) {
     let mut column = 0;
     for run in row.chunk_by(|one, next| one.look == next.look) {
-        let text: String = run.iter().map(|cell| cell.text.as_str()).collect();
-        let (left, wide) = (f64::from(MARGIN) + pixels(column), pixels(run.len()));
+        let (left, wide) = (left_of(column), pixels(run.len()));
         column += run.len();
-        let look = &run[0].look;
-        if let Some(background) = &look.background {
+        if let Some(background) = &run[0].look.background {
             let _ = writeln!(
                 svg,
                 "<rect x=\"{left:.1}\" y=\"{top}\" width=\"{wide:.1}\" height=\"{CELL_HEIGHT}\" fill=\"{background}\"/>"
             );
         }
-        let kept = text.trim_end();
-        if kept.trim().is_empty() {
-            continue;
+    }
+    column = 0;
+    for word in row.chunk_by(Drawn::continues_with) {
+        if !word[0].is_blank() {
+            draw_word(word, column, top, svg);
         }
-        let drawn_columns = run.len() - (text.chars().count() - kept.chars().count());
-        let mut style = String::new();
-        for (is_so, attribute) in [
-            (look.is_bold, " font-weight=\"700\""),
-            (look.is_italic, " font-style=\"italic\""),
-            (look.is_underlined, " text-decoration=\"underline\""),
-        ] {
-            style.push_str(if is_so { attribute } else { "" });
-        }
-        let _ = writeln!(
-            svg,
-            "<text x=\"{left:.1}\" y=\"{}\" fill=\"{}\" textLength=\"{:.1}\" lengthAdjust=\"spacingAndGlyphs\"{style}>{}</text>",
-            top + CELL_HEIGHT - 5,
-            look.color,
-            pixels(drawn_columns),
-            escaped(kept),
-        );
+        column += word.len();
     }
 }
 
+/// Cells that look the same, without spaces. Lines are as long as their cells, so that they meet; letters are not
+/// stretched.
+fn draw_word(word: &[Drawn], column: usize, top: u32, svg: &mut String) {
+    let look = &word[0].look;
+    let place = if word[0].is_line() {
+        let length = pixels(word.len());
+        format!("x=\"{:.1}\" textLength=\"{length:.1}\" lengthAdjust=\"spacingAndGlyphs\"", left_of(column))
+    } else {
+        let lefts: Vec<String> =
+            (column..column + word.len()).map(|column| format!("{:.1}", left_of(column))).collect();
+        format!("x=\"{}\"", lefts.join(" "))
+    };
+    let mut style = String::new();
+    for (is_so, attribute) in [
+        (look.is_bold, " font-weight=\"700\""),
+        (look.is_italic, " font-style=\"italic\""),
+        (look.is_underlined, " text-decoration=\"underline\""),
+    ] {
+        style.push_str(if is_so { attribute } else { "" });
+    }
+    let text: String = word.iter().map(|cell| cell.text.as_str()).collect();
+    let (baseline, color, text) = (top + CELL_HEIGHT - 5, &look.color, escaped(&text));
+    let _ = writeln!(svg, "<text {place} y=\"{baseline}\" fill=\"{color}\"{style}>{text}</text>");
+}
+
+/// Where a column begins in the picture.
+fn left_of(column: usize) -> f64 {
+    f64::from(MARGIN) + pixels(column)
+}
+
 fn pixels(columns: usize) -> f64 {
-    f64::from(CELL_WIDTH) * f64::from(u32::try_from(columns).unwrap())
+    CELL_WIDTH * f64::from(u32::try_from(columns).unwrap())
 }
 
 fn drawn(cell: &Cell) -> Drawn {

@@ -2,6 +2,7 @@
 
 mod latency;
 mod memory;
+mod statements;
 mod store;
 mod throughput;
 
@@ -15,10 +16,11 @@ pub enum Section {
     Throughput,
     Memory,
     Store,
+    Statements,
 }
 
 impl Section {
-    pub const ALL: [Self; 4] = [Self::Latency, Self::Throughput, Self::Memory, Self::Store];
+    pub const ALL: [Self; 5] = [Self::Latency, Self::Throughput, Self::Memory, Self::Store, Self::Statements];
 
     pub fn run(self, scale: Scale) -> anyhow::Result<Vec<Row>> {
         match self {
@@ -26,6 +28,7 @@ impl Section {
             Self::Throughput => throughput::run(scale),
             Self::Memory => memory::run(scale),
             Self::Store => store::run(scale),
+            Self::Statements => statements::run(scale),
         }
     }
 }

@@ -132,7 +132,7 @@ pub fn set_aside(directory: &OwnedFd, name: &OsStr, to: &OwnedFd) -> io::Result<
             moved => return Ok(moved?),
         }
     }
-    Err(io::Error::other("too much was set aside already"))
+    Err(io::Error::other("too many files were already moved aside"))
 }
 
 /// Removes a file, if it is there.

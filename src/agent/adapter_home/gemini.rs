@@ -70,7 +70,7 @@ impl Gemini {
         let login = place.missing_login.as_ref().map(|path| path.display().to_string());
         let merged = settings(users.as_deref(), &self.sign_in, login.as_deref()).map_err(|problem| {
             let path = place.users.map(|path| path.display().to_string()).unwrap_or_default();
-            format!("the settings of Gemini CLI in {path} cannot be used: {problem}; correct them")
+            format!("cannot use the Gemini CLI settings in {path}: {problem}; correct them")
         })?;
         disk::put(place.directory, OsStr::new(SETTINGS), disk::PRIVATE, merged.text.as_bytes())
             .map_err(|error| format!("cannot write the session's {SETTINGS}: {error}"))?;
@@ -141,10 +141,10 @@ fn settings(users: Option<&str>, sign_in: &SignIn, missing_login: Option<&str>) 
     let mut settings = match users.map(str::trim).filter(|text| !text.is_empty()) {
         None => Value::Object(Map::new()),
         Some(text) => jsonc_parser::parse_to_serde_value::<Value>(text, &ParseOptions::default())
-            .map_err(|error| format!("they are no JSON: {error}"))?,
+            .map_err(|error| format!("not valid JSON: {error}"))?,
     };
     if !settings.is_object() {
-        return Err("they are no JSON object".to_owned());
+        return Err("not a JSON object".to_owned());
     }
     for (path, value) in OURS {
         set(&mut settings, path, json!(value));
@@ -154,7 +154,7 @@ fn settings(users: Option<&str>, sign_in: &SignIn, missing_login: Option<&str>) 
     let way = sign_in.given.clone().or(chosen).unwrap_or_else(|| sign_in.otherwise.clone());
     let missing = missing_login.filter(|_| way == GOOGLE && !sign_in.is_elsewhere);
     let (way, account) = if let Some(path) = missing {
-        (KEY, format!("nobody is signed in with a Google account: {path} is not there"))
+        (KEY, format!("no Google account is signed in: {path} does not exist"))
     } else {
         (way.as_str(), account(&way))
     };
@@ -166,23 +166,25 @@ fn settings(users: Option<&str>, sign_in: &SignIn, missing_login: Option<&str>) 
 fn workspace_choice(settings: &str) -> Option<String> {
     let settings: Value = jsonc_parser::parse_to_serde_value(settings, &ParseOptions::default()).ok()?;
     let way: String = at(&settings, SELECTED)?.as_str()?.chars().take(WAY_CHARS_MAX).collect();
-    Some(format!("; but {DIRECTORY}/{SETTINGS} in the workspace has it sign in by {way:?}"))
+    Some(format!("; but {DIRECTORY}/{SETTINGS} in the workspace selects the sign-in method {way:?}"))
 }
 
 /// What a person is told about how the agent signs in, when that fails.
 fn account(way: &str) -> String {
     match way {
-        GOOGLE => "it signs in with the Google account of the user's own login, which has expired, was taken back or could not be \
-                   checked"
+        GOOGLE => "it signs in with the user's Google account, whose sign-in has expired, was revoked or could not be \
+            checked"
             .to_owned(),
-        KEY => "it signs in with GEMINI_API_KEY, which is missing or not taken".to_owned(),
-        VERTEX => "it signs in to Vertex AI, which needs GOOGLE_API_KEY, or GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION with \
-                   the account's credentials"
+        KEY => "it signs in with GEMINI_API_KEY, which is missing or was rejected".to_owned(),
+        VERTEX => "it signs in to Vertex AI, which needs GOOGLE_API_KEY, or GOOGLE_CLOUD_PROJECT and \
+            GOOGLE_CLOUD_LOCATION with the account's credentials"
             .to_owned(),
-        GATEWAY => "it goes to the gateway at GOOGLE_GEMINI_BASE_URL without a key, which that does not take".to_owned(),
+        GATEWAY => {
+            "it uses the gateway at GOOGLE_GEMINI_BASE_URL without a key, and the gateway rejected that".to_owned()
+        }
         other => {
             let shown: String = other.chars().take(WAY_CHARS_MAX).collect();
-            format!("it signs in by {shown:?}, as the user's settings say")
+            format!("it signs in with the method {shown:?} from the user's settings")
         }
     }
 }

@@ -187,11 +187,11 @@ impl AdapterHome {
         for (index, part) in self.parts.iter().enumerate() {
             let made = self.enter(&part.to);
             let directory =
-                made.map_err(|error| format!("cannot make {}: {error}", self.home.join(&part.to).display()))?;
+                made.map_err(|error| format!("cannot create {}: {error}", self.home.join(&part.to).display()))?;
             let warnings = &mut furnished.warnings;
             let mut left_out = |path: &Path, error: &io::Error| {
                 if warnings.len() < WARNINGS_MAX {
-                    warnings.push(format!("{} is left out of the session's home: {error}", path.display()));
+                    warnings.push(format!("omitted {} from the session's home: {error}", path.display()));
                 }
             };
             self.furnish_part(part, &directory, &mut left_out);
@@ -393,7 +393,9 @@ mod tests {
         fs::write(user.join(gemini::SETTINGS), google).unwrap();
         fs::write(user.join("projects.json"), "{}").unwrap();
         let furnished = adapter.furnish().unwrap();
-        assert!(furnished.lent.is_none() && furnished.account.unwrap().contains("user/oauth_creds.json is not there"));
+        assert!(
+            furnished.lent.is_none() && furnished.account.unwrap().contains("user/oauth_creds.json does not exist")
+        );
         assert!(!to.join("projects.json").exists(), "the names of its directories are each home's own");
 
         fs::write(user.join("oauth_creds.json"), "{}").unwrap();

@@ -32,12 +32,12 @@ pub fn find() -> Result<PathBuf, String> {
     let mut trial = Command::new(&program);
     trial.args(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "--", "/proc/self/exe"]);
     trial.arg("--version").env_clear().stdin(Stdio::null()).stdout(Stdio::null());
-    let output = trial.output().map_err(|error| format!("bubblewrap cannot be executed: {error}"))?;
+    let output = trial.output().map_err(|error| format!("cannot execute bubblewrap: {error}"))?;
     if output.status.success() {
         return Ok(program);
     }
     let why = String::from_utf8_lossy(&output.stderr);
-    Err(format!("bubblewrap does not work here: {}", why.lines().next().unwrap_or("it does not say why")))
+    Err(format!("bubblewrap does not work here: {}", why.lines().next().unwrap_or("it gives no reason")))
 }
 
 /// What is to be seen at a path. In order: what is shown there comes after what is hidden there.
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn what_lies_in_something_comes_after_it() {
-        let base = tempfile::tempdir().unwrap();
+        let base = tempfile::tempdir_in("/tmp").unwrap();
         let path = |name: &str| base.path().join(name);
         for name in ["home/.ssh", "home/state/run/1/tmp"] {
             std::fs::create_dir_all(path(name)).unwrap();

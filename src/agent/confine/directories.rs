@@ -95,7 +95,7 @@ impl Directories {
     pub fn remove_tools_socket(&self, session: SessionId) {
         let path = self.state_dir.join(RUN).join(session.to_string()).join(tools::NAME);
         if let Err(error) = tools::remove(&path) {
-            tracing::warn!(socket = %path.display(), %error, "the socket of a session's tools cannot be removed");
+            tracing::warn!(socket = %path.display(), %error, "cannot remove the socket of a session's tools");
         }
     }
 
@@ -128,7 +128,7 @@ fn remove(path: &Path) {
     match removed {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => tracing::warn!(path = %path.display(), %error, "a session's directory cannot be removed"),
+        Err(error) => tracing::warn!(path = %path.display(), %error, "cannot remove a session's directory"),
     }
 }
 
@@ -142,7 +142,7 @@ fn open_up(parent: impl AsFd, name: &OsStr, depth_left: usize) -> io::Result<()>
         opened => opened?,
     };
     if depth_left == 0 {
-        return Err(io::Error::other("its directories are too deep"));
+        return Err(io::Error::other("its directories are nested too deeply"));
     }
     // A descriptor of this kind takes no mode itself; the way by which the system shows it leads to that very directory.
     let mode = Mode::from_raw_mode(rustix::fs::fstat(&directory)?.st_mode);

@@ -36,9 +36,9 @@ const NOT_X32: u32 = !0x4000_0000;
 
 /// Has this process, and all that it starts, set limits for itself only.
 pub fn keep_limits_in() -> Result<(), String> {
-    let failed = |why: String| format!("limits of processes outside can be set: {why}");
+    let failed = |why: String| format!("the agent can change limits of processes outside: {why}");
     if CALLS.is_empty() {
-        return Err(failed("acpd has no filter for this processor".to_owned()));
+        return Err(failed("acpd has no seccomp filter for this processor".to_owned()));
     }
     seccompiler::apply_filter(&filter()).map_err(|error| failed(format!("seccomp: {error}")))
 }

@@ -111,7 +111,9 @@ pub fn judge(confinement: &Confinement, enforced: Enforced, is_wrapped: bool) ->
     let mut missing = missing(abi, confinement.ports.is_some());
     // bubblewrap hides what is there, and cannot hide what somebody may yet make.
     let exposed: Vec<&PathBuf> = confinement.exposed.iter().filter(|path| !is_wrapped || !path.exists()).collect();
-    let told = |path: &&PathBuf| format!("{} is acpd's own and lies in what the agent may write to", path.display());
+    let told = |path: &&PathBuf| {
+        format!("{} belongs to acpd and is inside a directory that the agent may write to", path.display())
+    };
     missing.extend(exposed.iter().map(told));
     if !is_wrapped {
         // In bubblewrap there are no processes outside.
@@ -133,8 +135,8 @@ pub fn judge(confinement: &Confinement, enforced: Enforced, is_wrapped: bool) ->
     if confinement.required && !is_enough {
         let missing = missing.join("; ");
         return Err(format!(
-            "cannot confine the agent as sandbox.mode = \"required\" has it: {missing}; nothing runs unconfined: use a kernel \
-             that can, or set sandbox.mode to \"best-effort\""
+            "cannot confine the agent as sandbox.mode = \"required\" demands: {missing}; acpd starts no unconfined \
+                agent: use a newer kernel, or set sandbox.mode to \"best-effort\""
         ));
     }
     let landlock_abi = (rules != Rules::None).then_some(abi as i32);
@@ -144,14 +146,14 @@ pub fn judge(confinement: &Confinement, enforced: Enforced, is_wrapped: bool) ->
 /// What Landlock of this version lacks of what was asked for.
 fn missing(abi: ABI, has_ports: bool) -> Vec<String> {
     if abi == ABI::Unsupported {
-        return vec!["the kernel does not have Landlock, or it is switched off".to_owned()];
+        return vec!["the kernel does not support Landlock, or it is disabled".to_owned()];
     }
     let parts = [
-        (ABI::V2, true, "files cannot be moved between directories"),
-        (ABI::V3, true, "files outside can be truncated (Linux 6.2)"),
-        (ABI::V4, has_ports, "there are no rules for ports (Linux 6.7)"),
-        (ABI::V5, true, "devices outside can be controlled (Linux 6.10)"),
-        (ABI::V6, true, "processes outside can be signalled, and abstract sockets reached (Linux 6.12)"),
+        (ABI::V2, true, "the agent cannot move files between directories"),
+        (ABI::V3, true, "the agent can truncate files outside (needs Linux 6.2)"),
+        (ABI::V4, has_ports, "no rules for ports (needs Linux 6.7)"),
+        (ABI::V5, true, "the agent can control devices outside (needs Linux 6.10)"),
+        (ABI::V6, true, "the agent can signal processes outside and reach abstract sockets (needs Linux 6.12)"),
     ];
     parts.into_iter().filter(|(since, wanted, _)| abi < *since && *wanted).map(|(_, _, text)| text.to_owned()).collect()
 }

@@ -67,7 +67,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(entered) => entered,
         Err(error) => {
             // Nobody listens: a person has started it by hand.
-            drop(writeln!(std::io::stderr(), "acpd: this mode is started by the shim only ({error})"));
+            drop(writeln!(std::io::stderr(), "acpd: only the shim can start this mode ({error})"));
             return ExitCode::from(CANNOT_EXECUTE);
         }
     };
@@ -81,7 +81,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn enter() -> Result<(File, Entry), String> {
     // A copy of its own, which is marked to close when the agent is executed.
     let control = std::io::stdin().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
-    let stdin = receive_descriptors(&control)?.into_iter().next().ok_or("there is no standard input for the agent")?;
+    let stdin = receive_descriptors(&control)?.into_iter().next().ok_or("the agent has no standard input")?;
     let entry = receive_json(&control)?;
     let (theirs, report) = std::io::pipe().map_err(|error| error.to_string())?;
     hand_over(&control, &[theirs.as_fd()]).map_err(|error| error.to_string())?;
@@ -91,11 +91,11 @@ fn enter() -> Result<(File, Entry), String> {
 
 fn become_agent(report: &mut File, entry: Entry, arguments: impl IntoIterator<Item = OsString>) -> String {
     let mut arguments = arguments.into_iter();
-    let Some(program) = arguments.next() else { return "there is no program".to_owned() };
+    let Some(program) = arguments.next() else { return "the program is missing".to_owned() };
     let Entry { confinement, is_wrapped, directory, unwrapped, environment } = entry;
     // bubblewrap goes by paths, and there may be something else at this one by now, or nothing that it shows.
     if !Inode::of_current_directory().is_ok_and(|current| current == directory) {
-        return "cannot confine the agent: bubblewrap does not show the directory that it is to start in".to_owned();
+        return "cannot confine the agent: its start directory does not exist inside bubblewrap".to_owned();
     }
     let enforced = rules::enforce(&confinement).and_then(|mut enforced| {
         enforced.unguarded = limits::keep_limits_in().err();
@@ -110,7 +110,7 @@ fn become_agent(report: &mut File, entry: Entry, arguments: impl IntoIterator<It
     };
     let told = serde_json::to_string(&sandbox).map_err(std::io::Error::from);
     if let Err(error) = told.and_then(|told| report.write_all(format!("confined {told}\n").as_bytes())) {
-        return format!("cannot tell how the agent is confined: {error}");
+        return format!("cannot report how the agent is confined: {error}");
     }
     match execute(&program, arguments, environment) {
         Ok(never) => match never {},
@@ -166,7 +166,7 @@ pub fn command(
                 is_wrapped = true;
             }
             Err(why) if wrap.required => {
-                return Err(format!("cannot confine the agent: {why}, and sandbox.bubblewrap = \"require\" wants it"));
+                return Err(format!("cannot confine the agent: {why}, and sandbox.bubblewrap = \"require\" needs it"));
             }
             Err(why) => unwrapped = Some(why),
         }
@@ -186,7 +186,7 @@ impl Door {
         drop(stdin);
         send_json(&ours, &entry).map_err(|error| silent(error.to_string()))?;
         let report = receive_descriptors(&ours).map_err(silent)?.into_iter().next();
-        let report = report.ok_or_else(|| silent("it ended without a word".to_owned()))?;
+        let report = report.ok_or_else(|| silent("it ended without a message".to_owned()))?;
         let mut text = String::new();
         let read = File::from(report).take(REPORT_BYTES_MAX).read_to_string(&mut text);
         read.map_err(|error| silent(error.to_string()))?;
@@ -198,6 +198,6 @@ impl Door {
                 _ => {}
             }
         }
-        confined.ok_or_else(|| silent("it ended without a word".to_owned()))
+        confined.ok_or_else(|| silent("it ended without a message".to_owned()))
     }
 }

@@ -42,7 +42,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     family::end(procfs::children, None, |_, _| {});
     if !tell(&report) {
         // Nobody listens: a person has started it by hand.
-        drop(writeln!(std::io::stderr(), "acpd: the shim is started by the daemon only"));
+        drop(writeln!(std::io::stderr(), "acpd: only the daemon can start the shim"));
     }
     ExitCode::from(CANNOT_EXECUTE)
 }
@@ -76,10 +76,10 @@ struct Cgroup {
 /// Everything that must hold before the agent exists, in order.
 fn prepare(arguments: impl IntoIterator<Item = OsString>) -> Result<Plan, Failure> {
     let mut arguments = arguments.into_iter();
-    let program = arguments.next().ok_or("there is no program")?;
+    let program = arguments.next().ok_or("the program is missing")?;
     // 1. No signal that programs are asked to end with ends the shim before its work is done; what SIGKILL or a fault
     //    leaves, the daemon ends. Handlers, unlike a mask, are not handed on to the agent.
-    let ended = ignore_signals().map_err(failed("cannot take signals"))?;
+    let ended = ignore_signals().map_err(failed("cannot handle signals"))?;
     // 2. No terminal and no job control reach it, and whoever loses its parent below it becomes its child.
     rustix::process::setsid().map_err(failed("cannot start a session"))?;
     let own = rustix::process::getpid();
@@ -142,8 +142,8 @@ fn ignore_signals() -> std::io::Result<UnixStream> {
 
 fn receive() -> Result<Handed, Failure> {
     let mut descriptors = receive_descriptors(std::io::stdin())?.into_iter();
-    let stdin = descriptors.next().ok_or("there is no standard input for the agent")?;
-    let workspace = descriptors.next().ok_or("there is no workspace for the agent")?;
+    let stdin = descriptors.next().ok_or("the agent has no standard input")?;
+    let workspace = descriptors.next().ok_or("the agent has no workspace")?;
     let mut files = descriptors.map(File::from);
     let cgroup = match (files.next(), files.next(), files.next()) {
         (Some(procs), Some(procs_of_daemon), kill) => Some(Cgroup { procs, procs_of_daemon, kill }),
@@ -182,8 +182,8 @@ impl Plan {
         let agent = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or("the agent has no process id")?;
         // Only the agent holds its pipes, so that the daemon sees when it closes them.
         let nothing = File::open("/dev/null").map_err(failed("cannot open /dev/null"))?;
-        rustix::stdio::dup2_stdout(&nothing).map_err(failed("cannot let go of standard output"))?;
-        rustix::stdio::dup2_stderr(&nothing).map_err(failed("cannot let go of standard error"))?;
+        rustix::stdio::dup2_stdout(&nothing).map_err(failed("cannot close standard output"))?;
+        rustix::stdio::dup2_stderr(&nothing).map_err(failed("cannot close standard error"))?;
         let pid = agent.as_raw_nonzero().get();
         // Where /proc hides it, it has no start that anybody could compare.
         tell(&Report::Started(procfs::name(pid).unwrap_or(ProcessName { pid, started: 0 })));

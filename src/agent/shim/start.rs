@@ -162,7 +162,7 @@ impl Shim {
                     if let Some(report) = Report::parse(&line) {
                         return Ok(Told::Report(report));
                     }
-                    tracing::warn!(line, "the shim told something that acpd does not know");
+                    tracing::warn!(line, "cannot parse a message of the shim");
                 }
                 Ok(None) | Err(_) => self.has_ended = true,
             }

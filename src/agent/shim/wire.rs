@@ -49,12 +49,12 @@ pub fn send_json(mut control: &UnixStream, value: &impl Serialize) -> io::Result
     let text = serde_json::to_vec(value)?;
     match u32::try_from(text.len()) {
         Ok(length) if text.len() <= JSON_BYTES_MAX => control.write_all(&[&length.to_be_bytes(), &text[..]].concat()),
-        _ => Err(io::Error::other("the agent's environment is larger than 128KiB; set less in its env and env_pass")),
+        _ => Err(io::Error::other("the agent's environment is larger than 128KiB; reduce its env and env_pass")),
     }
 }
 
 pub fn receive_json<T: DeserializeOwned>(control: impl AsFd) -> Result<T, String> {
-    const WHAT: &str = "cannot receive what the agent starts with";
+    const WHAT: &str = "cannot receive the agent's start settings";
     let failed = |error: io::Error| format!("{WHAT}: {error}");
     let mut control = File::from(control.as_fd().try_clone_to_owned().map_err(failed)?);
     let mut length = [0; size_of::<u32>()];

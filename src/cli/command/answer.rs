@@ -13,21 +13,21 @@ use crate::control::wire::permissions::{AnswerPermission, ElicitationAction, Per
 use crate::model::Timestamp;
 use crate::model::permission::question::{Decider, Decision, PermissionKind, Resolution};
 
-/// Allow what an agent asks; prints the question's id
+/// Allow a permission request and print its id
 ///
-/// The first answer counts. Who comes second is told who was first, with exit code 9.
+/// The first answer counts. If the request was already answered, prints who answered it and exits with code 9.
 #[derive(Args, Debug)]
 pub struct Approve {
     #[command(flatten)]
     pub answer: Answer,
-    /// For an agent that wants to know something: the values, as a JSON object
+    /// Values for an agent that requests information, as a JSON object
     #[arg(long, value_name = "JSON", value_parser = object, conflicts_with_all = ["always", "option"])]
     pub content: Option<Map<String, Value>>,
 }
 
-/// Reject what an agent asks; prints the question's id
+/// Reject a permission request and print its id
 ///
-/// The first answer counts. Who comes second is told who was first, with exit code 9.
+/// The first answer counts. If the request was already answered, prints who answered it and exits with code 9.
 #[derive(Args, Debug)]
 pub struct Reject {
     #[command(flatten)]
@@ -36,12 +36,12 @@ pub struct Reject {
 
 #[derive(Args, Debug)]
 pub struct Answer {
-    /// The question's id or a part of it, as `acpd permissions` shows it; not needed when only one is open
+    /// Request id, or a prefix or suffix of it (see `acpd permissions`); optional if only one request is open
     pub permission: Option<String>,
-    /// The same again is answered so in this session, until `acpd rules SESSION --revoke`
+    /// Give the same answer to identical requests of this session, until `acpd rules SESSION --revoke`
     #[arg(long)]
     pub always: bool,
-    /// One of the agent's own options, by its id
+    /// Choose one of the agent's own options, by its id
     #[arg(long, value_name = "OPTION", conflicts_with = "always")]
     pub option: Option<String>,
 }
@@ -78,9 +78,9 @@ impl Answer {
             context.output.aside(&words);
         }
         if self.always && !answered.resolution.is_some_and(|resolution| resolution.always) {
-            context
-                .output
-                .note("it holds this once: there is no rule for what is outside the workspace or has no name");
+            context.output.note(
+                "this answer counts only once: acpd makes no rule for requests outside the workspace or without a name",
+            );
         }
         context.show(&answer, |permission: Permission| if is_person { words } else { permission.id.to_string() })
     }
@@ -98,15 +98,15 @@ impl Answer {
         match (permission.kind, decision) {
             (PermissionKind::Elicitation, Decision::Allow) => {
                 if content.is_none() && is_form(permission) {
-                    let message = format!("the agent wants values: {}", question::what(permission));
-                    let hint = "give them with --content '{\"name\": …}'; `acpd permissions --json` has the form in \
+                    let message = format!("the agent requests values: {}", question::what(permission));
+                    let hint = "pass them with --content '{\"name\": …}'; `acpd permissions --json` shows the fields in \
                                 request.requestedSchema";
                     return Err(ClientError::local(message, hint));
                 }
                 Ok(AnswerPermission { action: Some(ElicitationAction::Accept), content, ..empty })
             }
             (_, Decision::Allow) if content.is_some() => {
-                Err(ClientError::local("the agent asks for no values", "leave --content out"))
+                Err(ClientError::local("the agent requests no values", "omit --content"))
             }
             _ => Ok(AnswerPermission { decision: Some(decision), always: self.always.then_some(true), ..empty }),
         }

@@ -9,15 +9,16 @@ use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
 use crate::cli::several;
 
-/// Stop sessions for good and keep their record; prints their ids
+/// Archive sessions: end them and keep their messages
 ///
-/// The running turn is cancelled and the agent's process stopped. An archived session can only be read or deleted.
+/// Cancels the running turn and stops the agent's process. An archived session cannot be prompted or resumed; it can only be
+/// read or deleted. Prints the ids of the sessions.
 #[derive(Args, Debug)]
 pub struct Archive {
-    /// Ids or parts of them, titles, or - for the newest session here
+    /// Sessions: ids, id prefixes or suffixes, exact titles, or - for the newest one here
     #[arg(required = true, value_name = "SESSION")]
     pub sessions: Vec<String>,
-    /// Why, for the record
+    /// Reason to store with the session
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
 }

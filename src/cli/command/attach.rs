@@ -7,21 +7,21 @@ use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
 use crate::cli::{follow, lookup};
 
-/// Show what a session did, and follow what it does
+/// Show a session's conversation and follow it live
 ///
-/// Any number of terminals can be attached. What the agent asks is asked on each of them, and the first answer counts.
-/// Ctrl-C leaves and changes nothing.
+/// Any number of terminals can attach to a session. Each of them shows permission requests, and the first answer counts.
+/// Ctrl-C detaches and does not affect the session.
 #[derive(Args, Debug)]
 pub struct Attach {
-    /// An id or a part of it, a title, or - for the newest session here
+    /// Session: id, id prefix or suffix, exact title, or - for the newest one here
     pub session: String,
-    /// Begin after this event instead of at the start
+    /// Start after the event with this sequence number [default: from the first event]
     #[arg(long, value_name = "SEQUENCE", value_parser = clap::value_parser!(i64).range(0..))]
     pub after: Option<i64>,
-    /// Begin with the last turns, as many as given; 0 shows only what is new
+    /// Start with the last turns, as many as given; 0 shows only new events
     #[arg(long, value_name = "COUNT", conflicts_with = "after")]
     pub tail: Option<usize>,
-    /// Stop where the log ends
+    /// Exit at the end of the log instead of following
     #[arg(long)]
     pub no_follow: bool,
     #[command(flatten)]

@@ -15,14 +15,14 @@ use crate::control::wire::{BackUp, Backup};
 /// A copy takes as long as the disk takes; past this something is wrong with it.
 const TIMEOUT: Duration = Duration::from_hours(1);
 
-/// Copy the whole record, with all sessions and messages, to a file, while the daemon goes on
+/// Copy the store to a file while the daemon runs
 ///
-/// The daemon writes it, checks it and gives it its name last; what is there already is never replaced. To go back to
-/// it: stop the daemon, move acpd.db, acpd.db-wal and acpd.db-shm in the state directory away, put the copy there as
-/// acpd.db, and start the daemon.
+/// The copy has all sessions and messages. The daemon writes it under a temporary name, checks it, and renames it last. It
+/// never replaces an existing file. To restore a backup: stop the daemon, move acpd.db, acpd.db-wal and acpd.db-shm out of
+/// the state directory, copy the backup there as acpd.db, and start the daemon.
 #[derive(Args, Debug)]
 pub struct BackupCommand {
-    /// The file to write; it must not be there yet
+    /// File to write; it must not exist yet
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 }
@@ -33,7 +33,7 @@ impl BackupCommand {
         let path = std::path::absolute(&self.file)
             .map_err(|error| ClientError::io(format!("find {}", self.file.display()), error))?;
         let Some(path) = path.to_str() else {
-            let message = format!("the path {} is not UTF-8", path.display());
+            let message = format!("the path {} is not valid UTF-8", path.display());
             return Err(ClientError::local(message, "choose another name"));
         };
         let daemon = context.daemon().await?;

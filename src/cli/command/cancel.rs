@@ -10,18 +10,18 @@ use crate::cli::text::count;
 use crate::control::wire;
 use crate::model::{SessionId, TurnId};
 
-/// Cancel the running turns of sessions, which stay active
+/// Cancel the running turns of sessions
 ///
-/// Prints the ids of the turns that were told to end.
+/// The sessions stay active. Prints the ids of the cancelled turns.
 #[derive(Args, Debug)]
 pub struct Cancel {
-    /// Ids or parts of them, titles, or - for the newest session here
+    /// Sessions: ids, id prefixes or suffixes, exact titles, or - for the newest one here
     #[arg(required = true, value_name = "SESSION")]
     pub sessions: Vec<String>,
-    /// Also everything that waits in the queue
+    /// Cancel queued turns too
     #[arg(long)]
     pub queued: bool,
-    /// Only this turn; refused when it is over
+    /// Cancel only this turn; fails if it has ended
     #[arg(long, value_name = "ID")]
     pub turn: Option<TurnId>,
 }
@@ -29,8 +29,8 @@ pub struct Cancel {
 impl Cancel {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
         if self.turn.is_some() && self.sessions.len() > 1 {
-            let hint = "name the session that the turn is of, alone; `acpd turns SESSION` lists them";
-            return Err(ClientError::local("a turn is of one session", hint));
+            let hint = "name only the session of that turn; `acpd turns SESSION` lists its turns";
+            return Err(ClientError::local("cannot use --turn with several sessions", hint));
         }
         let daemon = context.daemon().await?;
         let body = wire::Cancel { turn_id: self.turn, queued: self.queued };
@@ -38,7 +38,7 @@ impl Cancel {
         let told = |answer: &serde_json::value::RawValue| {
             let accepted: wire::CancelAccepted = read(answer)?;
             let turns: Vec<String> = accepted.turns.iter().map(ToString::to_string).collect();
-            context.output.aside(&format!("{} told to end", count(turns.len() as u64, "turn")));
+            context.output.aside(&format!("cancelling {}", count(turns.len() as u64, "turn")));
             Ok(turns.join("\n"))
         };
         several::each(context, &daemon, &self.sessions, work, told).await

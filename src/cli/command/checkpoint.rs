@@ -17,10 +17,10 @@ use crate::control::wire::checkpoints::{
 };
 use crate::model::{Checkpoint, Timestamp};
 
-/// Give a session a checkpoint, list them, and go on from one
+/// Create and list checkpoints, or continue from one
 ///
-/// A checkpoint is a name and a state: any JSON, for whoever goes on from there. It is never changed, and no two of a session
-/// have one name.
+/// A checkpoint is a named state of a session: any JSON that a new session needs to continue from there. A checkpoint never
+/// changes, and its name is unique within its session.
 #[derive(Args, Debug)]
 pub struct CheckpointCommand {
     #[command(subcommand)]
@@ -29,45 +29,45 @@ pub struct CheckpointCommand {
 
 #[derive(Debug, Subcommand)]
 pub enum Action {
-    /// Give a session a checkpoint; prints its id
+    /// Create a checkpoint of a session and print its id
     Create {
-        /// An id or a part of it, a title, or - for the newest session here
+        /// Session: id, id prefix or suffix, exact title, or - for the newest one here
         session: String,
-        /// What it is called
+        /// Name of the checkpoint
         name: String,
-        /// Its state: JSON, @FILE, or - for stdin
+        /// State to save: JSON, @FILE, or - for stdin
         #[arg(long, value_name = "JSON")]
         state: Option<String>,
     },
-    /// List the checkpoints of a session, the newest first
+    /// List the checkpoints of a session, newest first
     List {
-        /// An id or a part of it, a title, or - for the newest session here
+        /// Session: id, id prefix or suffix, exact title, or - for the newest one here
         session: String,
     },
     /// Print the state of a checkpoint
     Show {
-        /// An id or a part of it, a title, or - for the newest session here
+        /// Session: id, id prefix or suffix, exact title, or - for the newest one here
         session: String,
-        /// The checkpoint's name or id
+        /// Name or id of the checkpoint
         name: String,
     },
-    /// Print the state of a checkpoint, or start a session that goes on from it
+    /// Print the state of a checkpoint, or continue from it with --new
     Restore(Restore),
 }
 
 #[derive(Args, Debug)]
 pub struct Restore {
-    /// An id or a part of it, a title, or - for the newest session here
+    /// Session: id, id prefix or suffix, exact title, or - for the newest one here
     pub session: String,
-    /// The checkpoint's name or id
+    /// Name or id of the checkpoint
     pub name: String,
-    /// Start a session in the same directory, whose agent gets the state before the first prompt; prints its id
+    /// Start a session in the same directory and print its id; its agent gets the state before the first prompt
     #[arg(long)]
     pub new: bool,
-    /// The title of the new session
+    /// Title of the new session
     #[arg(long, requires = "new", value_name = "TEXT")]
     pub title: Option<String>,
-    /// Another agent than before
+    /// Agent of the new session [default: the same agent]
     #[arg(long, short, requires = "new", value_name = "NAME")]
     pub agent: Option<String>,
 }
@@ -120,7 +120,7 @@ async fn list(context: &Context, session: &str) -> Result<Exit, ClientError> {
     let list: CheckpointList = read(&answer)?;
     output.print(&table(&list.checkpoints).render(output.width(), output.style))?;
     if list.checkpoints.is_empty() {
-        output.aside("no checkpoints; `acpd checkpoint create` makes one");
+        output.aside("no checkpoints; create one with `acpd checkpoint create`");
     } else if i64::try_from(list.checkpoints.len()).is_ok_and(|shown| shown < list.total) {
         output.aside(&format!("the newest {} of {}", list.checkpoints.len(), list.total));
     }
@@ -159,7 +159,7 @@ impl Restore {
             None => document::print(output, &restored.state)?,
             Some(session) if output.stdout_is_terminal => {
                 let name = one_line(&restored.checkpoint.name);
-                output.print(&format!("session {} goes on from {name}", short_id(session.id)))?;
+                output.print(&format!("session {} continues from {name}", short_id(session.id)))?;
             }
             Some(session) => output.print(&session.id.to_string())?,
         }

@@ -16,26 +16,28 @@ use crate::cli::table::{Cell, Fit, Table};
 use crate::cli::{lookup, suggest};
 use crate::control::wire::{PatchSession, Session};
 
-/// List the modes that a session's agent offers, or choose one
+/// List the modes of a session's agent, or switch to one
 ///
-/// Without a name the modes are listed, the current one marked. What is chosen is asked of every new process again.
+/// Without MODE, lists the modes and marks the current one. acpd applies the chosen mode again to every new process of the
+/// session.
 #[derive(Args, Debug)]
 pub struct Mode {
-    /// An id or a part of it, a title, or - for the newest session here
+    /// Session: id, id prefix or suffix, exact title, or - for the newest one here
     pub session: String,
-    /// The mode to change to
+    /// Mode to switch to
     #[arg(value_name = "MODE")]
     pub name: Option<String>,
 }
 
-/// List the models that a session's agent offers, or choose one
+/// List the models of a session's agent, or switch to one
 ///
-/// Without a name the models are listed, the current one marked. What is chosen is asked of every new process again.
+/// Without MODEL, lists the models and marks the current one. acpd applies the chosen model again to every new process of
+/// the session.
 #[derive(Args, Debug)]
 pub struct Model {
-    /// An id or a part of it, a title, or - for the newest session here
+    /// Session: id, id prefix or suffix, exact title, or - for the newest one here
     pub session: String,
-    /// The model to change to
+    /// Model to switch to
     #[arg(value_name = "MODEL")]
     pub name: Option<String>,
 }
@@ -163,8 +165,8 @@ fn list(context: &Context, kind: Kind, offer: &Offer, offers: &Offers) -> Result
         let noun = kind.noun();
         let current = if kind == Kind::Mode { &offers.mode } else { &offers.model };
         output.aside(&match current {
-            Some(current) => format!("the {noun} is {current:?}; the agent has not told of others"),
-            None => format!("the agent has told of no {noun}s; it tells when its process has started"),
+            Some(current) => format!("the {noun} is {current:?}; the agent has listed no others"),
+            None => format!("the agent has listed no {noun}s; it lists them once its process has started"),
         });
     }
     Ok(Exit::Ok)
@@ -187,7 +189,7 @@ async fn set(
         None => {
             let ids: Vec<&str> = offer.choices.iter().map(|choice| choice.id.as_str()).collect();
             let hint = suggest::hint(&name, ids.iter().copied(), &format!("the {noun}s are {}", ids.join(", ")));
-            return Err(ClientError::local(format!("the agent offers no {noun} {name:?}"), hint));
+            return Err(ClientError::local(format!("the agent has no {noun} {name:?}"), hint));
         }
     };
     let mut change = PatchSession::default();

@@ -5,14 +5,14 @@ use clap::Args;
 use crate::cli::completion::{self, Shell};
 use crate::cli::error::ClientError;
 
-/// Print a script that has a shell complete commands and sessions
+/// Print the completion script for a shell
 ///
-/// The script asks acpd itself at each Tab, and acpd the running daemon; none is started for it. Have your shell read it
-/// at its start, as below, and it is never older than acpd. bash shows the titles of sessions when it lists them (Tab
-/// twice).
+/// Load the script when your shell starts, as in the examples, so that it always matches the installed acpd. At each Tab it
+/// runs acpd, which asks the running daemon for sessions; it never starts a daemon. In bash, press Tab twice to list
+/// sessions with their titles.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Completions {
-    /// The shell
+    /// Shell to print the script for
     pub shell: Shell,
 }
 

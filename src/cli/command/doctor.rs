@@ -9,16 +9,16 @@ use crate::cli::exit::Exit;
 use crate::cli::findings::{exit, render, summary};
 use crate::cli::text::clean_json;
 
-/// Check whether everything is as it should be, and say what to do where it is not
+/// Check the installation and say how to fix problems
 ///
-/// Changes nothing and starts no daemon; without one it checks what can be checked from here. The default agent is tried: it
-/// is started, shakes hands, and is stopped again. The exit code is 1 when there is a problem, and 0 with warnings only.
+/// Changes nothing and starts no daemon. If no daemon runs, only the checks that need none are made. The default agent is
+/// started, initialized and stopped. The exit code is 1 if there is a problem, and 0 if there are only warnings.
 #[derive(Args, Debug)]
 pub struct Doctor {
-    /// Try every agent that is installed, not only the default one
+    /// Start every installed agent instead of only the default agent
     #[arg(long)]
     agents: bool,
-    /// Try no agent
+    /// Start no agent
     #[arg(long, conflicts_with = "agents")]
     no_agents: bool,
 }

@@ -16,32 +16,32 @@ use crate::cli::output::Output;
 use crate::cli::text::{clean, one_line, size};
 use crate::private;
 
-/// Export a session: for another acpd, to be read, or as the scaffold of a workflow
+/// Export a session as JSON, Markdown or a workflow
 ///
-/// The same record gives the same bytes. No key or other secret that acpd knows is in it, but everything that was said and
-/// every file that tools showed is: look at it before you give it away.
+/// Exporting the same session twice gives the same bytes. The export contains no secret that acpd knows. It does contain
+/// the whole conversation and all file contents that tools showed: read it before you share it.
 #[derive(Args, Debug)]
 pub struct Export {
-    /// An id or a part of it, a title, or - for the newest session here
+    /// Session: id, id prefix or suffix, exact title, or - for the newest one here
     pub session: String,
-    /// What it is for
+    /// Format of the export
     #[arg(long, value_enum, default_value_t = Format::Json)]
     pub format: Format,
-    /// The file to write, for your eyes only; it is there when it is whole [default: stdout]
+    /// File to write, readable only by you; it appears once it is complete [default: stdout]
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Replace the file if it is there
+    /// Replace the file if it exists
     #[arg(long, requires = "output")]
     pub force: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Format {
-    /// All that another acpd needs to go on with it
+    /// Complete session, for `acpd import` on another machine
     Json,
-    /// To be read, on GitHub for one
+    /// Readable conversation
     Markdown,
-    /// YAML with one agent node per completed turn
+    /// YAML workflow with one agent node per completed turn
     Workflow,
 }
 
@@ -123,10 +123,10 @@ async fn next(body: &mut StreamBody) -> Result<Option<bytes::Bytes>, ClientError
 
 fn exists(path: &Path) -> ClientError {
     if path.is_dir() {
-        return ClientError::local(format!("{} is a directory", path.display()), "name a file in it");
+        return ClientError::local(format!("{} is a directory", path.display()), "name a file in that directory");
     }
-    let message = format!("{} is there already", path.display());
-    ClientError::local(message, "choose another name, or replace it with --force")
+    let message = format!("{} already exists", path.display());
+    ClientError::local(message, "choose another name, or replace the file with --force")
 }
 
 /// A file that has not got its name yet, and never gets it when something goes wrong.

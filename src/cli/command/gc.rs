@@ -14,15 +14,15 @@ use crate::cli::text::{age, count, short_id, size};
 use crate::control::wire::{CollectGarbage, ExpiredSession, GarbageReport, UpkeepReport};
 use crate::model::Timestamp;
 
-/// Look for sessions whose retention is over, as the daemon does by itself once a day, and look after the store
+/// Delete expired sessions and maintain the store now
 ///
-/// A session that is found expired for the first time is marked; it is deleted by the first look a day or more after
-/// that, if it is still expired and no turn of it waits. `acpd resume` keeps a session. How long sessions are kept is
-/// set with sessions.retention_* in config.toml. Then the store does at once what it else does when it is idle: it
-/// indexes messages, compacts the log and gives free space back.
+/// The daemon does this itself once a day. A session that is found expired for the first time is only marked. The first run
+/// at least a day later deletes it, if it is still expired and has no queued turn. `acpd resume` keeps a session. Set how
+/// long sessions are kept with sessions.retention_* in config.toml. Then the store indexes messages, compacts the log and
+/// frees space, which it otherwise does when it is idle.
 #[derive(Args, Debug)]
 pub struct Gc {
-    /// Only tell what would be done
+    /// Only show what would be done
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -40,14 +40,14 @@ impl Gc {
 fn text(report: &GarbageReport, now: Timestamp, output: Output) -> String {
     let counts = &report.counts;
     let (deleted, marked, unmarked) = if report.dry_run {
-        ("would be deleted", "would be marked, to be deleted a day later", "would be unmarked, not expired any more")
+        ("would be deleted", "would be marked for deletion in a day", "would be unmarked, no longer expired")
     } else {
-        ("deleted", "marked, to be deleted a day later", "unmarked, not expired any more")
+        ("deleted", "marked for deletion in a day", "unmarked, no longer expired")
     };
     let sections = [
         (deleted, counts.deleted, &report.deleted),
         (marked, counts.marked, &report.marked),
-        ("marked before and waiting", counts.waiting, &report.waiting),
+        ("marked earlier, not deleted yet", counts.waiting, &report.waiting),
         (unmarked, counts.unmarked, &report.unmarked),
     ];
     let mut parts: Vec<String> = sections
@@ -61,11 +61,11 @@ fn text(report: &GarbageReport, now: Timestamp, output: Output) -> String {
         })
         .collect();
     if parts.is_empty() {
-        parts.push("no session is expired".to_owned());
+        parts.push("no expired sessions".to_owned());
     }
     parts.extend(report.store.as_ref().map(|store| store_text(store, report.dry_run)));
     if report.dry_run {
-        parts.push("a dry run: nothing was changed".to_owned());
+        parts.push("dry run: nothing was changed".to_owned());
     }
     parts.join("\n\n")
 }
@@ -76,10 +76,10 @@ fn store_text(store: &UpkeepReport, dry_run: bool) -> String {
     let would = if dry_run { "would be " } else { "" };
     let held = match bytes_after {
         Some(after) if after == bytes_before => format!("the store has {}", size(*after)),
-        Some(after) => format!("the store had {} and has {}", size(*bytes_before), size(*after)),
+        Some(after) => format!("the store has {} (before: {})", size(*after), size(*bytes_before)),
         None => format!("the store has {}", size(*bytes_before)),
     };
-    let rest = if *complete || dry_run { "" } else { "; the daemon goes on with it" };
+    let rest = if *complete || dry_run { "" } else { "; the daemon continues in the background" };
     let deltas = count(*deltas_removed, "text delta");
     let messages = count(*messages_indexed, "message");
     format!("{held}; {deltas} {would}removed, {messages} {would}indexed{rest}")
@@ -90,7 +90,7 @@ fn table(sessions: &[ExpiredSession], now: Timestamp) -> Table {
         ("ID", Fit::Whole),
         ("STATUS", Fit::Whole),
         ("EXPIRY", Fit::Whole),
-        ("GOES", Fit::Whole),
+        ("DELETION", Fit::Whole),
         ("TITLE", Fit::CutEnd),
     ]);
     for session in sessions {

@@ -21,23 +21,24 @@ use crate::model::Policy;
 /// One transaction of everything takes as long as the disk takes.
 const TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Import sessions and records: an export, a directory of files, or the database of the earlier application
+/// Import sessions and session records
 ///
-/// All of it or nothing, and what is here already stays as it is, so that an import can be repeated. A session goes on with
-/// this machine's agent of the same name, in the directory where it was, unless you say otherwise. Its agent gets the
-/// conversation so far with the next prompt. Records of sessions that other tools have kept become records here.
+/// Reads an export, a directory of exports and session records, or the database of the application that acpd replaces.
+/// An import is atomic, and it never changes sessions that already exist, so you can repeat it. An imported session uses the
+/// agent of the same name in the directory of the same path, unless you choose others. Its agent gets the conversation so
+/// far with the next prompt.
 #[derive(Args, Debug)]
 pub struct Import {
-    /// An export (`acpd export --format json`), a session record, a directory of such files, or an SQLite database
+    /// Export (`acpd export --format json`), session record, directory of such files, or SQLite database
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
-    /// The agent that everything goes on with
+    /// Agent for all imported sessions
     #[arg(long, value_name = "SLUG")]
     pub agent: Option<String>,
-    /// Where it goes on: DIR for everything, or OLD=NEW for what was in OLD and below it
+    /// Directory for all imported sessions, or OLD=NEW to move those at or below OLD; can be repeated
     #[arg(long, value_name = "DIR")]
     pub workspace: Vec<String>,
-    /// Only tell what would be done
+    /// Only show what would be imported
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -50,7 +51,8 @@ impl Import {
         let (path, agent) = (self.path.clone(), self.agent.clone());
         // It reads files and a database.
         let read = tokio::task::spawn_blocking(move || import::read(&path, agent.as_deref(), &policies)).await;
-        let found = read.map_err(|error| ClientError::local(format!("reading failed: {error}"), ""))??;
+        let found =
+            read.map_err(|error| ClientError::local(format!("cannot read {}: {error}", self.path.display()), ""))??;
         let (mut labels, mut notes, mut sessions) = (Labels::default(), Vec::new(), Vec::new());
         let (of_records, records) = found.records.into_iter().unzip();
         labels.records = of_records;
@@ -129,7 +131,7 @@ fn text(report: &ImportReport, output: Output) -> String {
         let outcome = match session.outcome {
             ImportOutcome::Made if report.dry_run => "new",
             ImportOutcome::Made => "made",
-            ImportOutcome::AlreadyHere => "already here",
+            ImportOutcome::AlreadyHere => "exists",
         };
         table.row(&[
             short_id(session.id),
@@ -165,8 +167,8 @@ fn summary(report: &ImportReport) -> String {
     let done = if report.dry_run { "to import" } else { "imported" };
     let here = match report.already_here {
         none if none == ImportCounts::default() => String::new(),
-        here => format!("; already here: {}", counts(&here)),
+        here => format!("; already existed: {}", counts(&here)),
     };
-    let dry = if report.dry_run { "; a dry run: nothing was changed" } else { "" };
+    let dry = if report.dry_run { "; dry run: nothing was changed" } else { "" };
     format!("{done}: {}{here}{dry}", counts(&report.made))
 }

@@ -22,20 +22,21 @@ use crate::config::Config;
 const PROGRAM: &str = "/usr/local/bin/acpd";
 const FILE_MODE: u32 = 0o644;
 
-/// Have systemd keep the daemon running, for the machine or for you alone
+/// Install the daemon as a systemd service
 ///
-/// Writes the units with the path of this program, enables them and starts them. For the machine (as root) the daemon serves
-/// the members of the group acpd, whose agents run as them; with --user it is your own, from login on. Units that somebody
-/// else has written are left alone. Prints the files that it wrote or removed.
+/// Writes systemd units that run this program, enables and starts them. As root, it installs one daemon for the machine: it
+/// serves the members of the group acpd and runs their agents as those users. With --user, it installs a daemon for you,
+/// which starts when you log in. Units that `acpd install-service` did not write are not changed. Prints the files that it
+/// wrote or removed.
 #[derive(Args, Debug)]
 pub struct InstallService {
-    /// In your own manager, for you alone
+    /// Install for your user only
     #[arg(long)]
     pub user: bool,
-    /// Only show the files
+    /// Print the files and install nothing
     #[arg(long, conflicts_with = "uninstall")]
     pub print: bool,
-    /// Stop the service and take its files away; sessions and configuration stay
+    /// Stop the service and remove its units; sessions and configuration stay
     #[arg(long)]
     pub uninstall: bool,
 }
@@ -61,12 +62,16 @@ struct Service<'a> {
 impl<'a> Service<'a> {
     async fn new(manager: Manager, context: &'a Context) -> Result<Self, ClientError> {
         if !context.is_usual() {
+            let hint = format!(
+                "omit --config, --socket, --state-dir and their variables; set them in a drop-in (`{} edit acpd`)",
+                manager.systemctl()
+            );
             return Err(ClientError::local(
-                "a service keeps its things in the usual places",
-                "leave --config, --socket, --state-dir and their variables out; a drop-in can set them (`systemctl edit acpd`)",
+                "a service uses the default configuration file, socket and state directory",
+                hint,
             ));
         }
-        let find = |source| ClientError::io("find this program's own file", source);
+        let find = |source| ClientError::io("find the path of this program", source);
         let program = std::env::current_exe().and_then(std::fs::canonicalize).map_err(find)?;
         let places = units::directories(manager, &context.paths().home);
         // What a shell has set need not be what the manager knows.
@@ -96,18 +101,18 @@ impl<'a> Service<'a> {
         let is_root = rustix::process::geteuid().is_root();
         match self.manager {
             Manager::System if !is_root => Err(ClientError::local(
-                "only root can change the machine's services",
-                "use sudo, or --user for a daemon of your own",
+                "only root can install a service for the machine",
+                "use sudo, or install your own daemon with --user",
             )),
             manager if !manager.runs() => {
                 let whose = if manager == Manager::User { "your user manager" } else { "systemd" };
                 let hint = match manager {
-                    Manager::User => "log in, or `loginctl enable-linger`, and see that XDG_RUNTIME_DIR is set",
+                    Manager::User => "log in, or run `loginctl enable-linger`, and check that XDG_RUNTIME_DIR is set",
                     Manager::System => {
-                        "`acpd install-service --print` shows the units; without systemd `acpd serve` runs the daemon"
+                        "run the daemon with `acpd serve`; `acpd install-service --print` prints the units"
                     }
                 };
-                Err(ClientError::local(format!("{whose} does not run here"), hint))
+                Err(ClientError::local(format!("{whose} is not running"), hint))
             }
             _ => Ok(()),
         }
@@ -141,19 +146,26 @@ impl<'a> Service<'a> {
         let systemctl = self.manager.systemctl();
         if was_active {
             output.note(&format!(
-                "the service goes on as it was started; `{systemctl} restart acpd` has it take the new units"
+                "the running service still uses the old units; `{systemctl} restart acpd` applies the new ones"
             ));
         } else {
-            output
-                .note(&format!("{SERVICE} and {SOCKET} are enabled and started; `{systemctl} status acpd` shows them"));
+            output.note(&format!(
+                "{SERVICE} and {SOCKET} are enabled and started; `{systemctl} status acpd` shows their status"
+            ));
         }
         match self.manager {
             Manager::System if !names_group() => {
                 let file = units::SYSTEM_CONFIG_FILE;
-                output.note(&format!("only root can use it: {file} does not set control.group (\"acpd\")"));
+                output.note(&format!(
+                    "only root can use this daemon, because {file} does not set control.group (\"acpd\")"
+                ));
             }
-            Manager::System => output.aside("`usermod -aG acpd NAME` lets somebody use it, from the next login on"),
-            Manager::User => output.aside("it ends with your last logout, unless `loginctl enable-linger` keeps it"),
+            Manager::System => {
+                output.aside("to let a user connect: `usermod -aG acpd NAME`, effective at the next login")
+            }
+            Manager::User => {
+                output.aside("the service stops when you log out, unless you run `loginctl enable-linger`")
+            }
         }
         Ok(Exit::Ok)
     }
@@ -161,8 +173,8 @@ impl<'a> Service<'a> {
     async fn uninstall(&self) -> Result<Exit, ClientError> {
         let ours: Vec<&UnitFile> = self.files.iter().filter(|file| is_ours(&file.path)).collect();
         if ours.is_empty() {
-            let hint = format!("`{} cat acpd` shows whose units there are", self.manager.systemctl());
-            return Err(ClientError::local("there is no service that `acpd install-service` has installed", hint));
+            let hint = format!("`{} cat acpd` shows the units that systemd has", self.manager.systemctl());
+            return Err(ClientError::local("no service installed by `acpd install-service` was found", hint));
         }
         for unit in [SERVICE, SOCKET] {
             // What systemd does not know, because it looks elsewhere, it cannot disable.
@@ -182,11 +194,12 @@ impl<'a> Service<'a> {
         let output = self.context.output;
         match self.manager {
             Manager::System => {
-                output
-                    .note("the sessions stay in /var/lib/acpd, the configuration in /etc/acpd, and so does the group");
+                output.note(
+                    "not removed: the sessions in /var/lib/acpd, the configuration in /etc/acpd, and the group acpd",
+                );
             }
             Manager::User => {
-                output.note(&format!("the sessions stay in {}", self.context.paths().state_dir.display()));
+                output.note(&format!("not removed: the sessions in {}", self.context.paths().state_dir.display()));
             }
         }
         Ok(Exit::Ok)
@@ -208,8 +221,11 @@ impl<'a> Service<'a> {
         match self.files.iter().find(|file| file.path.symlink_metadata().is_ok() && is_others(&file.path)) {
             None => Ok(()),
             Some(file) => Err(ClientError::local(
-                format!("{} is there, and is not as `acpd install-service` writes it", file.path.display()),
-                "move it away; changes of your own belong into a drop-in (`systemctl edit acpd`)",
+                format!("{} exists and was not written by `acpd install-service`", file.path.display()),
+                format!(
+                    "move it away, and put your own changes into a drop-in (`{} edit acpd`)",
+                    self.manager.systemctl()
+                ),
             )),
         }
     }
@@ -222,8 +238,11 @@ impl<'a> Service<'a> {
         if self.manager == Manager::System || Daemon::new(socket.clone()).probe().await.is_err() {
             return Ok(());
         }
-        let message = format!("a daemon runs already at {}", socket.display());
-        Err(ClientError::local(message, "`acpd stop` ends it; its sessions are suspended and go on in the service"))
+        let message = format!("a daemon is already running at {}", socket.display());
+        Err(ClientError::local(
+            message,
+            "stop it with `acpd stop`; its sessions are suspended and continue in the service",
+        ))
     }
 
     async fn run(&self, program: &str, arguments: &[&str]) -> Result<(), ClientError> {
@@ -276,5 +295,8 @@ fn only_roots(program: &Path) -> Result<(), ClientError> {
         format!("`install -m 755 {} {PROGRAM}`, then `{PROGRAM} install-service`", program.display())
     };
     let (program, others) = (program.display(), others.display());
-    Err(ClientError::local(format!("{program} cannot be root's service: others than root can change {others}"), hint))
+    Err(ClientError::local(
+        format!("{program} cannot run as root's service, because users other than root can change {others}"),
+        hint,
+    ))
 }

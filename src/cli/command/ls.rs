@@ -23,42 +23,43 @@ use crate::model::{SessionStatus, Timestamp};
 
 const LIMIT_DEFAULT: i64 = 20;
 
-/// List sessions, newest first: those that are active or suspended
+/// List sessions, newest first
 ///
-/// ASKS counts the questions that wait for an answer (`acpd permissions`), QUEUED the turns that wait for the running one.
-/// With --watch the list is kept up to date until Ctrl-C or q. Where stdout is no terminal it is then printed again, after
-/// an empty line, whenever something but an age or a size has changed; with --json that is one line each.
+/// Lists active and suspended sessions. ASKS counts open permission requests (`acpd permissions`), QUEUED the turns that
+/// wait for the running one. With --watch the list is updated until you press Ctrl-C or q. If stdout is not a terminal,
+/// --watch prints the list again, after an empty line, when anything but an age or a size changes. With --json each list is
+/// one line.
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag that is given or not")]
 #[derive(Args, Debug)]
 pub struct Ls {
-    /// Also those that are archived
+    /// Include archived sessions
     #[arg(long, conflicts_with = "status")]
     pub archived: bool,
-    /// Also those that are archived or in error, and for root those of all users
+    /// Include archived sessions and sessions in error; as root, of all users
     #[arg(long, conflicts_with = "status")]
     pub all: bool,
-    /// Only these, with commas between them
+    /// Only sessions with these statuses, separated by commas
     #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = statuses())]
     pub status: Vec<SessionStatus>,
-    /// Only those of this agent
+    /// Only sessions of this agent
     #[arg(long, short, value_name = "NAME")]
     pub agent: Option<String>,
-    /// Only those of this directory
+    /// Only sessions in this directory
     #[arg(long, short = 'C', value_name = "DIR")]
     pub workspace: Option<PathBuf>,
-    /// Only those with this tag
+    /// Only sessions with this tag
     #[arg(long, value_name = "TAG")]
     pub tag: Option<String>,
-    /// At most this many [default: 20]
+    /// List at most this many [default: 20]
     #[arg(long, short = 'n', value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub limit: Option<u32>,
-    /// Pass over this many
+    /// Skip this many
     #[arg(long, value_name = "COUNT")]
     pub offset: Option<u32>,
-    /// Print whole ids and nothing else
+    /// Print only full ids
     #[arg(long, short, conflicts_with = "watch")]
     pub quiet: bool,
-    /// Keep the list up to date until Ctrl-C
+    /// Update the list until Ctrl-C
     #[arg(long, short)]
     pub watch: bool,
 }
@@ -97,7 +98,8 @@ impl Ls {
         let shown = i64::try_from(list.sessions.len()).unwrap_or(i64::MAX);
         let next = list.offset + shown;
         if shown > 0 && next < list.total {
-            output.aside(&format!("{shown} of {}; --offset {next} goes on, --limit shows more at once", list.total));
+            output
+                .aside(&format!("{shown} of {}; continue with --offset {next}, or show more with --limit", list.total));
         }
         if shown > 0 {
             return;
@@ -107,9 +109,9 @@ impl Ls {
         {
             output.note(&unknown);
         } else if list.total > 0 {
-            output.aside(&format!("there are no more than {}", list.total));
+            output.aside(&format!("no more sessions: {} in total", list.total));
         } else if self.is_narrowed() {
-            output.aside("no such sessions; `acpd ls --all` lists every one");
+            output.aside("no matching sessions; `acpd ls --all` lists all sessions");
         } else {
             output.aside("no sessions; `acpd run \"…\"` starts one");
         }
@@ -135,7 +137,7 @@ impl Ls {
                 }
                 // It may be on its way back, and there is somebody who can wait for it.
                 (Some(screen), Err(error)) if may_pass(&error) => {
-                    screen.paint(&format!("{last}\n{}", output.style.red(&format!("{error}; still trying"))));
+                    screen.paint(&format!("{last}\n{}", output.style.red(&format!("{error}; retrying"))));
                 }
                 (None, Ok(look)) if look.facts != shown => {
                     output.print(&look.text)?;

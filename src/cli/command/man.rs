@@ -9,10 +9,10 @@ use crate::cli::error::ClientError;
 use crate::cli::man;
 use crate::cli::output::Output;
 
-/// Print the manual page, or write all of them into a directory
+/// Print the manual page, or write all pages to a directory
 #[derive(Args, Debug)]
 pub struct ManCommand {
-    /// Write acpd.1, acpd-run.1 and those of all other commands into this directory, and print their names
+    /// Write acpd.1, acpd-run.1 and all other pages to this directory, and print their names
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 }

@@ -21,28 +21,28 @@ const PAGE: u32 = 1000;
 
 /// Print the messages of a session
 ///
-/// On a terminal they are shown through `$ACPD_PAGER`, `$PAGER` or less. With --json they are one object, as the interface
-/// answers, with all the messages that were asked for.
+/// On a terminal the messages are shown in a pager: `$ACPD_PAGER`, `$PAGER` or less. With --json the command prints one
+/// object, as in the API, with all requested messages.
 #[derive(Args, Debug)]
 pub struct Messages {
-    /// An id or a part of it, a title, or - for the newest session here
+    /// Session: id, id prefix or suffix, exact title, or - for the newest one here
     pub session: String,
-    /// Only those since this time, such as 2026-01-31T12:00:00Z, or for so long, such as 2h or 3d
+    /// Only messages since this time (2026-01-31T12:00:00Z) or for this long (2h, 3d)
     #[arg(long, value_name = "TIME", value_parser = span::since)]
     pub since: Option<Timestamp>,
-    /// Only those after this message
+    /// Only messages after the one with this sequence number
     #[arg(long, value_name = "SEQUENCE", value_parser = clap::value_parser!(i64).range(0..))]
     pub after: Option<i64>,
-    /// Only these: user, agent, `tool_call`, `tool_result` or system
+    /// Only messages of this role: user, agent, `tool_call`, `tool_result` or system
     #[arg(long, value_name = "ROLE")]
     pub role: Option<Role>,
-    /// At most this many, the first ones
+    /// Print at most this many, from the first one on
     #[arg(long, short = 'n', value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
-    /// Only the newest so many
+    /// Print only this many of the newest messages
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["after", "limit", "role"])]
     pub last: Option<u32>,
-    /// Print at once, also on a terminal
+    /// Print without a pager
     #[arg(long)]
     pub no_pager: bool,
 }
@@ -157,7 +157,7 @@ impl Sink {
             Self::Reader { pager, output, is_first } => {
                 pager.finish()?;
                 if is_first {
-                    output.aside(if total == 0 { "no messages yet" } else { "no such messages" });
+                    output.aside(if total == 0 { "no messages yet" } else { "no matching messages" });
                 }
                 Ok(())
             }

@@ -12,12 +12,12 @@ use crate::control::wire::{CreateSession, McpChoice, PermissionPolicy, Session, 
 use crate::model::context::Change;
 use crate::model::{ContextChange, FsScope, PermissionMode};
 
-/// Make a session without a prompt, and print its id
+/// Create a session without a prompt and print its id
 #[derive(Args, Debug)]
 pub struct New {
     #[command(flatten)]
     pub options: SessionOptions,
-    /// Start the agent's process with the first prompt, not now
+    /// Start the agent's process with the first prompt instead of now
     #[arg(long)]
     pub lazy: bool,
 }
@@ -25,28 +25,28 @@ pub struct New {
 /// What a new session is made of.
 #[derive(Args, Debug)]
 pub struct SessionOptions {
-    /// The agent to talk to; `acpd agents` lists them
+    /// Agent to use; `acpd agents` lists them
     #[arg(long, short, value_name = "NAME")]
     pub agent: Option<String>,
-    /// The directory to work in [default: the current one]
+    /// Directory to work in [default: the current directory]
     #[arg(long, short = 'C', value_name = "DIR")]
     pub workspace: Option<PathBuf>,
-    /// What to call the session
+    /// Title of the session
     #[arg(long, short, value_name = "TEXT")]
     pub title: Option<String>,
-    /// A tag to find the session by; may be given several times
+    /// Tag to filter sessions by; can be repeated
     #[arg(long = "tag", value_name = "TAG")]
     pub tags: Vec<String>,
-    /// How the agent's requests for permission are answered: ask, read-only, edit, allow or deny
+    /// Permission mode: ask, read-only, edit, allow or deny
     #[arg(long, value_name = "MODE")]
     pub permissions: Option<PermissionMode>,
-    /// What the agent may write to: sandboxed, project or full
+    /// Where the agent may write: sandboxed, project or full
     #[arg(long, value_name = "SCOPE")]
     pub scope: Option<FsScope>,
-    /// An MCP server of the agent's that the session has; may be given several times [default: all of them]
+    /// MCP server of the agent to use in the session; can be repeated [default: all]
     #[arg(long = "mcp", value_name = "NAME", conflicts_with = "no_mcp")]
     pub mcp: Vec<String>,
-    /// Have none of the agent's MCP servers
+    /// Use none of the agent's MCP servers
     #[arg(long)]
     pub no_mcp: bool,
 }
@@ -65,7 +65,7 @@ impl SessionOptions {
     pub fn request(&self, start: Start) -> Result<CreateSession, ClientError> {
         let workspace = real_directory(self.workspace.as_deref())?;
         let workspace = workspace.into_os_string().into_string().map_err(|path| {
-            ClientError::local(format!("the path {} is not UTF-8", path.display()), "the interface is JSON; rename it")
+            ClientError::local(format!("the path {} is not valid UTF-8", path.display()), "rename the directory")
         })?;
         Ok(CreateSession {
             workspace: Some(workspace),

@@ -19,17 +19,18 @@ use crate::model::{SessionId, Timestamp};
 
 use super::ls::below_home;
 
-/// List what agents ask and nobody has answered yet, newest first
+/// List open permission requests, newest first
 ///
-/// `acpd approve` and `acpd reject` answer. A question waits for as long as it takes, whoever is attached.
+/// Answer a request with `acpd approve` or `acpd reject`. A request waits for an answer even when no terminal is attached
+/// to its session.
 #[derive(Args, Debug)]
 pub struct Permissions {
-    /// Only those of this session: an id or a part of it, a title, or - for the newest session here
+    /// Only this session: id, id prefix or suffix, exact title, or - for the newest one here
     pub session: Option<String>,
-    /// Also those that are answered, with who or which rule answered them, and for root those of all users
+    /// Include answered requests, with the person or rule that answered them; as root, of all users
     #[arg(long)]
     pub all: bool,
-    /// At most this many
+    /// List at most this many
     #[arg(long, short = 'n', value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub limit: Option<u32>,
 }
@@ -54,7 +55,7 @@ impl Permissions {
         }
         let list: PermissionList = read(&answer)?;
         if list.permissions.is_empty() {
-            output.aside(if self.all { "no agent has asked anything" } else { "no question is open" });
+            output.aside(if self.all { "no permission requests" } else { "no open permission requests" });
             return Ok(Exit::Ok);
         }
         let shown = i64::try_from(list.permissions.len()).unwrap_or(i64::MAX);
@@ -67,9 +68,9 @@ impl Permissions {
         output.print(&table.render(output.width(), output.style))?;
         if let ([permission], false) = (list.permissions.as_slice(), self.all) {
             let id = short_id(permission.id);
-            output.aside(&format!("`acpd approve {id}` allows it, `acpd reject {id}` does not"));
+            output.aside(&format!("answer with `acpd approve {id}` or `acpd reject {id}`"));
         } else if !self.all {
-            output.aside("`acpd approve ID` allows, `acpd reject ID` does not");
+            output.aside("answer with `acpd approve ID` or `acpd reject ID`");
         }
         if shown < list.total {
             output.aside(&format!("{shown} of {}; --limit shows more", list.total));
@@ -87,7 +88,7 @@ fn open(permissions: &[Permission], sessions: &HashMap<SessionId, Session>) -> T
         ("SESSION", Fit::Whole),
         ("TITLE", Fit::CutEnd),
         ("WORKSPACE", Fit::CutStart),
-        ("QUESTION", Fit::CutEnd),
+        ("REQUEST", Fit::CutEnd),
     ]);
     let mut table = table.without_if_narrow(&["WORKSPACE", "TITLE"]);
     for permission in permissions {
@@ -110,7 +111,7 @@ fn all(permissions: &[Permission]) -> Table {
         ("ID", Fit::Whole),
         ("AGE", Fit::Number),
         ("SESSION", Fit::Whole),
-        ("QUESTION", Fit::CutEnd),
+        ("REQUEST", Fit::CutEnd),
         ("ANSWER", Fit::Whole),
         ("AGO", Fit::Number),
         ("BY", Fit::CutEnd),

@@ -11,13 +11,14 @@ use crate::cli::{follow, lookup, prompt_text};
 
 /// Send a prompt to a session and stream the answer
 ///
-/// A suspended session is resumed first. What is piped into the command follows the words of the prompt, or is the
-/// prompt when there are none. What the agent asks is asked on the terminal. Ctrl-C cancels the turn, and a second one leaves while the session goes on.
+/// A suspended session is resumed first. Piped input is appended to the prompt, or is the prompt if no words are given.
+/// Permission requests are shown on the terminal. Ctrl-C cancels the turn; a second Ctrl-C detaches and the session
+/// continues.
 #[derive(Args, Debug)]
 pub struct Prompt {
-    /// An id or a part of it, a title, or - for the newest session here
+    /// Session: id, id prefix or suffix, exact title, or - for the newest one here
     pub session: String,
-    /// The prompt; several words are joined
+    /// Prompt; words are joined with spaces
     pub text: Vec<String>,
     #[command(flatten)]
     pub attachments: Attachments,

@@ -15,10 +15,10 @@ use crate::cli::{document, lookup};
 use crate::control::wire::records::{RecordEntity, RecordList, SubmittedRecord};
 use crate::model::{Timestamp, record};
 
-/// List the records of sessions, show one, and submit what another tool has kept
+/// List, show and submit session records
 ///
-/// A record says what was done in a session, in the words that other tools know: actions, checkpoints, outcomes, times. Those
-/// of acpd's own sessions follow from their turns and tool calls.
+/// A session record summarizes a session in a format that other tools share: actions, checkpoints, outcomes and times. acpd
+/// derives the records of its own sessions from their turns and tool calls. Other tools can submit records.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Records {
@@ -30,35 +30,35 @@ pub struct Records {
 
 #[derive(Debug, Subcommand)]
 pub enum Action {
-    /// List the records of sessions, acpd's own and others'
+    /// List session records, both derived and submitted
     List(List),
-    /// Print the record of a session
+    /// Print a session record
     Show {
-        /// The record's id or `session_id`, or a session: a part of its id, a title, or - for the newest one here
+        /// Record id or `session_id`; or a session: id prefix or suffix, exact title, or - for the newest one here
         session: String,
     },
-    /// Submit a record that another tool has kept; prints the id of what it is of
+    /// Submit a session record of another tool and print its entity id
     Submit {
-        /// A file with the JSON of one record, or - for stdin
+        /// File with one record as JSON, or - for stdin
         file: String,
     },
 }
 
 #[derive(Args, Debug)]
 pub struct List {
-    /// By what they are ordered
+    /// Field to sort by
     #[arg(long, value_name = "FIELD", default_value = "started_at", value_parser = ["started_at", "ended_at", "duration", "session_id", "observation_count", "last_observed_at"])]
     pub order_by: String,
-    /// The smallest first
+    /// Sort in ascending order
     #[arg(long)]
     pub asc: bool,
-    /// Only those that were submitted, or only acpd's own sessions
+    /// Only submitted records, or only records derived from acpd's own sessions
     #[arg(long, value_name = "SOURCE", value_enum, default_value_t)]
     pub source: Source,
-    /// Those of all users, for root
+    /// List the records of all users (root only)
     #[arg(long)]
     pub all: bool,
-    /// At most this many
+    /// List at most this many
     #[arg(long, short = 'n', value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub limit: Option<u32>,
 }
@@ -105,7 +105,7 @@ impl List {
         let list: RecordList = read(&answer)?;
         output.print(&table(&list.records).render(output.width(), output.style))?;
         if list.records.is_empty() {
-            output.aside("no records; every session has one, and `acpd records submit` adds others");
+            output.aside("no records; every session has one, and `acpd records submit` adds more");
         } else if i64::try_from(list.records.len()).is_ok_and(|shown| shown < list.total) {
             output.aside(&format!("{} of {}; --limit shows more", list.records.len(), list.total));
         }

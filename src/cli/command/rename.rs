@@ -12,7 +12,7 @@ use crate::control::wire::PatchSession;
 /// Change the title of a session
 #[derive(Args, Debug)]
 pub struct Rename {
-    /// A session: its id or a unique part of it, its title, or - for the newest session here
+    /// Session: id, id prefix or suffix, exact title, or - for the newest one here
     pub session: String,
     /// The new title; several words are joined
     #[arg(required = true)]

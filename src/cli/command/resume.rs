@@ -8,12 +8,12 @@ use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
 use crate::cli::several;
 
-/// Make suspended sessions active again, and print their ids
+/// Make suspended sessions active again and print their ids
 ///
-/// Turns that waited go on. `acpd prompt` resumes a session by itself.
+/// Queued turns continue. `acpd prompt` resumes a suspended session too.
 #[derive(Args, Debug)]
 pub struct Resume {
-    /// Ids or parts of them, titles, or - for the newest session here
+    /// Sessions: ids, id prefixes or suffixes, exact titles, or - for the newest one here
     #[arg(required = true, value_name = "SESSION")]
     pub sessions: Vec<String>,
 }

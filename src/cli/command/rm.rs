@@ -15,22 +15,23 @@ use crate::model::SessionId;
 
 const TITLE_COLUMNS: usize = 60;
 
-/// Archive sessions, or with --purge delete them with all their messages; prints their ids
+/// Archive sessions, or delete them with --purge
 ///
-/// On a terminal it asks first, before it deletes and before it archives several sessions. --force skips that. Scripts are
-/// not asked.
+/// --purge deletes the sessions with all their messages. On a terminal acpd asks for confirmation before it deletes, and
+/// before it archives several sessions, unless --force is given. Without a terminal it does not ask. Prints the ids of the
+/// sessions.
 #[derive(Args, Debug)]
 pub struct Rm {
-    /// Ids or parts of them, titles, or - for the newest session here
+    /// Sessions: ids, id prefixes or suffixes, exact titles, or - for the newest one here
     #[arg(required = true, value_name = "SESSION")]
     pub sessions: Vec<String>,
-    /// Delete them for good
+    /// Delete the sessions with all their messages
     #[arg(long)]
     pub purge: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short, short_alias = 'y', alias = "yes")]
     pub force: bool,
-    /// Why, for the record
+    /// Reason to store with the session
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
 }
@@ -57,7 +58,7 @@ impl Rm {
         let exit =
             several::each_of(context, sessions, work, |answer| several::session_line(context, verb, answer)).await?;
         if !self.purge && exit == Exit::Ok {
-            context.output.aside("kept as archived; --purge deletes for good");
+            context.output.aside("archived, not deleted; to delete, add --purge");
         }
         Ok(exit)
     }
@@ -78,8 +79,8 @@ impl Rm {
             context.output.show(&format!("{}  {}  {title}\n", short_id(session.id), session.status));
         }
         context.output.agrees(match (self.purge, found.len()) {
-            (true, 1) => "Delete it with all its messages for good? [y/N] ",
-            (true, _) => "Delete them with all their messages for good? [y/N] ",
+            (true, 1) => "Permanently delete it with all its messages? [y/N] ",
+            (true, _) => "Permanently delete them with all their messages? [y/N] ",
             (false, 1) => "Archive it? [y/N] ",
             (false, _) => "Archive them? [y/N] ",
         })

@@ -15,12 +15,12 @@ use crate::control::wire::permissions::{PermissionRule, PermissionRuleList};
 use crate::model::permission::question::{Decider, Decision};
 use crate::model::{RuleId, Timestamp};
 
-/// List what was answered with "always" in a session, or take one of it back
+/// List or revoke the rules made by answering "always"
 #[derive(Args, Debug)]
 pub struct Rules {
-    /// An id or a part of it, a title, or - for the newest session here
+    /// Session: id, id prefix or suffix, exact title, or - for the newest one here
     pub session: String,
-    /// Take this rule back, by its id or a part of it; prints its id
+    /// Revoke the rule with this id, id prefix or suffix, and print its id
     #[arg(long, value_name = "RULE")]
     pub revoke: Option<String>,
 }
@@ -40,7 +40,7 @@ impl Rules {
         let exit = context
             .show(&answer, |list: PermissionRuleList| table(&list.rules).render(output.width(), output.style))?;
         if read::<PermissionRuleList>(&answer)?.rules.is_empty() {
-            output.aside("no rules; `acpd approve --always` makes one");
+            output.aside("no rules; `acpd approve --always` adds one");
         }
         Ok(exit)
     }
@@ -55,7 +55,7 @@ fn chosen(rules: Vec<PermissionRule>, name: &str) -> Result<RuleId, ClientError>
         Found::Several(rules) => {
             let ids: Vec<String> = rules.iter().map(|rule| short_id(rule.id)).collect();
             let message = format!("{} rules match {name:?}: {}", rules.len(), ids.join(", "));
-            Err(ClientError::local(message, "give more of the id"))
+            Err(ClientError::local(message, "give a longer part of the id"))
         }
     }
 }
@@ -66,7 +66,7 @@ fn table(rules: &[PermissionRule]) -> Table {
         ("ID", Fit::Whole),
         ("AGE", Fit::Number),
         ("DECISION", Fit::Whole),
-        ("WHAT", Fit::CutEnd),
+        ("MATCHES", Fit::CutEnd),
         ("BY", Fit::CutEnd),
     ]);
     for rule in rules {

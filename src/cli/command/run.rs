@@ -15,20 +15,20 @@ use crate::control::wire::{Session, Start};
 use super::new::{SessionOptions, real_directory};
 
 const LONG_HELP: &str = "\
-Start a session, send it a prompt and stream the answer.
+Start a session, send a prompt and stream the answer.
 
-The answer goes to stdout; what the agent plans and does goes to stderr. The session stays when the command ends: \
-`acpd prompt -` goes on with it. What the agent asks is asked on the terminal; without one it waits for \
-`acpd approve` or `acpd reject`. On a terminal the answer is rendered as Markdown, the key t folds and unfolds the \
-agent's thoughts, and ? tells the keys. Ctrl-C cancels the turn, and a second one leaves while the session goes on. What is \
-piped into the command follows the words of the prompt, or is the prompt when there are none. A daemon is started when \
-none runs; it takes nothing but the basics from this shell's environment.";
+The answer goes to stdout; plans and tool calls go to stderr. The session stays when the command ends: continue it with \
+`acpd prompt -`. Permission requests are shown on the terminal. Without a terminal they wait for `acpd approve` or \
+`acpd reject`. On a terminal the answer is rendered as Markdown; press t to fold or unfold the agent's thoughts, and ? to \
+list the keys. Ctrl-C cancels the turn; a second Ctrl-C detaches and the session continues. Piped input is appended to the \
+prompt, or is the prompt if no words are given. If no daemon runs, the command starts one. That daemon does not inherit \
+this shell's environment, except a few variables such as PATH and HOME.";
 
-/// Start a session, send it a prompt and stream the answer
+/// Start a session, send a prompt and stream the answer
 #[derive(Args, Debug)]
 #[command(long_about = LONG_HELP, after_long_help = exit::HELP)]
 pub struct Run {
-    /// The prompt; several words are joined
+    /// Prompt; words are joined with spaces
     pub prompt: Vec<String>,
     #[command(flatten)]
     pub attachments: Attachments,
@@ -65,7 +65,7 @@ impl Run {
             let is_here = real_directory(None).is_ok_and(|here| here.to_str() == Some(session.workspace.as_str()));
             let name = if is_here { "-".to_owned() } else { short_id(session.id) };
             let Glyphs { dot, ellipsis, .. } = Glyphs::of_environment();
-            let next = format!("session {} {dot} acpd prompt {name} \"{ellipsis}\" to go on", session.id);
+            let next = format!("session {} {dot} acpd prompt {name} \"{ellipsis}\" continues it", session.id);
             context.output.aside(&next);
         }
         Ok(exit)

@@ -22,34 +22,35 @@ use super::ls::below_home;
 /// Titles are cut to this when they are long.
 const TITLE_COLUMNS: usize = 60;
 
-/// Search the messages of all sessions, best first
+/// Search the messages of all sessions
 ///
-/// All words must be there. "a phrase", prefix*, AND, OR, NOT in capitals, ( ) and NEAR(a b, 5) are understood; signs in
-/// words, as in src/main.rs, are looked for as they stand. Ends with code 1 when nothing is found, as grep does.
+/// A message matches if it has all words. Best matches come first. The query can use "a phrase", prefix*, AND, OR and NOT
+/// (in capitals), parentheses and NEAR(a b, 5). Punctuation inside a word, as in src/main.rs, is matched literally. The exit
+/// code is 1 if nothing matches, as with grep.
 #[derive(Args, Debug)]
 pub struct Search {
-    /// What to look for
+    /// Words to search for
     #[arg(required = true, value_name = "QUERY")]
     pub query: Vec<String>,
-    /// Only in sessions of this directory
+    /// Only sessions in this directory
     #[arg(long, short = 'C', value_name = "DIR")]
     pub workspace: Option<PathBuf>,
-    /// Only in sessions of this agent
+    /// Only sessions of this agent
     #[arg(long, short, value_name = "NAME")]
     pub agent: Option<String>,
-    /// Only in this session: an id or a part of it, a title, or - for the newest session here
+    /// Only this session: id, id prefix or suffix, exact title, or - for the newest one here
     #[arg(long, short, value_name = "SESSION")]
     pub session: Option<String>,
-    /// Only these messages: user, agent, `tool_call`, `tool_result` or system
+    /// Only messages of this role: user, agent, `tool_call`, `tool_result` or system
     #[arg(long, value_name = "ROLE")]
     pub role: Option<Role>,
-    /// Only since this time, such as 2026-01-31T12:00:00Z, or for so long, such as 7d or 12h
+    /// Only messages since this time (2026-01-31T12:00:00Z) or for this long (12h, 7d)
     #[arg(long, value_name = "TIME", value_parser = span::since)]
     pub since: Option<Timestamp>,
-    /// In the sessions of all users, for root
+    /// Search the sessions of all users (root only)
     #[arg(long)]
     pub all: bool,
-    /// At most this many
+    /// List at most this many
     #[arg(long, short = 'n', value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub limit: Option<u32>,
 }
@@ -101,12 +102,12 @@ fn print(found: &SearchResults, output: Output) -> Result<(), ClientError> {
     let paragraphs: Vec<String> = found.results.iter().map(|result| paragraph(result, now, output)).collect();
     output.print(&paragraphs.join("\n\n"))?;
     if found.results.is_empty() {
-        output.aside("nothing was found");
+        output.aside("no matches");
     } else if found.results.len() < found.total {
         output.aside(&format!("{} of {}; --limit shows more", found.results.len(), found.total));
     }
     if found.pending > 0 {
-        output.note(&format!("{} messages are not indexed yet and were not searched", found.pending));
+        output.note(&format!("{} messages were not searched, because they are not indexed yet", found.pending));
     }
     Ok(())
 }

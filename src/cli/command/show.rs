@@ -29,10 +29,10 @@ const MESSAGES_SHOWN_MAX: usize = 8;
 /// Archiving is among the last things that happen to a session: so many events before the end are looked at for it.
 const LAST_EVENTS: i64 = 50;
 
-/// Show one session: how it is, what it uses, what it asks, and the newest messages
+/// Show one session: status, usage, open permission requests
 #[derive(Args, Debug)]
 pub struct Show {
-    /// An id or a part of it, a title, or - for the newest session here
+    /// Session: id, id prefix or suffix, exact title, or - for the newest one here
     pub session: String,
 }
 
@@ -148,7 +148,7 @@ fn runs(facts: &mut Facts, session: &Session, offers: &Offers) {
         let others = others.collect::<Vec<_>>().join(", ");
         let current = offer.choices.iter().find(|choice| choice.is_current).map(|choice| choice.id.clone());
         let current = current.or_else(|| session_choice(session, kind)).unwrap_or_default();
-        let others = if others.is_empty() { others } else { format!(" (offered: {others})") };
+        let others = if others.is_empty() { others } else { format!(" (others: {others})") };
         facts.tell(name, &format!("{current}{others}"));
     }
     facts.tell("permissions", session.permissions.mode.as_str());
@@ -157,7 +157,7 @@ fn runs(facts: &mut Facts, session: &Session, offers: &Offers) {
     facts.tell("sandbox", &format!("{}{missing}", session.sandbox));
     facts.maybe("git", session.context.git_ref.clone());
     let origin = session.restored_from.as_ref();
-    facts.maybe("goes on from", origin.map(|from| format!("{} of {}", from.name, short_id(from.session_id))));
+    facts.maybe("continues", origin.map(|from| format!("{} of {}", from.name, short_id(from.session_id))));
     facts.maybe("context", session.context_restored.map(|restored| restored.as_str().to_owned()));
 }
 

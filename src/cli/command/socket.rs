@@ -8,7 +8,9 @@ use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
 use crate::cli::text::clean;
 
-/// Print the path of the daemon's socket, whether or not one runs
+/// Print the path of the daemon's socket
+///
+/// Prints it even if no daemon runs.
 #[derive(Args, Debug)]
 pub struct Socket {}
 

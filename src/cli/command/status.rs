@@ -13,9 +13,9 @@ use crate::cli::text::{age, clean_json, duration, size, thousands};
 use crate::control::wire::{ConfigOrigin, Health, HealthProblem, Info, Kernel, ProcessCount, StoreReport};
 use crate::model::Timestamp;
 
-/// Tell whether a daemon runs, and how it is
+/// Show daemon status
 ///
-/// Exits with 3 when none runs, and never starts one.
+/// Exits with code 3 if no daemon runs. Never starts one.
 #[derive(Args, Debug)]
 pub struct Status {}
 
@@ -26,9 +26,8 @@ impl Status {
                 if matches!(source.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused) =>
             {
                 ClientError::NotStarted {
-                    message: format!("no daemon runs at {}", socket.display()),
-                    hint: "`acpd run \"…\"` starts one when it needs one; `acpd serve` runs it in this terminal"
-                        .to_owned(),
+                    message: format!("no daemon is running at {}", socket.display()),
+                    hint: "`acpd run \"…\"` starts a daemon; `acpd serve` runs it in this terminal".to_owned(),
                 }
             }
             other => other,
@@ -78,7 +77,7 @@ fn facts(health: &Health, info: &Info, processes: &Processes) -> Facts {
     facts.tell("sessions", if counts.is_empty() { "none" } else { &counts });
     let ProcessCount { running, max, checks } = info.processes;
     let checks = if checks > 0 { format!(", checks: {checks}") } else { String::new() };
-    facts.tell("agents", &format!("{running} of at most {max} run{checks}"));
+    facts.tell("agents", &format!("{running} running, at most {max}{checks}"));
     facts.group();
     facts.tell("socket", &info.socket);
     // A guest is not told.
@@ -99,7 +98,7 @@ fn problem_fact(problem: &HealthProblem) -> String {
 /// What holds agents here, which differs from machine to machine.
 fn kernel_fact(kernel: &Kernel) -> String {
     let landlock = match (kernel.landlock.mode.as_str(), kernel.landlock.abi) {
-        ("off", _) => "Landlock switched off".to_owned(),
+        ("off", _) => "Landlock disabled".to_owned(),
         (_, None) => "no Landlock".to_owned(),
         (_, Some(abi)) if abi < kernel.landlock.abi_wanted => {
             format!("Landlock {abi} (of {})", kernel.landlock.abi_wanted)
@@ -107,20 +106,20 @@ fn kernel_fact(kernel: &Kernel) -> String {
         (_, Some(abi)) => format!("Landlock {abi}"),
     };
     let cgroup = match (kernel.cgroup.in_use, kernel.cgroup.controllers.as_slice()) {
-        (true, []) => "a cgroup for each agent, without limits".to_owned(),
-        (true, controllers) => format!("a cgroup for each agent ({})", controllers.join(", ")),
+        (true, []) => "one cgroup per agent, without limits".to_owned(),
+        (true, controllers) => format!("one cgroup per agent ({})", controllers.join(", ")),
         (false, _) => "no cgroups for agents".to_owned(),
     };
-    let openat2 = if kernel.openat2 { "" } else { ", no openat2: agents get no files of acpd" };
+    let openat2 = if kernel.openat2 { "" } else { ", no openat2: agents cannot use acpd's file methods" };
     format!("{}, {landlock}, {cgroup}{openat2}", kernel.release)
 }
 
 fn store_fact(store: &StoreReport) -> String {
     let checked = match store.check.as_str() {
-        "clean" => "closed cleanly the last time",
-        "running" => "being checked after an unclean end",
-        "ok" => "checked after an unclean end, and sound",
-        "failed" => "not closed cleanly the last time, and could not be checked",
+        "clean" => "closed cleanly last time",
+        "running" => "not closed cleanly last time, check is running",
+        "ok" => "not closed cleanly last time, check passed",
+        "failed" => "not closed cleanly last time, check could not run",
         _ => "damaged",
     };
     match &store.problem {

@@ -18,19 +18,20 @@ use crate::control::wire::Info;
 /// Longer than the daemon gives its agents: `processes.shutdown_timeout` and what follows it.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Stop the daemon; sessions are suspended and go on after `acpd resume`
+/// Stop the daemon and suspend its sessions
 ///
-/// Running turns are interrupted and recorded, queued ones stay queued, and every agent's process is stopped. The next
-/// command that needs a daemon starts one. Where systemd runs it, `systemctl stop` is the way: a service may be started
-/// again. Prints the process id when the daemon is gone.
+/// Running turns are interrupted and recorded as such, queued turns stay queued, and all agent processes are stopped.
+/// Continue a session with `acpd prompt` or `acpd resume`. The next command that needs a daemon starts one. If systemd runs
+/// the daemon, use `systemctl stop` instead, because systemd may start it again. Prints the daemon's process id once it has
+/// exited.
 #[derive(Args, Debug)]
 pub struct Stop {}
 
 impl Stop {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
         let nobody = || ClientError::NotStarted {
-            message: format!("no daemon runs at {}", context.socket.display()),
-            hint: "there is nothing to stop".to_owned(),
+            message: format!("no daemon is running at {}", context.socket.display()),
+            hint: "name another daemon with --socket".to_owned(),
         };
         if service::is_idle(&context.socket).await {
             return Err(nobody());
@@ -53,7 +54,7 @@ impl Stop {
             let is_person = context.output.stdout_is_terminal;
             let line = if is_person { format!("the daemon (pid {pid}) has stopped") } else { pid.to_string() };
             context.output.print(&line)?;
-            context.output.aside("its sessions are suspended, and `acpd resume` goes on with one");
+            context.output.aside("its sessions are suspended; continue one with `acpd resume`");
         }
         Ok(Exit::Ok)
     }
@@ -62,8 +63,8 @@ impl Stop {
 fn end(pid: u32) -> Result<(), ClientError> {
     let failed = |error: Errno| {
         let hint = match error {
-            Errno::PERM => "it belongs to another user, who can stop it, or root",
-            _ => "`acpd status` tells how the daemon is",
+            Errno::PERM => "only its owner and root can stop it",
+            _ => "run `acpd status`",
         };
         ClientError::local(format!("cannot stop the daemon (pid {pid}): {error}"), hint)
     };
@@ -83,7 +84,7 @@ fn end(pid: u32) -> Result<(), ClientError> {
     match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&patience)).map_err(failed)? {
         0 => Err(ClientError::local(
             format!("the daemon (pid {pid}) is still stopping after {} seconds", PATIENCE.as_secs()),
-            "its log tells what it waits for",
+            "its log says what it is waiting for",
         )),
         _ => Ok(()),
     }

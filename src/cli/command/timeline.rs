@@ -14,24 +14,24 @@ use crate::cli::{lookup, span};
 use crate::control::wire::records::{Timeline, TimelineItem};
 use crate::model::Timestamp;
 
-/// Show what became of something: the sessions that had to do with it, in order of time
+/// Show an entity's history across sessions
 ///
-/// It is named by the id that outcomes of records give it, such as an issue's, or is a session itself. Ends with code 1 when
-/// nothing is known of it.
+/// An entity is a session, or anything that the outcomes of session records name by an id, such as an issue. The oldest
+/// entry comes first. The exit code is 1 if there are no entries.
 #[derive(Args, Debug)]
 pub struct TimelineCommand {
-    /// What outcomes are about, a session's id or `session_id`, a record's id, or - for the newest session here
+    /// Id that outcomes name, session id, `session_id`, record id, or - for the newest session here
     pub entity: String,
-    /// Only since this time, such as 2026-01-31T12:00:00Z, or for so long, such as 7d or 12h
+    /// Only entries since this time (2026-01-31T12:00:00Z) or for this long (12h, 7d)
     #[arg(long, value_name = "TIME", value_parser = span::since)]
     pub from: Option<Timestamp>,
-    /// Only up to this time, or up to so long ago
+    /// Only entries up to this time, or up to this long ago
     #[arg(long, value_name = "TIME", value_parser = span::since)]
     pub to: Option<Timestamp>,
-    /// In the sessions of all users, for root
+    /// Include the sessions of all users (root only)
     #[arg(long)]
     pub all: bool,
-    /// At most this many
+    /// List at most this many
     #[arg(long, short = 'n', value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub limit: Option<u32>,
 }
@@ -59,7 +59,7 @@ impl TimelineCommand {
         } else {
             output.print(&table(&timeline.items).render(output.width(), output.style))?;
             if timeline.items.is_empty() {
-                output.aside("nothing is known of it; `acpd records` lists the sessions that there are");
+                output.aside("no entries; `acpd records` lists the session records");
             } else if i64::try_from(timeline.items.len()).is_ok_and(|shown| shown < timeline.total) {
                 output.aside(&format!("{} of {}; --limit shows more", timeline.items.len(), timeline.total));
             }
@@ -69,7 +69,7 @@ impl TimelineCommand {
 }
 
 fn table(items: &[TimelineItem]) -> Table {
-    let heads = [("TIME", Fit::Whole), ("SESSION", Fit::CutStart), ("WHAT", Fit::Whole), ("OF", Fit::CutEnd)];
+    let heads = [("TIME", Fit::Whole), ("SESSION", Fit::CutStart), ("EVENT", Fit::Whole), ("DETAILS", Fit::CutEnd)];
     let mut table = Table::new(heads);
     for item in items {
         let (what, paint) = match item.kind.as_str() {

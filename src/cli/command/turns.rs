@@ -21,10 +21,12 @@ use crate::model::{SessionId, Timestamp, TurnId, TurnStatus};
 /// What is kept of a prompt to show it.
 const PROMPT_COLUMNS_MAX: usize = 200;
 
-/// List the turns of a session: each prompt, what became of it, and what it took
+/// List the turns of a session
+///
+/// Shows each prompt with its status, duration and usage.
 #[derive(Args, Debug)]
 pub struct Turns {
-    /// An id or a part of it, a title, or - for the newest session here
+    /// Session: id, id prefix or suffix, exact title, or - for the newest one here
     pub session: String,
 }
 
@@ -57,7 +59,7 @@ impl Turns {
         let prompts = prompts(&daemon, id).await?;
         output.print(&table(&list.turns, &prompts).render(output.width(), output.style))?;
         if list.turns.is_empty() {
-            output.aside("no turns yet; `acpd prompt` begins one");
+            output.aside("no turns yet; start one with `acpd prompt`");
         }
         Ok(Exit::Ok)
     }

@@ -19,27 +19,29 @@ use crate::model::{SessionStatus, Timestamp, WorkspaceId};
 use super::ls::below_home;
 use super::new::real_directory;
 
-/// List the directories that have had a session, or add and remove one
+/// List, add and remove workspaces
+///
+/// A workspace is a directory in which a session has been created, or that was added here.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Workspaces {
     #[command(subcommand)]
     pub action: Option<Action>,
-    /// Those of all users, for root
+    /// List the workspaces of all users (root only)
     #[arg(long)]
     pub all: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Action {
-    /// Register a directory, and print its id; a session there does it by itself
+    /// Add a directory and print its workspace id; creating a session does this too
     Add {
-        /// The directory [default: the current one]
+        /// Directory [default: the current directory]
         directory: Option<PathBuf>,
     },
-    /// Forget a directory that no session is in, and print its id
+    /// Remove a workspace that has no sessions and print its id
     Rm {
-        /// The directory, or the id of the workspace or a part of it
+        /// Directory, or workspace id, or a prefix or suffix of the id
         workspace: String,
     },
 }
@@ -74,7 +76,7 @@ impl Workspaces {
         let sessions = lookup::sessions(daemon, self.all).await?;
         output.print(&table(&list.workspaces, &sessions).render(output.width(), output.style))?;
         if list.workspaces.is_empty() {
-            output.aside("no workspaces; `acpd run \"…\"` in a directory makes one of it");
+            output.aside("no workspaces; `acpd run \"…\"` in a directory adds it");
         }
         Ok(Exit::Ok)
     }

@@ -53,7 +53,7 @@ impl Names {
         if sessions.is_empty() {
             return Vec::new();
         }
-        let newest = candidate("-".to_owned(), "the newest session of this directory");
+        let newest = candidate("-".to_owned(), "newest session of this directory");
         let named = sessions.iter().map(|session| {
             let id = session.id.to_string();
             // Who has begun with the beginning of the whole id goes on with it.

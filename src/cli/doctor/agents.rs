@@ -31,7 +31,7 @@ pub async fn look(patient: &Patient<'_>, trials: Trials) -> Vec<Finding> {
         },
         Err(_) => match &patient.config {
             Ok(config) => from_here(config),
-            Err(_) => return vec![Finding::note("list", "not known while the configuration has mistakes", "")],
+            Err(_) => return vec![Finding::note("list", "unknown until the configuration is corrected", "")],
         },
     };
     let is_tried = |agent: &&Known| match trials {
@@ -92,7 +92,7 @@ async fn trial(
         let finding = match check {
             Ok(check) => finding(&check, failure),
             // All slots are taken: that says nothing of the agent.
-            Err(error) if error.is_overload() => Finding::note(name, format!("was not tried: {error}"), error.hint()),
+            Err(error) if error.is_overload() => Finding::note(name, format!("not checked: {error}"), error.hint()),
             Err(error) => Finding::new(failure, name, chain(&error), error.hint()),
         };
         (name.clone(), finding)
@@ -109,16 +109,16 @@ fn untried(patient: &Patient<'_>, agent: &Known, known: &[Known]) -> Option<Find
 }
 
 fn no_default(patient: &Patient<'_>, agent: &Known, known: &[Known]) -> Finding {
-    let message = format!("{} is the default agent, and is not installed", agent.name);
+    let message = format!("{} is the default agent, but is not installed", agent.name);
     // A guest cannot change what the daemon reads.
     let other = known.iter().find(|other| other.path.is_some() && other.slug != "demo" && !patient.is_guest());
-    let instead = other.map(|other| format!("; or have {0} in its place: `acpd agents add {0} --default`", other.slug));
+    let instead = other.map(|other| format!("; or make {0} the default: `acpd agents add {0} --default`", other.slug));
     Finding::warning(&agent.slug, message, format!("{}{}", agent.install_hint, instead.unwrap_or_default()))
 }
 
 fn missing(known: &[Known]) -> Option<Finding> {
     let missing = known.iter().filter(|agent| agent.path.is_none() && !agent.is_default);
     let names: Vec<&str> = missing.map(|agent| agent.slug.as_str()).collect();
-    let hint = "`acpd agents show NAME` tells how to install one";
+    let hint = "`acpd agents show NAME` shows how to install an agent";
     (!names.is_empty()).then(|| Finding::note("not installed", names.join(", "), hint))
 }

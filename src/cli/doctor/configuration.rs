@@ -16,30 +16,30 @@ const SLACK: Duration = Duration::from_secs(1);
 
 pub fn look(patient: &Patient<'_>) -> Vec<Finding> {
     if patient.is_guest() {
-        return vec![Finding::note("file", "the daemon has a configuration of its user's", "")];
+        return vec![Finding::note("file", "the daemon belongs to another user and has its own configuration", "")];
     }
     let mut found = vec![];
     match (&patient.config, patient.config_file.as_deref()) {
         (Ok(_), Some(file)) if file.exists() => found.push(Finding::ok("file", file.display().to_string())),
         (Ok(_), Some(file)) => {
-            let message = format!("there is none at {}, so the defaults hold", file.display());
+            let message = format!("{} does not exist, so the defaults apply", file.display());
             found.push(Finding::ok("file", message));
         }
-        (Ok(_), None) => found.push(Finding::ok("file", "there is none, so the defaults hold")),
+        (Ok(_), None) => found.push(Finding::ok("file", "no configuration file, so the defaults apply")),
         (Err(error), _) => {
             let problem = |problem: &crate::config::Problem| {
                 Finding::problem("key", format!("{} {}", problem.key, problem.message), &problem.hint)
             };
             let name = patient.config_file.as_ref().map(|file| file.display().to_string());
-            let message = format!("{} has mistakes", name.as_deref().unwrap_or(&error.source_name));
-            let hint = "correct the keys that follow; `acpd config --default` explains every key";
+            let message = format!("{} has errors", name.as_deref().unwrap_or(&error.source_name));
+            let hint = "correct the errors below; `acpd config --default` explains every key";
             found.push(Finding::problem("file", message, hint));
             found.extend(error.problems.iter().map(problem));
         }
     }
     found.extend(patient.config.iter().flat_map(notifications));
-    if let Some((info, origin)) = patient.info().and_then(|info| Some((info, info.config.as_ref()?))) {
-        found.extend(in_force(patient, info.pid, origin));
+    if let Some(origin) = patient.info().and_then(|info| info.config.as_ref()) {
+        found.extend(in_force(patient, origin));
     }
     found
 }
@@ -49,34 +49,30 @@ fn notifications(config: &Config) -> Vec<Finding> {
     let path = std::env::var("PATH").unwrap_or_else(|_| DEFAULT_PATH.to_owned());
     let look = |notification: &Arc<Notification>| {
         let (check, command) = (format!("notification {}", notification.name), &notification.command);
-        let hint = "install it, or give the absolute path of a program as its command";
+        let hint = "install it, or set its command to the absolute path of a program";
         match find_program(command, &path) {
             Some(_) => Finding::ok(check, command),
-            None => Finding::warning(check, format!("{command:?} is not found on PATH"), hint),
+            None => Finding::warning(check, format!("{command:?} was not found on PATH"), hint),
         }
     };
     config.notifications.commands.values().map(look).collect()
 }
 
 /// What of the file holds in the daemon.
-fn in_force(patient: &Patient<'_>, pid: u32, origin: &ConfigOrigin) -> Vec<Finding> {
+fn in_force(patient: &Patient<'_>, origin: &ConfigOrigin) -> Vec<Finding> {
     let mut found = Vec::new();
-    let hint = "correct it, then run `acpd reload`";
+    let hint = "correct the file, then run `acpd reload`";
     if let Some(error) = &origin.error {
-        found.push(Finding::problem("reload", format!("the last one changed nothing: {error}"), hint));
+        found.push(Finding::problem("reload", format!("the last reload failed and changed nothing: {error}"), hint));
     }
     if !origin.needs_restart.is_empty() {
         let keys = origin.needs_restart.join(", ");
-        let message = format!("new values of these hold after a restart only: {keys}");
-        found.push(Finding::warning(
-            "restart",
-            message,
-            format!("`kill {pid}`; the next command starts the daemon again"),
-        ));
+        let message = format!("changed keys that take effect after a restart: {keys}");
+        found.push(Finding::warning("restart", message, "run `acpd stop`; the next command starts the daemon again"));
     }
     if origin.error.is_none() && is_newer(patient, origin.loaded_at) {
         let ago = age(origin.loaded_at, Timestamp::now());
-        let message = format!("the file has changed since the daemon read it, {ago} ago");
+        let message = format!("the file was changed after the daemon loaded it {ago} ago");
         found.push(Finding::warning("reload", message, "run `acpd reload`"));
     }
     found

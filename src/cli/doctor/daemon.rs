@@ -37,8 +37,8 @@ fn version(running: &Running) -> Finding {
     if own == theirs {
         return Finding::ok("version", own);
     }
-    let hint = format!("restart the daemon: `kill {}`, and the next command starts the new one", running.info.pid);
-    Finding::warning("version", format!("this program is {own}, and the daemon that runs is {theirs}"), hint)
+    let hint = "restart the daemon with `acpd stop`; the next command starts the new version";
+    Finding::warning("version", format!("this program is {own}, but the running daemon is {theirs}"), hint)
 }
 
 fn health(running: &Running) -> Vec<Finding> {
@@ -74,13 +74,13 @@ fn unreachable(patient: &Patient<'_>, error: &ClientError) -> Finding {
     match kind {
         ErrorKind::NotFound => Finding::note(
             "socket",
-            format!("no daemon runs at {socket}"),
-            "`acpd run \"…\"` starts one when it needs one; `acpd serve` runs it in this terminal",
+            format!("no daemon is running at {socket}"),
+            "`acpd run \"…\"` starts a daemon; `acpd serve` runs it in this terminal",
         ),
         ErrorKind::ConnectionRefused => Finding::warning(
             "socket",
-            format!("nobody answers at {socket}: the daemon that made it is gone"),
-            "the next daemon takes its place: `acpd ls` starts one",
+            format!("{socket} exists, but its daemon is not running"),
+            "start a new daemon with `acpd ls`; it replaces the socket",
         ),
         _ => Finding::problem("socket", chain(error), error.hint()),
     }

@@ -25,7 +25,7 @@ const SHARED: [&str; 11] =
 
 pub fn look(patient: &Patient<'_>) -> Vec<Finding> {
     if patient.is_guest() {
-        let told = "the daemon is another user's, and so are its files";
+        let told = "not checked: the daemon and its files belong to another user";
         return vec![Finding::note("permissions", told, "")];
     }
     let mut found = Vec::new();
@@ -46,7 +46,7 @@ pub fn look(patient: &Patient<'_>) -> Vec<Finding> {
         found.extend(profile.env_file.iter().filter_map(|file| env_file(profile, file)));
     }
     if found.is_empty() {
-        found.push(Finding::note("permissions", "there are no files yet", ""));
+        found.push(Finding::note("permissions", "no files exist yet", ""));
     }
     found
 }
@@ -57,8 +57,8 @@ fn stat(check: &str, path: &Path) -> Option<Result<Metadata, Finding>> {
         Ok(metadata) => Some(Ok(metadata)),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => None,
         Err(error) => {
-            let message = format!("{} cannot be looked at: {error}", path.display());
-            Some(Err(Finding::warning(check, message, "look at it as the user whose daemon it is")))
+            let message = format!("cannot check {}: {error}", path.display());
+            Some(Err(Finding::warning(check, message, "run `acpd doctor` as the daemon's user")))
         }
     }
 }
@@ -72,15 +72,15 @@ fn directory(check: &str, path: &Path, others: u32, mode: &str, flag: &str) -> O
     let shown = path.display();
     if !metadata.is_dir() {
         let hint = format!("choose a directory with {flag}, or move that file away");
-        return Some(Finding::problem(check, format!("{shown} is no directory"), hint));
+        return Some(Finding::problem(check, format!("{shown} is not a directory"), hint));
     }
     let is_own = metadata.uid() == rustix::process::geteuid().as_raw();
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let is_shared = metadata.mode() & STICKY != 0 || SHARED.iter().any(|shared| real == Path::new(shared));
     let is_open = metadata.mode() & others != 0;
     if is_shared || (!is_own && is_open) {
-        let message = format!("{shown} is shared with others, and the daemon wants a directory of its own");
-        return Some(Finding::problem(check, message, format!("choose a directory of its own with {flag}")));
+        let message = format!("{shown} is shared with other users, but the daemon needs its own directory");
+        return Some(Finding::problem(check, message, format!("choose another directory with {flag}")));
     }
     private(check, path, others, mode)
 }
@@ -90,14 +90,14 @@ fn unwritable(state_dir: &Path) -> Option<Finding> {
     let there = state_dir.ancestors().find(|directory| directory.exists())?;
     let is_read_only = statvfs(there).is_ok_and(|system| system.f_flag.contains(StatVfsMountFlags::RDONLY));
     let shown = there.display();
-    let hint = "choose another with --state-dir or ACPD_STATE_DIR";
+    let hint = "choose another directory with --state-dir or ACPD_STATE_DIR";
     if is_read_only {
-        return Some(Finding::problem("state dir", format!("{shown} is on a file system that is read-only"), hint));
+        return Some(Finding::problem("state dir", format!("{shown} is on a read-only file system"), hint));
     }
     let wanted = Access::WRITE_OK | Access::EXEC_OK;
     let is_directory = there.is_dir();
     let denied = accessat(CWD, there, wanted, AtFlags::EACCESS).err().filter(|_| is_directory)?;
-    Some(Finding::problem("state dir", format!("nothing can be written to {shown}: {denied}"), hint))
+    Some(Finding::problem("state dir", format!("cannot write to {shown}: {denied}"), hint))
 }
 
 fn private(check: &str, path: &Path, others: u32, mode: &str) -> Option<Finding> {
@@ -113,7 +113,7 @@ fn private(check: &str, path: &Path, others: u32, mode: &str) -> Option<Finding>
     if found & others == 0 {
         return Some(Finding::ok(check, format!("{shown} ({found:o})")));
     }
-    let message = format!("{shown} is open to others (mode {found:o})");
+    let message = format!("other users can access {shown} (mode {found:o})");
     Some(Finding::problem(check, message, format!("chmod {mode} {shown}")))
 }
 
@@ -123,7 +123,7 @@ fn foreign(check: &str, path: &Path, metadata: &Metadata) -> Option<Finding> {
     let is_known = [own, 0].contains(&metadata.uid()) || own == 0;
     (!is_known).then(|| {
         let message = format!("{} belongs to uid {}", path.display(), metadata.uid());
-        Finding::problem(check, message, format!("chown {own} {}, or choose another place", path.display()))
+        Finding::problem(check, message, format!("chown {own} {}, or choose another path", path.display()))
     })
 }
 
@@ -139,15 +139,16 @@ fn configuration(path: &Path, config: Option<&Config>) -> Option<Finding> {
     }
     let (shown, mode) = (path.display(), metadata.mode() & 0o777);
     if mode & OTHERS_WRITING != 0 {
-        let message = format!("{shown} can be changed by others (mode {mode:o}), and says what the daemon runs");
+        let message = format!("other users can change {shown} (mode {mode:o}), which says what the daemon runs");
         return Some(Finding::problem(check, message, format!("chmod go-w {shown}")));
     }
     let secret = config.filter(|_| mode & OTHERS != 0).and_then(secret_in);
     if let Some((agent, name)) = secret {
         let message =
-            format!("{shown} can be read by others (mode {mode:o}), and has {name} of the agent {agent} in it");
-        let hint =
-            format!("chmod 600 {shown}, or put the value into an env_file, or name it in env_plain if it is no secret");
+            format!("other users can read {shown} (mode {mode:o}), which contains {name} of the agent {agent}");
+        let hint = format!(
+            "chmod 600 {shown}, or move the value to an env_file, or list it in env_plain if it is not a secret"
+        );
         return Some(Finding::problem(check, message, hint));
     }
     Some(Finding::ok(check, format!("{shown} ({mode:o})")))
@@ -180,11 +181,11 @@ fn env_file(profile: &AgentProfile, file: &str) -> Option<Finding> {
     match private(&check, path, OTHERS, "600") {
         None if may_be_missing => None,
         None => {
-            let message = format!("{} is not there, so the agent {} does not start", path.display(), profile.slug);
+            let message = format!("{} does not exist, so the agent {} does not start", path.display(), profile.slug);
             Some(Finding::problem(
                 check,
                 message,
-                format!("make it, or write \"-{}\" if it need not be", path.display()),
+                format!("create it, or write \"-{}\" to make it optional", path.display()),
             ))
         }
         found => found,

@@ -37,16 +37,14 @@ pub fn look(patient: &Patient<'_>) -> Vec<Finding> {
     found.push(missing(
         kernel.openat2,
         "openat2",
-        "files of a workspace are opened beneath it",
-        "Linux 5.6 has it; until then \
-         agents cannot have files through acpd",
+        "acpd can serve files of the workspace to agents",
+        "use Linux 5.6 or newer; until then agents cannot read or write files through acpd",
     ));
     found.push(missing(
         kernel.pidfd,
         "pidfd",
-        "processes are ended by descriptor",
-        "Linux 5.3 has it; until then what a dead \
-         daemon leaves may stay",
+        "acpd can kill processes safely",
+        "use Linux 5.3 or newer; until then processes of a crashed daemon may keep running",
     ));
     found.push(bubblewrap(&kernel));
     found.extend(kernel.descriptors.map(descriptors));
@@ -104,27 +102,27 @@ fn from_here(config: Option<&Config>) -> Kernel {
 }
 
 fn missing(is_there: bool, check: &str, message: &str, hint: &str) -> Finding {
-    if is_there { Finding::ok(check, message) } else { Finding::warning(check, "the kernel does not have it", hint) }
+    if is_there { Finding::ok(check, message) } else { Finding::warning(check, "missing in this kernel", hint) }
 }
 
 fn landlock(kernel: &Kernel) -> Finding {
     let check = "Landlock";
     match (kernel.landlock_mode.as_str(), kernel.landlock) {
         ("off", _) => {
-            let hint = "sandbox.mode = \"best-effort\" confines them as far as the kernel can";
-            Finding::warning(check, "is switched off, so agents write wherever their user may", hint)
+            let hint = "set sandbox.mode = \"best-effort\" to confine agents as far as the kernel can";
+            Finding::warning(check, "disabled: agents can write wherever their user can", hint)
         }
         ("required", None) => {
-            let hint = "boot a kernel that has it (lsm=landlock,…), or set sandbox.mode = \"best-effort\"";
-            Finding::problem(check, "is required, and this kernel has none: no agent starts", hint)
+            let hint = "boot a kernel with Landlock (lsm=landlock,…), or set sandbox.mode = \"best-effort\"";
+            Finding::problem(check, "required, but missing in this kernel: no agent starts", hint)
         }
         (_, None) => {
-            let hint = "boot a kernel that has it (CONFIG_SECURITY_LANDLOCK, lsm=landlock,…)";
-            Finding::warning(check, "this kernel has none, so agents write wherever their user may", hint)
+            let hint = "boot a kernel with Landlock (CONFIG_SECURITY_LANDLOCK, lsm=landlock,…)";
+            Finding::warning(check, "missing in this kernel: agents can write wherever their user can", hint)
         }
         (_, Some(abi)) if abi < LANDLOCK_WANTED => {
-            let message = format!("version {abi} of {LANDLOCK_WANTED}: agents are confined in part");
-            Finding::note(check, message, "a newer kernel confines more; docs/security.md tells what")
+            let message = format!("version {abi} of {LANDLOCK_WANTED}: agents are partly confined");
+            Finding::note(check, message, "a newer kernel confines more (see docs/security.md)")
         }
         (_, Some(abi)) => Finding::ok(check, format!("version {abi}, agents are confined")),
     }
@@ -133,18 +131,16 @@ fn landlock(kernel: &Kernel) -> Finding {
 fn cgroup(kernel: &Kernel) -> Finding {
     let check = "cgroup";
     match (&kernel.cgroup, kernel.cgroup_mode.as_str()) {
-        (None, _) => Finding::note(check, "only a daemon that runs can tell", ""),
+        (None, _) => Finding::note(check, "unknown while no daemon runs", ""),
         (Some((true, controllers)), _) if controllers.is_empty() => {
-            let message = "each agent has its own, without controllers: memory and processes are not bounded";
-            Finding::note(check, message, "systemd gives them with Delegate=yes")
+            let message = "one per agent, without controllers: memory and process counts are not limited";
+            Finding::note(check, message, "set Delegate=yes in the systemd unit")
         }
-        (Some((true, controllers)), _) => {
-            Finding::ok(check, format!("each agent has its own ({})", controllers.join(", ")))
-        }
-        (Some((false, _)), "off") => Finding::note(check, "is switched off (processes.cgroup)", ""),
+        (Some((true, controllers)), _) => Finding::ok(check, format!("one per agent ({})", controllers.join(", "))),
+        (Some((false, _)), "off") => Finding::note(check, "disabled (processes.cgroup)", ""),
         (Some((false, _)), _) => {
-            let message = "none was delegated to the daemon: limits.memory_max and limits.pids_max do not hold";
-            Finding::note(check, message, "run it from systemd with Delegate=yes; everything else works without")
+            let message = "not delegated to the daemon: limits.memory_max and limits.pids_max have no effect";
+            Finding::note(check, message, "run the daemon from systemd with Delegate=yes; all else works without it")
         }
     }
 }
@@ -153,16 +149,16 @@ fn bubblewrap(kernel: &Kernel) -> Finding {
     let check = "bubblewrap";
     let place = kernel.bubblewrap.clone().unwrap_or_else(|| "installed".to_owned());
     let install = "install the package bubblewrap";
-    let namespaces = "unprivileged user namespaces are switched off, and bubblewrap needs them";
-    let allow = "sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone=1";
+    let namespaces = "needs unprivileged user namespaces, which are disabled";
+    let allow = "enable them: sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone=1";
     match (kernel.bubblewrap_mode.as_str(), kernel.is_bubblewrap_there, kernel.user_namespaces) {
-        ("require", false, _) => Finding::problem(check, "is required and not installed: no agent starts", install),
+        ("require", false, _) => Finding::problem(check, "required, but not installed: no agent starts", install),
         ("require", true, false) => Finding::problem(check, namespaces, allow),
-        ("prefer", false, _) => Finding::warning(check, "is preferred and not installed", install),
+        ("prefer", false, _) => Finding::warning(check, "preferred, but not installed", install),
         ("prefer", true, false) => Finding::warning(check, namespaces, allow),
         ("never", is_there, _) => {
             let found = if is_there { place } else { "not installed".to_owned() };
-            Finding::note(check, format!("{found}, and not asked for (sandbox.bubblewrap)"), "")
+            Finding::note(check, format!("{found}, not used (sandbox.bubblewrap)"), "")
         }
         (_, _, _) => Finding::ok(check, place),
     }
@@ -172,7 +168,7 @@ fn descriptors((soft, hard): (Option<u64>, Option<u64>)) -> Finding {
     let shown = |limit: Option<u64>| limit.map_or_else(|| "unlimited".to_owned(), |limit| limit.to_string());
     let message = format!("{} open files, at most {}", shown(soft), shown(hard));
     if soft.is_some_and(|soft| soft < DESCRIPTORS_MIN) {
-        let hint = "raise it: `ulimit -n 4096` before `acpd serve`, or LimitNOFILE= in the unit";
+        let hint = "raise the limit: `ulimit -n 4096` before `acpd serve`, or LimitNOFILE= in the unit";
         return Finding::warning("open files", message, hint);
     }
     Finding::ok("open files", message)

@@ -20,7 +20,7 @@ const JOURNAL_FACTOR: u64 = 8;
 
 pub fn look(patient: &Patient<'_>) -> Vec<Finding> {
     if patient.is_guest() {
-        return vec![Finding::note("record", "is the daemon's, and told to its user", "")];
+        return vec![Finding::note("store", "not checked: it belongs to the daemon's user", "")];
     }
     let defaults = Config::default();
     let config = patient.config.as_ref().unwrap_or(&defaults);
@@ -43,17 +43,15 @@ fn check(store: &StoreReport) -> Finding {
         "damaged" => Finding::problem(
             "check",
             format!("the database is damaged: {problem}"),
-            "stop the daemon and go back to a copy; docs/operations.md tells how",
+            "stop the daemon and restore a backup (see docs/operations.md)",
         ),
-        "failed" => {
-            Finding::warning("check", format!("the check could not be made: {problem}"), "see the daemon's log")
-        }
+        "failed" => Finding::warning("check", format!("the check could not run: {problem}"), "see the daemon's log"),
         _ if !store.writable => {
-            Finding::problem("check", "the last commit failed", "see the daemon's log, and the space below")
+            Finding::problem("check", "the last commit failed", "see the daemon's log, and check the free space below")
         }
-        "running" => Finding::ok("check", "is being made, after an end that was none"),
-        "ok" => Finding::ok("check", "nothing wrong was found"),
-        _ => Finding::ok("check", "the last daemon closed it"),
+        "running" => Finding::ok("check", "running, because the last daemon did not close the store"),
+        "ok" => Finding::ok("check", "passed"),
+        _ => Finding::ok("check", "closed cleanly by the last daemon"),
     }
 }
 
@@ -64,24 +62,22 @@ fn unopened(database: &Path) -> Option<Finding> {
         Ok(looked) => looked,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return None,
         Err(error) => {
-            let hint = format!("it has to be a file of the daemon's user; `ls -l {shown}` tells whose it is");
-            return Some(Finding::problem("check", format!("{shown} cannot be read: {error}"), hint));
+            let hint = format!("it must be a file of the daemon's user; check the owner with `ls -l {shown}`");
+            return Some(Finding::problem("check", format!("cannot read {shown}: {error}"), hint));
         }
     };
-    let copy = "go back to a copy, or move it away to begin anew; docs/operations.md tells how";
+    let copy = "restore a backup, or move the file away to start with an empty store (see docs/operations.md)";
     Some(match looked {
-        Peek::Empty => Finding::ok("check", "the database is empty, and filled by the next daemon"),
-        Peek::Schema(schema) => Finding::ok("check", format!("a database, schema {schema}")),
-        Peek::NoDatabase => {
-            Finding::problem("check", format!("{shown} is no database: no daemon starts with it"), copy)
-        }
+        Peek::Empty => Finding::ok("check", "the database is empty; the next daemon creates its tables"),
+        Peek::Schema(schema) => Finding::ok("check", format!("database with schema {schema}")),
+        Peek::NoDatabase => Finding::problem("check", format!("{shown} is not a database, so no daemon starts"), copy),
         Peek::Unreadable(problem) => {
-            Finding::problem("check", format!("{shown} is damaged: no daemon starts with it ({problem})"), copy)
+            Finding::problem("check", format!("{shown} is damaged, so no daemon starts ({problem})"), copy)
         }
         Peek::TooNew { schema, known } => Finding::problem(
             "check",
-            format!("the database has schema {schema}, and this program knows no more than {known}"),
-            "use the newer acpd that has made it; docs/operations.md tells the way back",
+            format!("the database has schema {schema}, but this program supports at most {known}"),
+            "use the newer acpd that created it, or downgrade it (see docs/operations.md)",
         ),
     })
 }
@@ -89,14 +85,14 @@ fn unopened(database: &Path) -> Option<Finding> {
 fn size(patient: &Patient<'_>, config: &Config) -> Finding {
     let length = |name: &str| fs::metadata(patient.state_dir.join(name)).ok().map(|metadata| metadata.len());
     let Some(database) = length("acpd.db") else {
-        return Finding::note("database", format!("there is none yet in {}", patient.state_dir.display()), "");
+        return Finding::note("database", format!("none yet in {}", patient.state_dir.display()), "");
     };
     let journal = length("acpd.db-wal").unwrap_or(0);
     let schema = patient.info().and_then(|info| info.versions.as_ref());
     let schema = schema.map(|versions| format!(", schema {}", versions.store_schema)).unwrap_or_default();
     let message = format!("{}, write-ahead log {}{schema}", shown(database), shown(journal));
     if journal > JOURNAL_FACTOR * bytes(config.store.journal_max) {
-        let hint = "something reads for very long and keeps it; a restart of the daemon writes it back";
+        let hint = "a long read prevents the log from shrinking; restart the daemon to write it back";
         return Finding::warning("database", message, hint);
     }
     Finding::ok("database", message)
@@ -110,7 +106,7 @@ fn space(state_dir: &Path, free_min: ByteSize) -> Option<Finding> {
         (system.f_bavail.saturating_mul(system.f_frsize), system.f_blocks.saturating_mul(system.f_frsize));
     let message = format!("{} free of {} at {}", shown(free), shown(all), there.display());
     let wanted = bytes(free_min);
-    let hint = format!("make room there; `acpd gc` gives back what has expired (store.free_min is {free_min})");
+    let hint = format!("free some space there; `acpd gc` deletes expired sessions (store.free_min is {free_min})");
     Some(if free < wanted {
         Finding::problem("space", format!("{message}: too little for new work"), hint)
     } else if free < wanted.saturating_mul(SPACE_FACTOR) {
@@ -127,7 +123,7 @@ fn copies(directory: &Path) -> Option<Finding> {
     let newest = times.iter().max()?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     let newest = Timestamp::from_millis(i64::try_from(newest.as_millis()).ok()?);
     let ago = age(newest, Timestamp::now());
-    Some(Finding::ok("copies", format!("{} from before migrations, the newest {ago} old", times.len())))
+    Some(Finding::ok("backups", format!("{} made before migrations, the newest {ago} ago", times.len())))
 }
 
 /// Disks are larger than what people send.

@@ -10,7 +10,7 @@ const LINGER: &str = "/var/lib/systemd/linger";
 
 pub async fn look(patient: &Patient<'_>) -> Vec<Finding> {
     if !Manager::System.runs() {
-        return vec![Finding::note("systemd", "does not run this machine", "")];
+        return vec![Finding::note("systemd", "not running on this machine", "")];
     }
     let home = &patient.context.paths().home;
     let mut found = Vec::new();
@@ -22,8 +22,8 @@ pub async fn look(patient: &Patient<'_>) -> Vec<Finding> {
         found.extend(linger());
     }
     if found.is_empty() {
-        let message = "no unit is installed: daemons are started when they are needed";
-        found.push(Finding::note("unit", message, "`acpd install-service --user` keeps yours running"));
+        let message = "no unit is installed: clients start the daemon when they need it";
+        found.push(Finding::note("unit", message, "`acpd install-service --user` installs a service for you"));
     }
     found
 }
@@ -37,14 +37,18 @@ async fn state(unit: &Path, manager: Manager) -> Finding {
         ("failed", _) => {
             let log = manager.journalctl();
             let again = format!("`{systemctl} reset-failed acpd.service acpd.socket`, `{systemctl} start acpd`");
-            Finding::problem(check, message, format!("`{log}` tells why; then {again}"))
+            Finding::problem(check, message, format!("find out why with `{log}`; then run {again}"))
         }
         ("active", "enabled" | "static" | "indirect") => Finding::ok(check, message),
-        ("active", _) => Finding::note(check, message, format!("`{systemctl} enable acpd` starts it at boot, too")),
-        ("", _) => Finding::warning(check, format!("{} is there, and systemctl does not answer", unit.display()), ""),
-        (_, _) => {
-            Finding::warning(check, message, format!("`{systemctl} enable --now acpd` starts it now and at boot"))
+        ("active", _) => {
+            Finding::note(check, message, format!("to start it at boot too, run `{systemctl} enable acpd`"))
         }
+        ("", _) => Finding::warning(check, format!("{} exists, but systemctl does not answer", unit.display()), ""),
+        (_, _) => Finding::warning(
+            check,
+            message,
+            format!("to start it now and at boot, run `{systemctl} enable --now acpd`"),
+        ),
     }
 }
 
@@ -52,9 +56,9 @@ async fn state(unit: &Path, manager: Manager) -> Finding {
 fn linger() -> Option<Finding> {
     let name = std::env::var("USER").ok().filter(|name| !name.is_empty() && !name.contains('/'))?;
     Some(if Path::new(LINGER).join(&name).exists() {
-        Finding::ok("linger", format!("{name}'s daemon goes on after the last logout"))
+        Finding::ok("linger", format!("{name}'s daemon keeps running after logout"))
     } else {
-        let message = format!("{name}'s daemon, and its agents, end with the last logout");
-        Finding::warning("linger", message, "`loginctl enable-linger` keeps them")
+        let message = format!("{name}'s daemon and its agents stop at the last logout");
+        Finding::warning("linger", message, "to keep them running, run `loginctl enable-linger`")
     })
 }

@@ -12,11 +12,11 @@ pub fn look(output: Output) -> Vec<Finding> {
     if is_utf8() {
         found.push(Finding::ok("characters", "UTF-8"));
     } else {
-        let hint = "set LANG to one that is, such as C.UTF-8";
-        found.push(Finding::warning("characters", "the locale is not one of UTF-8", hint));
+        let hint = "set LANG to a UTF-8 locale, such as C.UTF-8";
+        found.push(Finding::warning("characters", "the locale is not UTF-8", hint));
     }
     let Some(width) = output.width() else {
-        found.push(Finding::note("colours", "off: the output is no terminal", ""));
+        found.push(Finding::note("colours", "off: the output is not a terminal", ""));
         return found;
     };
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -27,7 +27,11 @@ pub fn look(output: Output) -> Vec<Finding> {
     });
     if width < COLUMNS_MIN {
         let message = format!("{width} columns");
-        found.push(Finding::warning("width", message, format!("{COLUMNS_MIN} or more show more of a table")));
+        found.push(Finding::warning(
+            "width",
+            message,
+            format!("use {COLUMNS_MIN} columns or more to see whole tables"),
+        ));
     }
     found
 }

@@ -1,73 +1,73 @@
-//! What the help of each command shows as examples. A test reads every line as the command line would.
+//! The examples in the help of each command. A test parses every line as a command line.
 
-/// A line is two spaces, what one types, and after two or more spaces what that does.
+/// A line is two spaces, the command, and after two or more spaces what it does.
 const EXAMPLES: &[(&str, &str)] = &[
     (
         "serve",
-        "  acpd serve                                    in this terminal, until Ctrl-C
+        "  acpd serve                                    run until Ctrl-C
   acpd serve --config ./config.toml --state-dir /tmp/acpd-trial",
     ),
     (
         "migrate",
-        "  acpd migrate                                  to this version's schema
-  acpd migrate --down 12                        back, before an older acpd is installed",
+        "  acpd migrate                                  migrate to this version's schema
+  acpd migrate --down 12                        before you install an older acpd",
     ),
     (
         "run",
         "  acpd run \"fix the failing test\"
-  acpd run --agent demo hello                   without any key or model
+  acpd run --agent demo hello                   needs no key and no model
   git diff | acpd run \"review this\"
-  acpd run --no-wait \"write the tests\"          accepted; acpd attach - shows the rest
+  acpd run --no-wait \"write the tests\"          return at once; acpd attach - shows the answer
   acpd run --attach screen.png \"what is wrong here?\"
   acpd run --timeout 10m \"update the dependencies\"
   acpd run -C ~/src/app --title changelog \"write the changelog\"",
     ),
     (
         "new",
-        "  acpd new --agent demo                         prints the id of the session
+        "  acpd new --agent demo                         print the id of the session
   acpd new --title docs --tag work --permissions edit
-  acpd new --lazy                               the agent starts with the first prompt
-  acpd new --mcp files --mcp docs               with these of the agent's MCP servers; --no-mcp: none",
+  acpd new --lazy                               start the agent with the first prompt
+  acpd new --mcp files --mcp docs               use only these of the agent's MCP servers",
     ),
     (
         "prompt",
-        "  acpd prompt - \"and now document it\"           to the newest session of this directory
-  acpd prompt docs \"shorter, please\"            to the one with the title docs
+        "  acpd prompt - \"now document it\"               prompt the newest session here
+  acpd prompt docs \"shorter, please\"            prompt the session with the title docs
   cargo test 2>&1 | acpd prompt - \"explain this\"
   acpd prompt - --attach screen.png \"what is wrong here?\"",
     ),
     (
         "attach",
-        "  acpd attach -                                 what the newest session here did and does
-  acpd attach - --tail 1                        only the last turn, and what follows
-  acpd attach 5f6a7b8c9d0e --json               its events, one a line",
+        "  acpd attach -                                 follow the newest session here
+  acpd attach - --tail 1                        start with its last turn
+  acpd attach 5f6a7b8c9d0e --json               print its events, one per line",
     ),
     (
         "ls",
-        "  acpd ls                                       active and suspended ones
-  acpd ls --all                                 archived ones too, and those in error
+        "  acpd ls                                       list active and suspended sessions
+  acpd ls --all                                 include archived and failed sessions
   acpd ls --agent gemini --status suspended
-  acpd ls -w                                    kept in view until q
+  acpd ls -w                                    update the list until you press q
   acpd ls -C . --json",
     ),
-    ("ps", "  acpd ps                                       agents that run now"),
+    ("ps", "  acpd ps                                       list the agents that run now"),
     ("rename", "  acpd rename - \"fix the parser\""),
     (
         "logs",
-        "  acpd logs                                     the last 100 lines of the daemon's log
-  acpd logs -f -n 20                            the last 20, and every new one",
+        "  acpd logs                                     show the last 100 lines
+  acpd logs -f -n 20                            show the last 20 lines and follow",
     ),
-    ("reload", "  acpd reload                                   after a change of the file"),
+    ("reload", "  acpd reload                                   after you have changed the file"),
     (
         "config",
-        "  acpd config                                   keys that differ from their defaults
-  acpd config --default                         every key, explained
+        "  acpd config                                   list keys that differ from their defaults
+  acpd config --default                         print every key with a comment
   acpd config set sessions.agent claude",
     ),
     (
         "config get",
         "  acpd config get limits.processes
-  acpd config get limits                        all keys of the section",
+  acpd config get limits                        print all keys of the section",
     ),
     (
         "config set",
@@ -78,7 +78,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("config path", "  acpd config path"),
     (
         "show",
-        "  acpd show -                                   the newest session of this directory
+        "  acpd show -                                   show the newest session here
   acpd show 5f6a7b8c9d0e --json",
     ),
     (
@@ -89,18 +89,18 @@ const EXAMPLES: &[(&str, &str)] = &[
     ),
     (
         "turns",
-        "  acpd turns -                                  each prompt, and how it ended
+        "  acpd turns -                                  list the turns of the newest session here
   acpd turns - --json",
     ),
     (
         "search",
-        "  acpd search exit code                         messages with both words
+        "  acpd search exit code                         find messages with both words
   acpd search '\"exit code\" NOT daemon' --since 7d
   acpd search migrat* --role agent -C .",
     ),
     (
         "export",
-        "  acpd export - --output session.json           for `acpd import` on another machine
+        "  acpd export - --output session.json           to import on another machine
   acpd export docs --format markdown | less
   acpd export - --format workflow --output docs.yaml --force",
     ),
@@ -108,7 +108,7 @@ const EXAMPLES: &[(&str, &str)] = &[
         "checkpoint",
         "  acpd checkpoint create - half --state '{\"next\": \"write the tests\"}'
   acpd checkpoint list -
-  acpd checkpoint restore - half --new          a session that goes on from there",
+  acpd checkpoint restore - half --new          continue in a new session",
     ),
     (
         "checkpoint create",
@@ -117,24 +117,24 @@ const EXAMPLES: &[(&str, &str)] = &[
   git diff --stat | jq -Rs . | acpd checkpoint create - half --state -",
     ),
     ("checkpoint list", "  acpd checkpoint list -"),
-    ("checkpoint show", "  acpd checkpoint show - half                   its state, as JSON"),
+    ("checkpoint show", "  acpd checkpoint show - half                   print its state as JSON"),
     (
         "checkpoint restore",
-        "  acpd checkpoint restore - half                its state
+        "  acpd checkpoint restore - half                print its state
   acpd checkpoint restore - half --new --title \"second try\"",
     ),
     (
         "records",
-        "  acpd records                                  what was done in which session
+        "  acpd records                                  list session records
   acpd records show - --json
   acpd records submit session.json",
     ),
     (
         "records list",
-        "  acpd records list --order-by duration -n 5    the longest
+        "  acpd records list --order-by duration -n 5    list the five longest
   acpd records list --source submitted",
     ),
-    ("records show", "  acpd records show -                           of the newest session here"),
+    ("records show", "  acpd records show -                           show the record of the newest session here"),
     (
         "records submit",
         "  acpd records submit .cursor/memory/sessions/s-100.json
@@ -142,73 +142,73 @@ const EXAMPLES: &[(&str, &str)] = &[
     ),
     (
         "timeline",
-        "  acpd timeline ISSUE-7                         the sessions with such an outcome
+        "  acpd timeline ISSUE-7                         list what happened to ISSUE-7, oldest first
   acpd timeline - --from 7d",
     ),
     (
         "cancel",
-        "  acpd cancel -                                 the running turn
-  acpd cancel - --queued                        and all that wait",
+        "  acpd cancel -                                 cancel the running turn
+  acpd cancel - --queued                        cancel the queued turns too",
     ),
     (
         "mode",
-        "  acpd mode -                                   which there are, and which is in force\n  acpd mode - plan",
+        "  acpd mode -                                   list the modes, the current one marked\n  acpd mode - plan",
     ),
-    ("model", "  acpd model -                                  which there are, and which is in force"),
+    ("model", "  acpd model -                                  list the models, the current one marked"),
     (
         "permissions",
-        "  acpd permissions                              what waits for an answer
-  acpd permissions - --all                      all that this session asked, with the answers",
+        "  acpd permissions                              list open requests
+  acpd permissions - --all                      include answered requests of this session",
     ),
     (
         "approve",
-        "  acpd approve                                  the only question that is open
-  acpd approve 7b8c9d0e                         this one, as `acpd permissions` shows it
-  acpd approve 7b8c9d0e --always                and the same again in this session",
+        "  acpd approve                                  allow the only open request
+  acpd approve 7b8c9d0e                         allow this one (ids: acpd permissions)
+  acpd approve 7b8c9d0e --always                allow it for the rest of the session",
     ),
     (
         "reject",
-        "  acpd reject                                   the only question that is open
-  acpd reject 7b8c9d0e --always                 this one, and the same again in this session",
+        "  acpd reject                                   reject the only open request
+  acpd reject 7b8c9d0e --always                 reject it for the rest of the session",
     ),
     (
         "rules",
-        "  acpd rules -                                  what was answered with \"always\" here
+        "  acpd rules -                                  list the rules of this session
   acpd rules - --revoke 7b8c9d0e",
     ),
     ("resume", "  acpd resume -\n  acpd resume docs"),
-    ("archive", "  acpd archive -                                done with it; it can still be read"),
+    ("archive", "  acpd archive -                                end it; its messages stay readable"),
     (
         "rm",
-        "  acpd rm - --reason \"wrong branch\"             archives it, and says why
-  acpd rm 5f6a7b8c9d0e --purge                  deletes it with all its messages",
+        "  acpd rm - --reason \"wrong branch\"             archive it and record why
+  acpd rm 5f6a7b8c9d0e --purge                  delete it with all its messages",
     ),
     (
         "gc",
-        "  acpd gc --dry-run                             what would be deleted, and when
+        "  acpd gc --dry-run                             show what would be deleted, and when
   acpd gc",
     ),
     (
         "import",
-        "  acpd import session.json                      go on with a session of another machine
+        "  acpd import session.json                      continue a session from another machine
   acpd import session.json --workspace . --agent demo
   acpd import old.db --workspace /home/a/src=/home/b/src --dry-run
-  acpd import .cursor/memory/sessions           every JSON file in it: exports and session records",
+  acpd import .cursor/memory/sessions           import every export and record in it",
     ),
     ("backup", "  acpd backup ~/acpd-2026-07-01.db"),
     (
         "agents",
-        "  acpd agents                                   what there is, and what is missing
-  acpd agents check gemini                      start it, shake hands, see whether it is signed in
-  acpd agents add mine --command ~/bin/agent    a program of your own",
+        "  acpd agents                                   list agents and what is missing
+  acpd agents check gemini                      start it and check the sign-in
+  acpd agents add mine --command ~/bin/agent    add your own program",
     ),
     ("agents list", "  acpd agents list --json"),
-    ("agents show", "  acpd agents show gemini                       its command, and what it needs"),
+    ("agents show", "  acpd agents show gemini                       show its command and requirements"),
     (
         "agents check",
-        "  acpd agents check                             the default agent
-  acpd agents check gemini codex                these
-  acpd agents check --all                       all that are installed",
+        "  acpd agents check                             check the default agent
+  acpd agents check gemini codex
+  acpd agents check --all                       check all installed agents",
     ),
     (
         "agents create",
@@ -220,7 +220,7 @@ const EXAMPLES: &[(&str, &str)] = &[
         "  acpd agents edit reviewer --system-prompt 'You review. You change nothing.'
   acpd agents edit reviewer --unset model --restore",
     ),
-    ("agents archive", "  acpd agents archive reviewer                  its sessions go on"),
+    ("agents archive", "  acpd agents archive reviewer                  existing sessions continue"),
     (
         "agents add",
         "  acpd agents add mine --command /opt/agent --arg=--acp
@@ -228,39 +228,36 @@ const EXAMPLES: &[(&str, &str)] = &[
   acpd agents add fast --uvx fast-agent-acp --arg=--model --arg=haiku
   acpd agents add claude --env-file ~/.config/acpd/claude.env",
     ),
-    ("agents remove", "  acpd agents remove mine                       sessions of it go on"),
+    ("agents remove", "  acpd agents remove mine                       existing sessions continue"),
     ("workspaces", "  acpd workspaces"),
     ("workspaces add", "  acpd workspaces add ~/src/app"),
     ("workspaces rm", "  acpd workspaces rm ~/src/app"),
     (
         "status",
-        "  acpd status                                   how the daemon is; never starts one
+        "  acpd status                                   never starts a daemon
   acpd status --json",
     ),
     ("stop", "  acpd stop                                     the next `acpd run` starts it again"),
-    ("top", "  acpd top                                      q leaves, ? tells the keys"),
+    ("top", "  acpd top                                      q quits, ? lists the keys"),
     (
         "doctor",
-        "  acpd doctor                                   look at everything, and try the default agent
-  acpd doctor --agents                          try every agent that is installed
-  acpd doctor --json                            an array of {group, check, status, message, hint}",
+        "  acpd doctor                                   check everything and start the default agent
+  acpd doctor --agents                          start every installed agent
+  acpd doctor --json                            print [{group, check, status, message, hint}]",
     ),
     (
         "install-service",
-        "  acpd install-service --user                   your own daemon, from login on
+        "  acpd install-service --user                   your own daemon, started at login
   acpd install-service --user --uninstall
-  sudo acpd install-service                     the machine's, for the group acpd
-  acpd install-service --print                  only show the units",
+  sudo acpd install-service                     one for the machine, for the group acpd
+  acpd install-service --print                  print the units, install nothing",
     ),
     (
         "socket",
         "  acpd socket
   curl --unix-socket \"$(acpd socket)\" http://acpd/v1/sessions",
     ),
-    (
-        "mcp",
-        "  acpd mcp --socket ~/.local/state/acpd/run/ID/tools.sock   as an agent starts it, with its session's socket",
-    ),
+    ("mcp", "  acpd mcp --socket ~/.local/state/acpd/run/ID/tools.sock   agents start it with their session's socket"),
     (
         "completions",
         "  source <(acpd completions bash)               in ~/.bashrc
@@ -269,8 +266,8 @@ const EXAMPLES: &[(&str, &str)] = &[
     ),
     (
         "man",
-        "  acpd man | man -l -                           the first page, now
-  acpd man --out ~/.local/share/man/man1        all pages: man acpd, man acpd-run",
+        "  acpd man | man -l -                           read the first page
+  acpd man --out ~/.local/share/man/man1        then: man acpd, man acpd-run",
     ),
 ];
 

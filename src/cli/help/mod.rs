@@ -1,8 +1,7 @@
-//! The command line as people are told of it: commands in groups on the first page, and examples under each of them.
+//! The help: commands in groups on the first page, and examples for each of them.
 //!
-//! What a command is and takes stands with the command. What is said about all of them is put together here, because no
-//! command sees the others: [`command`] is the whole command line, dressed.
-//! Its examples are in [`examples`].
+//! Each command declares its own summary and arguments. [`command`] adds the first page, which spans all commands, and the
+//! examples from [`examples`].
 
 mod examples;
 #[cfg(test)]
@@ -15,31 +14,32 @@ use std::fmt::Write;
 use clap::builder::Styles;
 use clap::{Arg, CommandFactory};
 
-use super::Cli;
+use super::{Cli, EVERYWHERE};
 
 /// The groups of the first page. A command that is in none of them comes last, under [`REST`].
 const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Sessions",
         &[
-            "run", "new", "prompt", "attach", "ls", "ps", "show", "messages", "turns", "search", "export", "import",
-            "rename", "mode", "model", "cancel", "resume", "archive", "rm",
+            "run", "new", "prompt", "attach", "ls", "show", "messages", "turns", "search", "export", "import",
+            "rename", "mode", "model", "cancel", "resume", "keep", "archive", "rm",
         ],
     ),
-    ("Records", &["checkpoint", "records", "timeline"]),
-    ("Questions of agents", &["permissions", "approve", "reject", "rules"]),
+    ("Permissions", &["permissions", "approve", "reject", "rules"]),
     ("Agents and workspaces", &["agents", "workspaces", "mcp"]),
+    ("Records", &["checkpoint", "records", "timeline"]),
     (
-        "The daemon",
+        "Daemon",
         &[
             "serve",
             "stop",
             "status",
             "top",
+            "ps",
             "logs",
-            "reload",
-            "config",
             "doctor",
+            "config",
+            "reload",
             "gc",
             "backup",
             "migrate",
@@ -47,16 +47,15 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "install-service",
         ],
     ),
-    ("The shell", &["completions", "man", "help"]),
+    ("Shell", &["completions", "man", "help"]),
 ];
-const REST: &str = "Others";
-/// clap adds it when it builds the command line, and it has no line of its own before.
-const HELP_ABOUT: &str = "Explain a command: acpd help run";
-/// What one line of the first page has for the name of a command or an option.
-const NAME_COLUMNS: usize = 13;
-const OPTION_COLUMNS: usize = 18;
-const INDENT: &str = "  ";
-/// clap breaks what is as wide as a terminal of 80 columns.
+const REST: &str = "Other";
+/// clap adds `help` when it builds the command line, which is after this page is made.
+const HELP_ABOUT: &str = "Explain a command, as in `acpd help run`";
+/// Width of the column with the names of commands and options.
+const NAME_COLUMNS: usize = 17;
+/// clap wraps a line of 80 columns. A test checks that every line of the first page fits.
+#[cfg(test)]
 const PAGE_COLUMNS: usize = 79;
 const EXAMPLES_HEADING: &str = "Examples:";
 
@@ -83,7 +82,7 @@ fn with_examples(mut command: clap::Command, path: &str) -> clap::Command {
     command
 }
 
-/// The template of `acpd --help`: clap lists commands in one heap, and people look for what belongs together.
+/// The template of `acpd --help`. clap would list all commands in one group.
 fn first_page(command: &clap::Command) -> String {
     let styles = Styles::default();
     let (header, literal) = (styles.get_header(), styles.get_literal());
@@ -92,23 +91,20 @@ fn first_page(command: &clap::Command) -> String {
         let _ = write!(page, "\n{header}{heading}:{header:#}\n");
         for name in names {
             let about = if name == "help" { HELP_ABOUT.to_owned() } else { about(command, &name) };
-            // A name that is too long for its column pushes its own line only.
-            let columns = NAME_COLUMNS.max(name.len() + INDENT.len());
-            let about = shortened(&about, PAGE_COLUMNS - columns - INDENT.len());
-            let _ = writeln!(page, "{INDENT}{literal}{name:<columns$}{literal:#}{about}");
+            let _ = writeln!(page, "  {literal}{name:<NAME_COLUMNS$}{literal:#}{about}");
         }
     }
-    let _ = write!(page, "\n{header}Options of every command:{header:#}\n");
+    let _ = write!(page, "\n{header}{EVERYWHERE}:{header:#}\n");
     for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-        let _ = writeln!(page, "  {literal}{:<OPTION_COLUMNS$}{literal:#}{help}", flag(arg));
+        let _ = writeln!(page, "  {literal}{:<NAME_COLUMNS$}{literal:#}{help}", flag(arg));
     }
-    let _ = writeln!(page, "  {literal}{:<OPTION_COLUMNS$}{literal:#}Say more about acpd or a command", "--help");
-    let _ = write!(page, "  {literal}{:<OPTION_COLUMNS$}{literal:#}Tell the version", "--version");
+    let _ = writeln!(page, "  {literal}{:<NAME_COLUMNS$}{literal:#}Print help for acpd or for a command", "--help");
+    let _ = write!(page, "  {literal}{:<NAME_COLUMNS$}{literal:#}Print the version", "--version");
     page + "{after-help}"
 }
 
-/// The groups with the commands that there are, and at the end those that nobody has put into one.
+/// The groups with their visible commands; at the end the commands that are in no group.
 fn grouped(command: &clap::Command) -> Vec<(&'static str, Vec<String>)> {
     let visible = |name: &str| command.find_subcommand(name).is_some_and(|found| !found.is_hide_set());
     let mut groups: Vec<(&str, Vec<String>)> = GROUPS
@@ -130,18 +126,6 @@ fn grouped(command: &clap::Command) -> Vec<(&'static str, Vec<String>)> {
 fn about(command: &clap::Command, name: &str) -> String {
     let about = command.find_subcommand(name).and_then(clap::Command::get_about);
     about.map(ToString::to_string).unwrap_or_default()
-}
-
-/// A summary without as many of its last clauses as it takes to fit into a line; the help of the command has them all.
-fn shortened(summary: &str, columns_max: usize) -> &str {
-    let mut short = summary.split("; prints ").next().unwrap_or(summary);
-    while short.chars().count() > columns_max {
-        match short.rfind([',', ';', ':']) {
-            Some(end) => short = &short[..end],
-            None => break,
-        }
-    }
-    short
 }
 
 fn flag(arg: &Arg) -> String {

@@ -45,7 +45,7 @@ const AUTHORS: &[(&str, Author)] = &[
     ("system", Author::System),
     ("developer", Author::System),
 ];
-const UNFINISHED: &str = "the tool had not ended when this was recorded";
+const UNFINISHED: &str = "the tool had not finished when this was recorded";
 /// What a tool is called that nobody has named.
 const UNNAMED: &str = "tool";
 

@@ -45,7 +45,8 @@ impl Sheet {
         self.maybe(spellings).ok_or_else(|| {
             let (name, columns) = (self.name, self.table.columns.join(", "));
             let message = format!("the table {name} has no column {}; its columns are {columns}", spellings[0]);
-            let hint = format!("it may be called {}; rename it in a copy of the database", spellings.join(" or "));
+            let hint =
+                format!("the column can be named {}; rename it in a copy of the database", spellings.join(" or "));
             ClientError::local(message, hint)
         })
     }
@@ -114,8 +115,12 @@ fn sessions(sheet: &Sheet, repos: &HashMap<String, String>) -> Result<Vec<Row>, 
         let wrong = |problem: &str, hint: &str| sheet.wrong(&name, problem, hint);
         let repo = text(&row[repo]).unwrap_or_default();
         let path = repos.get(&repo).cloned();
-        let path =
-            path.ok_or_else(|| wrong(&format!("its Repo {repo:?} is not there"), "the row of Repo is missing"))?;
+        let path = path.ok_or_else(|| {
+            wrong(
+                &format!("its Repo {repo:?} does not exist"),
+                "add the missing row to the table Repo in a copy of the database",
+            )
+        })?;
         let at =
             |column: usize, called: &str| time(&row[column]).map_err(|what| wrong(&format!("{called}: {what}"), TIMES));
         Ok(Row {
@@ -134,7 +139,7 @@ fn sessions(sheet: &Sheet, repos: &HashMap<String, String>) -> Result<Vec<Row>, 
     sheet.table.rows.iter().enumerate().map(read).collect()
 }
 
-const TIMES: &str = "times are RFC 3339 texts, or seconds or milliseconds since 1970";
+const TIMES: &str = "write times as RFC 3339, or as seconds or milliseconds since 1970";
 
 /// The messages of each session, by time; those of the same time in the order of their rows.
 fn messages(sheet: &Sheet, sessions: &[Row]) -> Result<HashMap<String, Vec<Line>>, ClientError> {
@@ -149,16 +154,24 @@ fn messages(sheet: &Sheet, sessions: &[Row]) -> Result<HashMap<String, Vec<Line>
         let wrong = |problem: &str, hint: &str| sheet.wrong(&name, problem, hint);
         let of = text(&row[session]).unwrap_or_default();
         let Some(lines) = found.get_mut(&of) else {
-            return Err(wrong(&format!("its AgentSession {of:?} is not there"), "the row of AgentSession is missing"));
+            return Err(wrong(
+                &format!("its AgentSession {of:?} does not exist"),
+                "delete the message in a copy of the database",
+            ));
         };
         let role = text(&row[role]).unwrap_or_default();
         let author = Author::of(&role).ok_or_else(|| {
             let hint = format!("nothing was imported; the roles are {}", Author::words());
-            wrong(&format!("the role {role:?} is none that acpd knows"), &hint)
+            wrong(&format!("acpd does not know the role {role:?}"), &hint)
         })?;
         let at = time(&row[created]).map_err(|what| wrong(&format!("createdAt: {what}"), TIMES))?;
         let content = match &row[content] {
-            Cell::Bytes => return Err(wrong("its content is no text", "nothing was imported; correct it in a copy")),
+            Cell::Bytes => {
+                return Err(wrong(
+                    "its content is not text",
+                    "nothing was imported; correct it in a copy of the database",
+                ));
+            }
             cell => text(cell).unwrap_or_default(),
         };
         lines.push(Line { id: name, author, content, at });
@@ -179,11 +192,11 @@ fn document(
 ) -> Result<Labelled, ClientError> {
     let mut notes = Vec::new();
     let Some(slug) = agent.map(str::to_owned).or_else(|| row.agent.as_deref().map(slug)) else {
-        let hint = "say which agent it goes on with: --agent SLUG; `acpd agents` lists them";
-        return Err(ClientError::local(format!("{label}: the database does not say which agent it is of"), hint));
+        let hint = "choose an agent with --agent SLUG; `acpd agents` lists them";
+        return Err(ClientError::local(format!("{label}: the database does not name the agent of this session"), hint));
     };
     let status = status(&row.status).ok_or_else(|| {
-        let problem = format!("{label}: the status {:?} is none that acpd knows", row.status);
+        let problem = format!("{label}: acpd does not know the status {:?}", row.status);
         ClientError::local(problem, format!("nothing was imported; the statuses are {STATUSES}"))
     })?;
     if !row.status.eq_ignore_ascii_case(status.as_str()) {
@@ -334,7 +347,7 @@ fn time(cell: &Cell) -> Result<Timestamp, String> {
     };
     time.ok_or_else(|| match cell {
         Cell::Null => "is missing".to_owned(),
-        cell => format!("{:?} is no time", text(cell).unwrap_or_default()),
+        cell => format!("{:?} is not a time", text(cell).unwrap_or_default()),
     })
 }
 

@@ -40,13 +40,15 @@ pub struct Labelled {
 fn foreign(error: &ForeignError) -> ClientError {
     let hint = match error {
         ForeignError::NoTable { tables, .. } if tables.iter().any(|table| table == "_sqlx_migrations") => {
-            "it is a record of acpd's own: have its daemon export the sessions (`acpd export`)"
+            "it is a store of acpd: export its sessions with `acpd export` and import the exports"
         }
-        ForeignError::NoTable { .. } => "databases with the tables Repo, AgentSession and AgentMessage are read",
+        ForeignError::NoTable { .. } => "the database must have the tables Repo, AgentSession and AgentMessage",
         ForeignError::Changing { .. } => "stop the program that writes to it, and try again",
-        ForeignError::TooLarge { .. } => "import a part of it: delete from a copy what is not wanted",
-        ForeignError::Files { .. } => "it must be yours to read, with the files beside it that end in -wal or -journal",
-        ForeignError::Database { .. } => "the file may be damaged; `sqlite3 FILE .recover` saves what can be read",
+        ForeignError::TooLarge { .. } => "import a part of it: delete the rest from a copy of the database",
+        ForeignError::Files { .. } => {
+            "you need read access to it, and to the files beside it that end in -wal or -journal"
+        }
+        ForeignError::Database { .. } => "the file may be damaged; `sqlite3 FILE .recover` recovers the readable part",
     };
     ClientError::local(chain(error), hint)
 }
@@ -86,8 +88,8 @@ fn files(directory: &Path) -> Result<Vec<PathBuf>, ClientError> {
         }
     }
     if files.is_empty() {
-        let hint = "give a directory of JSON files, an exported session, or the database of the earlier application";
-        return Err(ClientError::local(format!("there is no JSON file in {}", directory.display()), hint));
+        let hint = "name a directory of JSON files, an exported session, or a database";
+        return Err(ClientError::local(format!("no JSON files in {}", directory.display()), hint));
     }
     files.sort();
     Ok(files)
@@ -105,25 +107,28 @@ fn file(path: &Path, found: &mut Found) -> Result<(), ClientError> {
     let unreadable = |error| ClientError::io(format!("read {label}"), error);
     let bytes = path.metadata().map_err(unreadable)?.len();
     if bytes > FILE_BYTES_MAX {
-        let message = format!("{label} is {bytes} bytes; the most is {FILE_BYTES_MAX}");
-        let hint = "an export of this size cannot be imported; `acpd export --format markdown` is one to be read";
+        let message = format!("{label} has {bytes} bytes; the maximum is {FILE_BYTES_MAX}");
+        let hint = "an export of this size cannot be imported; use `acpd export --format markdown` to read the session";
         return Err(ClientError::local(message, hint));
     }
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
     let shape: Shape = serde_json::from_str(&text).map_err(|error| {
-        let hint = "give an export of a session (`acpd export`) or a record of one; the file may not be whole";
-        ClientError::local(format!("{label} is no JSON object: {error}"), hint)
+        let hint = "name an export (`acpd export`) or a session record; the file may be incomplete";
+        ClientError::local(format!("{label} is not a JSON object: {error}"), hint)
     })?;
     match shape {
         Shape { format: None, session_id: Some(_) } => {
             let record = RawValue::from_string(text).map_err(|error| {
-                ClientError::local(format!("{label} is no JSON: {error}"), "the file may not be whole")
+                ClientError::local(format!("{label} is not valid JSON: {error}"), "the file may be incomplete")
             })?;
             found.records.push((label, record));
         }
         Shape { format: None, session_id: None } => {
-            let message = format!("{label} is neither an export nor a record of a session");
-            return Err(ClientError::local(message, "an export has the field format, and a record session_id"));
+            let message = format!("{label} is neither an export nor a session record");
+            return Err(ClientError::local(
+                message,
+                "an export has the field format, a session record the field session_id",
+            ));
         }
         Shape { format: Some(_), .. } => {
             let document = Document::read(&text)

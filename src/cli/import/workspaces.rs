@@ -22,8 +22,8 @@ impl Workspaces {
                     workspaces.moved.push((PathBuf::from(old), absolute(new)?));
                 }
                 _ if workspaces.all.is_some() => {
-                    let message = "--workspace names more than one directory for everything";
-                    return Err(ClientError::local(message, "write OLD=NEW, with the whole path that it had"));
+                    let message = "--workspace names more than one directory for all sessions";
+                    return Err(ClientError::local(message, "write OLD=NEW, where OLD is the full old path"));
                 }
                 _ => workspaces.all = Some(text(&absolute(word)?)?),
             }
@@ -50,7 +50,7 @@ fn absolute(path: &str) -> Result<PathBuf, ClientError> {
 }
 
 fn text(path: &Path) -> Result<String, ClientError> {
-    let message = || format!("the path {} is not UTF-8", path.display());
+    let message = || format!("the path {} is not valid UTF-8", path.display());
     path.to_str().map(str::to_owned).ok_or_else(|| ClientError::local(message(), "choose another directory"))
 }
 

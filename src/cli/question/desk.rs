@@ -240,7 +240,7 @@ impl<'a> Desk<'a> {
         match outcome {
             Ok(permission) if permission.status == PermissionStatus::Open => self.begin(*permission),
             Ok(_) => Ok(()),
-            Err(_) => self.note("the agent waits for an answer; `acpd permissions` tells to what"),
+            Err(_) => self.note("the agent waits for an answer; `acpd permissions` shows its request"),
         }
     }
 
@@ -279,7 +279,7 @@ impl<'a> Desk<'a> {
                 self.release()?;
                 let holds = permission.resolution.is_some_and(|resolution| resolution.always);
                 if always && !holds {
-                    self.note("it holds this once: there is no rule for what is outside the workspace or has no name")?;
+                    self.note("this answer counts only once: acpd makes no rule for requests outside the workspace or without a name")?;
                 }
                 Ok(())
             }

@@ -92,7 +92,7 @@ impl Details {
             Change::Kept(text) => Line::Plain(text),
         }));
         if self.lines.len() == before {
-            self.lines.push(Line::Plain("  (nothing is changed)".to_owned()));
+            self.lines.push(Line::Plain("  (no changes)".to_owned()));
         }
     }
 
@@ -163,7 +163,7 @@ mod tests {
           │ + 1
           │ + [y] once >
         ");
-        assert!(shown(&details(Some(old), old), 80).contains("nothing is changed"));
+        assert!(shown(&details(Some(old), old), 80).contains("no changes"));
     }
 
     #[test]

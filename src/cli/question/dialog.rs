@@ -182,7 +182,10 @@ impl Dialog {
             }
             Subject::TooHard => {
                 let id = short_id(self.permission.id);
-                wrapped(&format!("it takes more than lines: `acpd approve {id} --content '{{…}}'` answers it"), width)
+                wrapped(
+                    &format!("use `acpd approve {id} --content '{{…}}'`: this form cannot be filled in here"),
+                    width,
+                )
             }
             Subject::Permission { .. } | Subject::Offer(_) | Subject::Field(_) | Subject::Link => Vec::new(),
         }
@@ -272,7 +275,7 @@ fn width(size: Size) -> usize {
 }
 
 fn not_understood() -> Move {
-    Move::Ask("one of the letters, then Enter\n".to_owned())
+    Move::Ask("type one of the letters, then Enter\n".to_owned())
 }
 
 fn decision(decision: Decision, always: bool) -> AnswerPermission {
@@ -328,7 +331,7 @@ mod tests {
             assert_eq!(answer(&mut asked, line), body);
         }
         for line in ["", "yy", "1", "\x1b[A"] {
-            assert!(answer(&mut asked, line).as_str().unwrap().starts_with("one of the letters"), "{line:?}");
+            assert!(answer(&mut asked, line).as_str().unwrap().starts_with("type one of the letters"), "{line:?}");
         }
         assert_eq!(answer(&mut asked, "d"), "  │ $ make -j\n");
     }
@@ -390,7 +393,7 @@ mod tests {
         assert_eq!(answer(&mut asked, "y"), "");
         assert_eq!(asked.prompt(SIZE), "name > ");
         assert_eq!(answer(&mut asked, "q"), "", "a value, not a command");
-        assert_eq!(answer(&mut asked, "many"), "it is a whole number\n");
+        assert_eq!(answer(&mut asked, "many"), "type a whole number\n");
         assert_eq!(answer(&mut asked, "7"), json!({"action": "accept", "content": {"name": "q", "port": 7}}));
     }
 

@@ -25,17 +25,17 @@ pub async fn permission(daemon: &Daemon, name: Option<&str>) -> Result<Permissio
     match among(open, |permission| permission.id, name) {
         Found::One(permission) => Ok(permission),
         Found::Several(several) => {
-            Err(several_match(&format!("{} open questions match {name:?}", several.len()), &several))
+            Err(several_match(&format!("{} open permission requests match {name:?}", several.len()), &several))
         }
         // Who is late wants to know who was first.
         Found::None => match among(newest(daemon).await?, |permission| permission.id, name) {
             Found::One(permission) => Ok(permission),
             Found::Several(several) => {
-                Err(several_match(&format!("{} questions match {name:?}", several.len()), &several))
+                Err(several_match(&format!("{} permission requests match {name:?}", several.len()), &several))
             }
             Found::None => Err(ClientError::local(
-                format!("there is no question {name:?}"),
-                "`acpd permissions` lists those that are open; they are named by the id or a part of its beginning or end",
+                format!("there is no permission request {name:?}"),
+                "`acpd permissions` lists open requests; name one by its id, or by a prefix or suffix of the id",
             )),
         },
     }
@@ -64,10 +64,10 @@ fn only(open: Vec<Permission>) -> Result<Permission, ClientError> {
     match <[Permission; 1]>::try_from(open) {
         Ok([permission]) => Ok(permission),
         Err(none) if none.is_empty() => Err(ClientError::local(
-            "no question is open",
-            "`acpd permissions --all` lists those that were answered, with who answered them",
+            "there are no open permission requests",
+            "`acpd permissions --all` lists answered requests and who answered them",
         )),
-        Err(several) => Err(several_match(&format!("{} questions are open", several.len()), &several)),
+        Err(several) => Err(several_match(&format!("{} permission requests are open", several.len()), &several)),
     }
 }
 
@@ -79,7 +79,7 @@ fn several_match(message: &str, candidates: &[Permission]) -> ClientError {
     if candidates.len() > CANDIDATES_SHOWN_MAX {
         let _ = write!(message, "\n  and {} more", candidates.len() - CANDIDATES_SHOWN_MAX);
     }
-    ClientError::local(message, "name one of them by its id, or the last 12 digits as shown here")
+    ClientError::local(message, "name one by its id, or by the last 12 digits as shown here")
 }
 
 async fn open(daemon: &Daemon) -> Result<Vec<Permission>, ClientError> {

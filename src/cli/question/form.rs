@@ -71,10 +71,10 @@ impl Form {
             Kind::Text | Kind::Integer | Kind::Number => String::new(),
         };
         let otherwise = match (&field.default, field.is_required) {
-            (Some(Value::String(default)), _) => format!(", else {}", one_line(default)),
-            (Some(default), _) => format!(", else {}", one_line(&default.to_string())),
+            (Some(Value::String(default)), _) => format!(" [default: {}]", one_line(default)),
+            (Some(default), _) => format!(" [default: {}]", one_line(&default.to_string())),
             (None, true) => String::new(),
-            (None, false) => ", or nothing".to_owned(),
+            (None, false) => " [optional]".to_owned(),
         };
         Some(format!("{}{otherwise}{choices} > ", field.label))
     }
@@ -84,7 +84,9 @@ impl Form {
         let Some(field) = self.fields.get(self.asked) else { return Ok(()) };
         let value = match (line.trim(), &field.default) {
             ("", Some(default)) => Some(default.clone()),
-            ("", None) if field.is_required => return Err("it is required; Ctrl-D leaves the form".to_owned()),
+            ("", None) if field.is_required => {
+                return Err("a value is required; press Ctrl-D to leave the form".to_owned());
+            }
             ("", None) => None,
             (text, _) => Some(field.value(text)?),
         };
@@ -126,21 +128,21 @@ impl Field {
             Kind::Truth => match text.to_lowercase().as_str() {
                 "y" | "yes" | "true" => Ok(true.into()),
                 "n" | "no" | "false" => Ok(false.into()),
-                _ => Err("it is y or n".to_owned()),
+                _ => Err("type y or n".to_owned()),
             },
             Kind::Integer => {
-                let number: i64 = text.parse().map_err(|_| "it is a whole number".to_owned())?;
+                let number: i64 = text.parse().map_err(|_| "type a whole number".to_owned())?;
                 self.within("imum", &number.into(), "").map(|()| number.into())
             }
             Kind::Number => {
-                let number: f64 = text.parse().map_err(|_| "it is a number".to_owned())?;
+                let number: f64 = text.parse().map_err(|_| "type a number".to_owned())?;
                 self.within("imum", &number.into(), "")?;
-                Number::from_f64(number).map(Value::Number).ok_or_else(|| "it is a number".to_owned())
+                Number::from_f64(number).map(Value::Number).ok_or_else(|| "type a number".to_owned())
             }
             Kind::Choice(values) => {
                 let by_number = text.parse::<usize>().ok().and_then(|number| values.get(number.checked_sub(1)?));
                 let named = values.iter().find(|(value, title)| value == text || title == text);
-                let (value, _) = named.or(by_number).ok_or_else(|| "it is one of the numbers".to_owned())?;
+                let (value, _) = named.or(by_number).ok_or_else(|| "type one of the numbers".to_owned())?;
                 Ok(value.as_str().into())
             }
         }
@@ -151,8 +153,8 @@ impl Field {
         let quantity = quantity.as_f64().unwrap_or(f64::MAX);
         let bound = |name: &str| self.schema[format!("{name}{what}")].as_f64();
         match (bound("min"), bound("max")) {
-            (Some(least), _) if quantity < least => Err(format!("it is at least {least} {unit}").trim_end().to_owned()),
-            (_, Some(most)) if quantity > most => Err(format!("it is at most {most} {unit}").trim_end().to_owned()),
+            (Some(least), _) if quantity < least => Err(format!("the minimum is {least} {unit}").trim_end().to_owned()),
+            (_, Some(most)) if quantity > most => Err(format!("the maximum is {most} {unit}").trim_end().to_owned()),
             _ => Ok(()),
         }
     }
@@ -187,16 +189,16 @@ mod tests {
         .unwrap();
         let mut asked = Vec::new();
         for (line, complaint) in [
-            ("", Some("it is required; Ctrl-D leaves the form")),
-            ("x", Some("it is at least 2 characters")),
+            ("", Some("a value is required; press Ctrl-D to leave the form")),
+            ("x", Some("the minimum is 2 characters")),
             ("main", None),
-            ("70000", Some("it is at most 65535")),
+            ("70000", Some("the maximum is 65535")),
             ("", None),
-            ("a lot", Some("it is a number")),
+            ("a lot", Some("type a number")),
             ("", None),
-            ("maybe", Some("it is y or n")),
+            ("maybe", Some("type y or n")),
             ("y", None),
-            ("3", Some("it is one of the numbers")),
+            ("3", Some("type one of the numbers")),
             ("2", None),
             ("large", None),
         ] {
@@ -207,11 +209,11 @@ mod tests {
         asked.dedup();
         insta::assert_snapshot!(asked.join("\n"), @r"
         The name > 
-        port, else 5432 > 
-        share, or nothing > 
+        port [default: 5432] > 
+        share [optional] > 
         tls (encrypt)  [y] yes  [n] no > 
-        engine, or nothing  [1] PostgreSQL  [2] SQLite > 
-        size, or nothing  [1] small  [2] large > 
+        engine [optional]  [1] PostgreSQL  [2] SQLite > 
+        size [optional]  [1] small  [2] large > 
         ");
         let content = json!({"name": "main", "port": 5432, "tls": true, "engine": "lite", "size": "large"});
         assert_eq!(Value::Object(form.content()), content);

@@ -72,9 +72,9 @@ pub fn verdict(resolution: &Resolution) -> String {
 fn waits(permission: &Permission) -> String {
     let id = short_id(permission.id);
     let ways = match permission.kind {
-        PermissionKind::Elicitation => format!("`acpd approve {id}` answers it, `acpd reject {id}` declines"),
+        PermissionKind::Elicitation => format!("answer with `acpd approve {id}`, or decline with `acpd reject {id}`"),
         PermissionKind::Tool | PermissionKind::File | PermissionKind::Terminal => {
-            format!("`acpd approve {id}` allows it, `acpd reject {id}` does not")
+            format!("answer with `acpd approve {id}` or `acpd reject {id}`")
         }
     };
     format!("the agent waits for an answer: {}; {ways}", what(permission))

@@ -183,11 +183,11 @@ impl Live {
             't' | 'T' => self.thoughts.toggle(self.canvas.columns()),
             '?' | 'h' => {
                 let leave = match self.scope {
-                    Scope::Turn => "Ctrl-C cancels the turn, again leaves",
-                    Scope::Session => "Ctrl-C leaves",
+                    Scope::Turn => "Ctrl-C cancels the turn, again detaches",
+                    Scope::Session => "Ctrl-C detaches",
                 };
                 let dot = self.glyphs.dot;
-                vec![Line::new(&format!("t folds thoughts {dot} {leave} {dot} ? these keys"), Ink::DIM)]
+                vec![Line::new(&format!("t folds thoughts {dot} {leave} {dot} ? lists keys"), Ink::DIM)]
             }
             _ => return,
         };
@@ -442,9 +442,9 @@ impl Live {
             "session.status" => format!("the session is {}", text("to")),
             "log.reset" => super::log_reset(data),
             "process.exited" if data["reason"] == "crash" && data["error"].is_string() => {
-                format!("the agent's process is gone: {}", text("error"))
+                format!("the agent's process exited: {}", text("error"))
             }
-            "process.exited" if data["reason"] == "crash" => "the agent's process is gone".to_owned(),
+            "process.exited" if data["reason"] == "crash" => "the agent's process exited".to_owned(),
             _ => return,
         };
         self.end_words(at);

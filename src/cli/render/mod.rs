@@ -63,8 +63,10 @@ pub fn markdown(text: &str, columns: usize, style: Style) -> String {
 /// That the log does not reach as far as what was asked for, be it that it was restored or that nobody has got there yet.
 fn log_reset(data: &Value) -> String {
     match data["head"].as_u64() {
-        Some(head) => format!("the log ends at event {head}, before what was asked for; here it is from its beginning"),
-        None => "the log ends before what was asked for; here it is from its beginning".to_owned(),
+        Some(head) => {
+            format!("the log ends at event {head}, before the requested start; showing it from the first event")
+        }
+        None => "the log ends before the requested start; showing it from the first event".to_owned(),
     }
 }
 
@@ -80,12 +82,12 @@ pub enum Scope {
 /// What becomes of the agent's thoughts on a terminal. Elsewhere they are never shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ThoughtsShown {
-    /// Their end while they come, and one line when they are over
+    /// Show the last lines while they stream, then one line
     #[default]
     Fold,
-    /// All of them
+    /// Show all thoughts
     Show,
-    /// None of them
+    /// Show no thoughts
     Hide,
 }
 

@@ -9,8 +9,8 @@ use super::super::text::one_line;
 /// Questions without an answer. More than that are forgotten, and their answers told without a title.
 const OPEN_QUESTIONS_MAX: usize = 64;
 /// A session may only narrow what its agent's profile grants, so the flag alone may not be enough.
-const HINT: &str = "`acpd run --permissions allow` lets an agent act without being asked, where its profile grants that: \
-                    permissions = \"allow\" in [agents.NAME] of config.toml";
+const HINT: &str = "`acpd run --permissions allow` lets an agent act without asking, if its profile permits that \
+                    ([agents.NAME] in config.toml)";
 
 #[derive(Debug, Default)]
 pub struct Permissions {
@@ -66,8 +66,8 @@ impl Permissions {
             _ if data["decidedBy"].as_str().is_some_and(|decided_by| decided_by.starts_with("policy")) => "rejected",
             _ => "cancelled",
         };
-        let title = if question.title.is_empty() { "what the agent asked for" } else { &question.title };
-        let what = if question.is_elicitation { "question" } else { "permission" };
+        let title = if question.title.is_empty() { "an earlier request" } else { &question.title };
+        let what = if question.is_elicitation { "request" } else { "permission" };
         let always = if data["always"] == true { " always" } else { "" };
         let decided_by = one_line(data["decidedBy"].as_str().unwrap_or_default());
         let decided_by = decided_by.strip_prefix("cancelled: ").unwrap_or(&decided_by);
@@ -109,10 +109,10 @@ mod tests {
         let person = json!({"permissionId": "p", "outcome": "selected", "optionId": "1", "decision": "reject",
             "always": true, "by": {"type": "person", "uid": 7}, "decidedBy": "user 7 with acpd"});
         let resolved = Permissions::default().resolved(&person);
-        assert_eq!(resolved.line, "permission rejected always: what the agent asked for (user 7 with acpd)");
+        assert_eq!(resolved.line, "permission rejected always: an earlier request (user 7 with acpd)");
         assert!(resolved.hint.is_none());
         assert!(permissions.resolved(&person).line.starts_with("permission rejected always: rm -rf"));
         let unseen = permissions.resolved(&answer("1"));
-        assert_eq!(unseen.line, "permission answered: what the agent asked for (policy ask)");
+        assert_eq!(unseen.line, "permission answered: an earlier request (policy ask)");
     }
 }

@@ -238,8 +238,8 @@ impl<A: Write, N: Write> Plain<A, N> {
             "session.status" => format!("the session is {}", text("to")),
             "log.reset" => super::log_reset(data),
             _ if data["reason"] != "crash" => return Ok(()),
-            _ if data["error"].is_string() => format!("the agent's process is gone: {}", text("error")),
-            _ => "the agent's process is gone".to_owned(),
+            _ if data["error"].is_string() => format!("the agent's process exited: {}", text("error")),
+            _ => "the agent's process exited".to_owned(),
         };
         self.screen.note(&self.screen.style().dim(&line))
     }

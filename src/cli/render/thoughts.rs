@@ -88,8 +88,8 @@ impl Thoughts {
         match (self.shown, self.folded.take()) {
             (ThoughtsShown::Show, Some(text)) => self.whole("the last thought", &text, columns),
             (ThoughtsShown::Show, None) if self.is_open() => Vec::new(),
-            (ThoughtsShown::Show, None) => say("thoughts are shown from now on"),
-            _ => say("thoughts are folded from now on"),
+            (ThoughtsShown::Show, None) => say("showing thoughts"),
+            _ => say("folding thoughts"),
         }
     }
 
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(texts(&thoughts.toggle(40)), ["▾ the last thought", "  one", "  two[2J", "  three", "  four"]);
         thoughts.push("again", at(5000));
         assert_eq!(texts(&thoughts.end(at(5000), 40)), ["▾ thought", "  again"]);
-        assert_eq!(texts(&thoughts.toggle(40)), ["thoughts are folded from now on"]);
+        assert_eq!(texts(&thoughts.toggle(40)), ["folding thoughts"]);
     }
 
     #[test]

@@ -151,7 +151,7 @@ impl Manager {
     /// Runs one of systemd's programs, which is shown to people as `shown`.
     pub async fn carry_out(self, mut command: Command, shown: &str) -> Result<(), ClientError> {
         command.stdin(Stdio::null()).kill_on_drop(true);
-        let late = || ClientError::local(format!("`{shown}` takes longer than five minutes"), self.hint());
+        let late = || ClientError::local(format!("`{shown}` did not finish within five minutes"), self.hint());
         let output = timeout(DEED_TIMEOUT, command.output()).await.map_err(|_| late())?;
         let output = output.map_err(|source| ClientError::io(format!("run `{shown}`"), source))?;
         if output.status.success() {
@@ -162,7 +162,7 @@ impl Manager {
     }
 
     fn hint(self) -> String {
-        format!("`{}` tells why, and so does `{} status acpd`", self.journalctl(), self.systemctl())
+        format!("find out why with `{}` and `{} status acpd`", self.journalctl(), self.systemctl())
     }
 
     fn command(self, arguments: &[&str]) -> Command {

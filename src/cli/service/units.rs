@@ -17,8 +17,9 @@ const TMPFILES: &str = include_str!("../../../systemd/tmpfiles.d/acpd.conf");
 const SYSTEM_UNITS: &str = "/etc/systemd/system";
 pub const SYSUSERS_FILE: &str = "/etc/sysusers.d/acpd.conf";
 pub const TMPFILES_FILE: &str = "/etc/tmpfiles.d/acpd.conf";
-/// What begins each of them, with a sum of the rest, so that nothing is ever replaced that somebody else has written or changed.
-const MARK: &str = "# Written by `acpd install-service`. Changes belong into a drop-in: `systemctl edit acpd`. ";
+/// Begins the first line of each file. A checksum of the other lines ends it, so that acpd replaces no file that a person has
+/// written or changed.
+const MARK: &str = "# Written by `acpd install-service`. ";
 /// Digits of the sum.
 const SUM_DIGITS: usize = 16;
 /// Where a user's daemon looks for its own, when that is set: the service is to look there too.
@@ -27,10 +28,11 @@ const HOMES: [&str; 2] = ["XDG_CONFIG_HOME", "XDG_STATE_HOME"];
 /// The machine's configuration, where there is none yet: who may use the daemon is what it cannot do without.
 pub const SYSTEM_CONFIG_FILE: &str = "/etc/acpd/config.toml";
 pub const SYSTEM_CONFIG: &str = "\
-# The machine's acpd. Every key and its default: docs/configuration.md.
+# Configuration of the machine's acpd. docs/configuration.md lists every key and its default.
 
 [control]
-# Its members may use the daemon, and their agents run as them: `usermod -aG acpd NAME`. It is SocketGroup= of acpd.socket.
+# Members of this group can use the daemon; it runs their agents as those users. Add a member with `usermod -aG acpd NAME`.
+# Keep it the same as SocketGroup= in acpd.socket.
 group = \"acpd\"
 ";
 
@@ -62,11 +64,11 @@ pub fn files(
     variable: impl Fn(&str) -> Option<String>,
 ) -> Vec<UnitFile> {
     let program = quoted(&program.display().to_string());
-    let unit = |name: &str, text: &str| UnitFile { path: units.join(name), text: marked(text) };
+    let unit = |name: &str, text: &str| UnitFile { path: units.join(name), text: marked(manager, text) };
     match manager {
         Manager::System => vec![
-            UnitFile { path: PathBuf::from(SYSUSERS_FILE), text: marked(SYSUSERS) },
-            UnitFile { path: PathBuf::from(TMPFILES_FILE), text: marked(TMPFILES) },
+            UnitFile { path: PathBuf::from(SYSUSERS_FILE), text: marked(manager, SYSUSERS) },
+            UnitFile { path: PathBuf::from(TMPFILES_FILE), text: marked(manager, TMPFILES) },
             unit(SOCKET, SYSTEM_SOCKET),
             unit(SERVICE, &with_value(SYSTEM_SERVICE, "ExecStart", &format!("{program} serve"))),
         ],
@@ -88,12 +90,17 @@ pub fn is_ours(text: &str) -> bool {
 
 /// Whether a file is as `acpd install-service` wrote it.
 pub fn is_untouched(text: &str) -> bool {
-    text.split_once('\n').is_some_and(|(_, rest)| marked(rest) == text)
+    text.split_once('\n').is_some_and(|(first, rest)| is_ours(first) && first.ends_with(&checksum(rest)))
 }
 
-fn marked(text: &str) -> String {
+fn marked(manager: Manager, text: &str) -> String {
+    let systemctl = manager.systemctl();
+    format!("{MARK}Put your changes into a drop-in: `{systemctl} edit acpd`. {}\n{text}", checksum(text))
+}
+
+fn checksum(text: &str) -> String {
     let sum = format!("{:x}", Sha256::digest(text));
-    format!("{MARK}({})\n{text}", &sum[..SUM_DIGITS])
+    format!("({})", &sum[..SUM_DIGITS])
 }
 
 /// The text with another value for the one line that sets the key.
@@ -135,6 +142,7 @@ mod tests {
         assert_eq!(made[1].path, units.join("acpd.service"));
         let service = &made[1].text;
         assert!(service.contains("\nExecStart=\"/opt/my tools/100%%/acpd\" serve\n"), "{service}");
+        assert!(service.starts_with(MARK) && service.contains("`systemctl --user edit acpd`"), "{service}");
         let environment = "\nEnvironment=PATH=/opt/$x:/usr/bin \"XDG_STATE_HOME=/data/my state\"\n";
         assert!(service.contains(environment), "{service}");
         let others = |text: &str| {
@@ -144,7 +152,7 @@ mod tests {
         assert_eq!(others(service)[1..], others(USER_SERVICE)[..]);
         let made =
             files(Manager::System, Path::new("/etc/systemd/system"), Path::new("/usr/local/bin/acpd"), variables);
-        assert_eq!(made[3].text, marked(SYSTEM_SERVICE), "that is where it is by default");
+        assert_eq!(made[3].text, marked(Manager::System, SYSTEM_SERVICE), "that is where it is by default");
         assert!(made.iter().all(|file| is_ours(&file.text) && is_untouched(&file.text)));
         let changed = made[3].text.replace("WatchdogSec=60", "WatchdogSec=99");
         assert!(is_ours(&changed) && !is_untouched(&changed));

@@ -53,10 +53,10 @@ pub async fn perform(daemon: &Daemon, deed: Deed) -> Done {
         Deed::CheckQuestion { question } => return check_question(daemon, question).await,
         Deed::Answer { question, decision, always } => answer(daemon, &question, decision, always).await,
         Deed::Resume { session } => {
-            change(daemon, session, "resume").await.map(|()| Done::Said("the session is resumed".to_owned()))
+            change(daemon, session, "resume").await.map(|()| Done::Said("session resumed".to_owned()))
         }
         Deed::Archive { session } => {
-            let said = format!("archived; `acpd messages {}` shows what was said", short_id(session));
+            let said = format!("session archived; `acpd messages {}` shows its messages", short_id(session));
             change(daemon, session, "archive").await.map(|()| Done::Said(said))
         }
     };
@@ -72,9 +72,9 @@ async fn cancel(daemon: &Daemon, session: SessionId, turn: Option<TurnId>) -> Re
     // By its id: a turn that has ended meanwhile is not the next one.
     let body = Cancel { turn_id: turn, queued: false };
     match daemon.post::<CancelAccepted>(&format!("/v1/sessions/{session}/cancel"), &body).await {
-        Ok(_) => Ok(Done::Said("the turn is being cancelled".to_owned())),
+        Ok(_) => Ok(Done::Said("cancelling the turn".to_owned())),
         Err(ClientError::Api { status: StatusCode::CONFLICT, .. }) => {
-            Ok(Done::Said("the turn has ended by itself".to_owned()))
+            Ok(Done::Said("the turn has already ended".to_owned()))
         }
         Err(error) => Err(error),
     }
@@ -87,7 +87,7 @@ async fn find_question(daemon: &Daemon, session: SessionId) -> Result<Done, Clie
     let oldest = list.permissions.iter().min_by_key(|permission| permission.id);
     Ok(match oldest {
         Some(permission) => Done::Asked(Box::new(Question::of(permission))),
-        None => Done::Said("no question is open any more".to_owned()),
+        None => Done::Said("no permission request is open".to_owned()),
     })
 }
 
@@ -102,8 +102,8 @@ fn answered_meanwhile(permission: &Permission) -> Option<String> {
     let resolution = permission.resolution.as_ref()?;
     let by = cut_end(&one_line(&resolution.by.to_string()), DECIDER_COLUMNS);
     let how = match resolution.by {
-        Decider::Person(_) | Decider::Policy { .. } => format!("answered meanwhile by {by} ({})", verdict(resolution)),
-        Decider::Timeout | Decider::Cancelled { .. } => format!("not open any more ({by})"),
+        Decider::Person(_) | Decider::Policy { .. } => format!("already answered by {by} ({})", verdict(resolution)),
+        Decider::Timeout | Decider::Cancelled { .. } => format!("no longer open ({by})"),
     };
     Some(format!("{how}: {}", what(permission)))
 }
@@ -122,8 +122,8 @@ async fn answer(daemon: &Daemon, question: &Question, decision: Decision, always
     let body = match (question.is_elicitation, decision) {
         (true, Decision::Allow) => {
             return Ok(Done::Failed {
-                message: "the agent wants to know something, which takes more than a yes".to_owned(),
-                hint: format!("`acpd attach` asks for it, or `acpd approve {} --content JSON`", short_id(question.id)),
+                message: "the agent requests values, which cannot be typed here".to_owned(),
+                hint: format!("use `acpd attach`, or `acpd approve {} --content JSON`", short_id(question.id)),
             });
         }
         (true, Decision::Reject) => {

@@ -260,7 +260,7 @@ impl Frames {
         };
         match self.body.piece().await {
             Ok(Some(bytes)) => self.parser.push(&bytes).map_err(|error| broken(error.into())),
-            Ok(None) => Err(broken("the daemon ended the stream".into())),
+            Ok(None) => Err(broken("the daemon closed the event stream".into())),
             Err(error) => Err(broken(error.into())),
         }
     }

@@ -74,7 +74,7 @@ impl Log {
             "permission.requested" => self.add(Tone::Question, &format!("? {}", text("title"))),
             "permission.resolved" => self.resolved(event),
             "turn.completed" => self.turn_completed(event),
-            "process.starting" => self.add(Tone::Aside, "- the agent starts"),
+            "process.starting" => self.add(Tone::Aside, "- the agent is starting"),
             "process.ready" => self.add(Tone::Aside, &format!("- the agent is ready, pid {}", data["pid"])),
             "process.waiting" | "turn.waiting" => self.add(Tone::Aside, &format!("- {}", text("message"))),
             "process.exited" => self.exited(event),
@@ -180,8 +180,8 @@ impl Log {
         let data = &event.data;
         let reason = one_line(data["reason"].as_str().unwrap_or_default());
         match data["error"].as_str() {
-            Some(error) => self.add(Tone::Bad, &format!("- the agent is gone ({reason}): {}", one_line(error))),
-            None => self.add(Tone::Aside, &format!("- the agent is gone ({reason})")),
+            Some(error) => self.add(Tone::Bad, &format!("- the agent exited ({reason}): {}", one_line(error))),
+            None => self.add(Tone::Aside, &format!("- the agent exited ({reason})")),
         }
     }
 
@@ -268,7 +268,7 @@ mod tests {
         Bad ? rejected (uid 0 with acpd)
         Aside - plan 1/2: test
         Bad - the turn is failed: it broke
-        Aside - the agent is gone (idle)
+        Aside - the agent exited (idle)
         ");
         assert_eq!(shown(&[events[0].clone(), ("log.reset", json!({}))]), "");
     }

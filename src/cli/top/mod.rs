@@ -57,13 +57,13 @@ const BATCH_MAX: usize = 256;
 /// Only in builds for tests: has the key `!` panic.
 const PANIC_VARIABLE: &str = "ACPD_TEST_TOP_PANIC";
 
-/// Watch everything that runs, on the whole screen
+/// Watch sessions and processes live on the full screen
 ///
-/// Sessions with what they do and use, the log of one of them, and keys to answer, cancel, resume and archive; `?` shows
-/// the keys. With --json: what runs now, once.
+/// Shows what sessions do and use, and the log of one session. Keys answer permission requests, cancel, resume and archive;
+/// `?` lists them. With --json, prints the current state once.
 #[derive(Args, Debug)]
 pub struct Top {
-    /// Everybody's sessions, for root
+    /// Show the sessions of all users (root only)
     #[arg(long)]
     pub all: bool,
 }
@@ -78,8 +78,8 @@ impl Top {
         }
         if !io::stdin().is_terminal() || !io::stdout().is_terminal() || is_dumb() {
             return Err(ClientError::local(
-                "`acpd top` needs a terminal with a screen",
-                "`acpd ls --watch` lists sessions again and again, and `acpd top --json` prints what runs now, once",
+                "`acpd top` needs a terminal that can move the cursor",
+                "`acpd ls --watch` updates a list of sessions; `acpd top --json` prints the current state once",
             ));
         }
         let daemon = Arc::new(context.daemon().await?);

@@ -101,7 +101,7 @@ impl Deed {
     const fn words(&self) -> &'static str {
         match self {
             Self::Cancel { .. } => "cancelling…",
-            Self::FindQuestion { .. } | Self::CheckQuestion { .. } => "asking for the question…",
+            Self::FindQuestion { .. } | Self::CheckQuestion { .. } => "loading the request…",
             Self::Answer { .. } => "answering…",
             Self::Resume { .. } => "resuming…",
             Self::Archive { .. } => "archiving…",
@@ -209,9 +209,9 @@ impl Model {
     pub fn take(&mut self, look: Look) -> Option<Deed> {
         let Look { processes, rest } = look;
         match self.lost.take() {
-            Some(Lost::Gone(_)) => self.say("the daemon is back"),
+            Some(Lost::Gone(_)) => self.say("reconnected to the daemon"),
             // What became of a key's wish is worth more: the head says the rest.
-            Some(Lost::Silent) if self.notice.is_none() => self.say("the daemon answers again"),
+            Some(Lost::Silent) if self.notice.is_none() => self.say("the daemon is responding again"),
             Some(Lost::Silent) | None => {}
         }
         let mut check = None;
@@ -390,11 +390,11 @@ impl Model {
             KeyCode::Char('s') => {
                 self.is_live_only = !self.is_live_only;
                 self.keep_selection();
-                self.say(if self.is_live_only { "only sessions that live" } else { "all sessions" });
+                self.say(if self.is_live_only { "only sessions with a process" } else { "all sessions" });
             }
             KeyCode::Char('c') => self.sort_by(Sort::Cpu, "sorted by CPU"),
             KeyCode::Char('m') => self.sort_by(Sort::Memory, "sorted by memory"),
-            KeyCode::Char('a') => self.sort_by(Sort::Age, "sorted by age, the oldest first"),
+            KeyCode::Char('a') => self.sort_by(Sort::Age, "sorted by age, oldest first"),
             KeyCode::Enter if self.selected.is_some() => self.mode = Mode::Log,
             KeyCode::Char('x' | 'y' | 'n' | 'r' | 'A') => return self.session_key(key),
             _ => self.move_key(key),
@@ -427,7 +427,7 @@ impl Model {
     /// What is done to the selected session.
     fn session_key(&mut self, key: KeyCode) -> Option<Action> {
         let Some(row) = self.selected_row() else {
-            self.complain("there is no session to do that to", "`acpd run \"…\"` starts one");
+            self.complain("no session is selected", "start one with `acpd run \"…\"`");
             return None;
         };
         let session = row.id;
@@ -439,12 +439,12 @@ impl Model {
             }
             KeyCode::Char('x') => self.deed(Deed::Cancel { session, turn }),
             KeyCode::Char('y' | 'n') if row.questions() == 0 => {
-                self.say("no question is open");
+                self.say("no permission request is open");
                 None
             }
             KeyCode::Char('y' | 'n') => self.deed(Deed::FindQuestion { session }),
             KeyCode::Char('r') if row.status == crate::model::SessionStatus::Active => {
-                self.say("the session is active already");
+                self.say("the session is already active");
                 None
             }
             KeyCode::Char('r') => self.deed(Deed::Resume { session }),
@@ -531,7 +531,7 @@ impl Model {
             }
             KeyCode::Char('q') | KeyCode::Esc => {
                 self.close_question();
-                self.say("not answered; the agent waits on");
+                self.say("not answered; the agent is still waiting");
                 return None;
             }
             _ => return None,

@@ -15,22 +15,22 @@ const INDENT: &str = "  ";
 
 pub const HELP: [(&str, &str); 17] = [
     ("Up Down j k", "select a session; PgUp PgDn Home End go further"),
-    ("Enter", "the session's log on the whole screen"),
-    ("y n", "show the oldest question of the session's agent; then y allows it"),
-    ("", "once, Y always, n rejects it, Esc decides later"),
-    ("x", "cancel the turn that runs"),
+    ("Enter", "show the session's log on the full screen"),
+    ("y n", "show the session's oldest permission request; then y allows it"),
+    ("", "once, Y allows it always, n rejects it, Esc decides later"),
+    ("x", "cancel the running turn"),
     ("r", "resume a suspended session"),
-    ("A", "archive the session, after a question"),
-    ("/", "show what has these letters in title, agent, workspace, id or state"),
-    ("s", "only sessions that live, or all"),
+    ("A", "archive the session, after confirmation"),
+    ("/", "filter by title, agent, workspace, id or state"),
+    ("s", "show only sessions with a process, or all sessions"),
     ("c", "sort by CPU; again, by state"),
     ("m", "sort by memory; again, by state"),
     ("a", "sort by age; again, by state"),
-    ("Ctrl-L", "draw everything anew"),
-    ("? h", "this help"),
-    ("q Esc Ctrl-C", "leave; sessions go on"),
+    ("Ctrl-L", "redraw the screen"),
+    ("? h", "show this help"),
+    ("q Esc Ctrl-C", "quit; sessions continue"),
     ("", ""),
-    ("STATE", "asks: it waits for an answer; asleep: the next prompt starts it"),
+    ("STATE", "asks: waits for an answer; asleep: the next prompt starts it"),
 ];
 
 pub fn help(buffer: &mut Buffer, place: Rect) {
@@ -92,7 +92,7 @@ fn tone_style(tone: Tone) -> Style {
 /// What is asked, with all that it is about; the keys that answer stand below.
 pub fn question(buffer: &mut Buffer, place: Rect, model: &mut Model) {
     let Some(question) = &model.question else { return };
-    put(buffer, place, 0, &heading("the agent asks", place.width));
+    put(buffer, place, 0, &heading("permission request", place.width));
     let width = usize::from(place.width);
     let mut rows: Vec<(Style, String)> =
         wrapped(&question.what, width).into_iter().map(|text| (bold().fg(Color::Yellow), text)).collect();
@@ -108,7 +108,7 @@ pub fn question(buffer: &mut Buffer, place: Rect, model: &mut Model) {
         rows.extend(pieces.into_iter().map(|piece| (style, format!("{mark}{piece}"))));
     }
     if question.is_cut {
-        rows.push((dim(), "there is more: `acpd permissions --json` has all of it".to_owned()));
+        rows.push((dim(), "this is cut off: `acpd permissions --json` shows all of it".to_owned()));
     }
     let height = usize::from(place.height.saturating_sub(1));
     let hidden = rows.len().saturating_sub(height);

@@ -175,13 +175,13 @@ impl Row {
         let turn = self.process.as_ref().and_then(|process| process.turn);
         let tool = self.process.as_ref().and_then(|process| process.tool.as_ref());
         match self.state() {
-            State::Asks => self.question.clone().unwrap_or_else(|| "an answer".to_owned()),
+            State::Asks => self.question.clone().unwrap_or_else(|| "waits for an answer".to_owned()),
             State::Busy => match tool {
                 Some((title, since)) => format!("{title}{}", took(*since)),
                 None => format!("answering{}", took(turn.map(|(_, since)| since))),
             },
-            State::Starting => "the agent starts".to_owned(),
-            State::Stopping => "the agent stops".to_owned(),
+            State::Starting => "agent is starting".to_owned(),
+            State::Stopping => "agent is stopping".to_owned(),
             State::Ready | State::Asleep | State::Suspended | State::Error | State::Archived => {
                 match (&self.paused, &self.last_error) {
                     (Some(why), _) => format!("paused: {why}"),

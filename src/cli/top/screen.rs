@@ -126,12 +126,12 @@ pub fn dim() -> Style {
 
 fn draw_lost(buffer: &mut Buffer, place: Rect, lost: &Lost, at: Option<Timestamp>, now: Timestamp) {
     let (what, why) = match (lost, at) {
-        (Lost::Gone(why), _) => ("lost the daemon; waiting for it to come back".to_owned(), why.as_str()),
+        (Lost::Gone(why), _) => ("lost the connection to the daemon; reconnecting".to_owned(), why.as_str()),
         (Lost::Silent, Some(at)) => {
-            let since = format!("the daemon does not answer, since {} ago", age(at, now));
-            (since, "it is stopped or stuck; what is shown is how it was then")
+            let since = format!("the daemon has not answered for {}", age(at, now));
+            (since, "it is paused or stuck; the screen shows its last state")
         }
-        (Lost::Silent, None) => ("the daemon does not answer".to_owned(), "it is stopped or stuck"),
+        (Lost::Silent, None) => ("the daemon does not answer".to_owned(), "it is paused or stuck"),
     };
     put(buffer, place, 0, &Line::styled(what, colour(Color::Red).add_modifier(Modifier::BOLD)));
     put(buffer, place, 1, &Line::styled(why, dim()));
@@ -142,7 +142,7 @@ fn draw_head(buffer: &mut Buffer, place: Rect, model: &Model, now: Timestamp) {
         return draw_lost(buffer, place, lost, model.at, now);
     }
     let Some((daemon, info)) = model.daemon.as_ref().zip(model.info.as_ref()) else {
-        return put(buffer, place, 0, &Line::styled("asking the daemon", dim()));
+        return put(buffer, place, 0, &Line::styled("connecting to the daemon", dim()));
     };
     let mut facts = vec![format!("acpd {}", info.version), format!("pid {}", daemon.pid)];
     facts.push(format!("up {}", age(daemon.started_at, model.at.unwrap_or(now))));
@@ -209,8 +209,8 @@ fn draw_table(buffer: &mut Buffer, place: Rect, model: &Model, now: Timestamp) {
     if rows.is_empty() {
         let nothing = match (model.info.is_some(), model.rows.is_empty()) {
             (false, _) => "",
-            (true, true) => "no sessions; `acpd run \"…\"` in another terminal starts one",
-            (true, false) => "no session is like that; Esc shows all, s those that sleep too",
+            (true, true) => "no sessions; start one with `acpd run \"…\"` in another terminal",
+            (true, false) => "no matching sessions; press Esc to clear the filter, s to show all sessions",
         };
         return put(buffer, place, 1, &Line::styled(nothing, dim()));
     }
@@ -246,7 +246,7 @@ fn draw_words(buffer: &mut Buffer, place: Rect, model: &Model) {
         (Mode::Archive(id), _) => {
             let title = model.rows.iter().find(|row| row.id == *id).map(|row| row.title.as_str()).unwrap_or_default();
             Line::styled(
-                format!("archive {title:?}, which is final? y archives, any other key does not"),
+                format!("archive {title:?} permanently? y archives it, any other key cancels"),
                 colour(Color::Yellow),
             )
         }
@@ -282,7 +282,7 @@ fn selection(model: &Model) -> String {
     let mut words = vec![format!("{at}/{}", shown.len())];
     // The list has the newest ones only.
     let has_all = usize::try_from(model.total).is_ok_and(|total| total <= model.rows.len());
-    words.extend((!has_all).then(|| format!("of {} in all", model.total)));
+    words.extend((!has_all).then(|| format!("of {} in total", model.total)));
     let sort = match model.sort {
         Sort::State => None,
         Sort::Cpu => Some("by CPU"),
@@ -290,7 +290,7 @@ fn selection(model: &Model) -> String {
         Sort::Age => Some("by age"),
     };
     words.extend(sort.map(str::to_owned));
-    words.extend(model.is_live_only.then(|| "live only".to_owned()));
+    words.extend(model.is_live_only.then(|| "with process".to_owned()));
     words.extend((!model.filter.is_empty()).then(|| format!("/{}", model.filter)));
     words.extend(row.owner.map(|owner| format!("uid {owner}")));
     words.push(format!("acpd attach {}", short_id(row.id)));

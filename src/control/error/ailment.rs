@@ -27,11 +27,11 @@ pub(super) fn answer(ailment: Ailment) -> Answer {
     use StatusCode as S;
     match ailment {
         Ailment::Stopping => {
-            let (message, hint) = ("the daemon is stopping", "try again when it runs again");
+            let (message, hint) = ("the daemon is stopping", "try again when the daemon is running");
             Answer::new(S::SERVICE_UNAVAILABLE, "shutting_down", message, hint)
         }
         Ailment::Unwritable(error) => {
-            let message = format!("the store cannot be written: {}", chain(error.as_ref()));
+            let message = format!("cannot write to the store: {}", chain(error.as_ref()));
             let hint = match error.fault() {
                 Fault::Other => "check the free space and the permissions of the state directory".to_owned(),
                 _ => error.hint(),
@@ -39,8 +39,8 @@ pub(super) fn answer(ailment: Ailment) -> Answer {
             Answer::new(S::SERVICE_UNAVAILABLE, "store_unwritable", message, hint)
         }
         Ailment::Stalled { waited } => {
-            let message = format!("a trial write to the store did not end within {waited:?}");
-            let hint = "look whether the disk hangs, or another program holds a lock on acpd.db";
+            let message = format!("a test write to the store did not finish within {waited:?}");
+            let hint = "check whether the disk hangs, or another program holds a lock on acpd.db";
             Answer::new(S::SERVICE_UNAVAILABLE, "store_stalled", message, hint)
         }
         Ailment::ShortOfSpace(error) => Answer { status: S::SERVICE_UNAVAILABLE, ..store_answer(&error) },

@@ -6,12 +6,12 @@ use serde_json::json;
 use super::{Answer, OVERLOAD_WAIT};
 
 pub fn no_room(what: &str) -> Answer {
-    overloaded(format!("acpd has no room for {what} now"))
+    overloaded(format!("acpd is overloaded: no room for {what}"))
 }
 
 /// Whatever there is too much of, it passes.
 pub fn overloaded(message: String) -> Answer {
-    let hint = "try again in a moment; docs/operations.md tells what to raise when this happens often";
+    let hint = "try again in a moment; if this happens often, docs/operations.md lists the limits to raise";
     Answer::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", message, hint).retry_after(OVERLOAD_WAIT)
 }
 
@@ -25,18 +25,18 @@ pub fn too_many_streams(max: usize) -> Answer {
 
 pub fn body_too_large(max: usize) -> Answer {
     let message = format!("the body is larger than {max} bytes");
-    let hint = "send less, or raise control.body_max (of an import, control.import_max)";
+    let hint = "send a smaller body, or raise control.body_max (for an import: control.import_max)";
     Answer::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message, hint).details(json!({ "max": max }))
 }
 
 pub fn body_timeout() -> Answer {
-    let message = "the body did not come in time";
-    Answer::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message, "send it without pauses")
+    let message = "the body did not arrive in time";
+    Answer::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message, "send the body without pauses")
 }
 
 pub fn unsupported_encoding(found: &str) -> Answer {
-    let message = format!("the body's Content-Encoding is {found:?}, which acpd does not read");
-    let hint = "send the JSON as it is, without a Content-Encoding";
+    let message = format!("cannot read a body with Content-Encoding {found:?}");
+    let hint = "send plain JSON without a Content-Encoding header";
     Answer::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message, hint)
         .details(json!({ "encoding": found }))
 }

@@ -6,8 +6,9 @@ use super::{Answer, invalid_answer, misreading, registry_answer};
 use crate::agent::WorkspaceError;
 use crate::registry::{ImportError, RegistryError};
 
-const WORKSPACE_HINT: &str = "nothing was imported; say where the session is to go on here (`acpd import --workspace DIR`, or OLD=NEW for each), or";
-const AGENT_HINT: &str = "nothing was imported; say which agent to go on with (`acpd import --agent SLUG`), or";
+const WORKSPACE_HINT: &str = "nothing was imported; choose a workspace on this machine (`acpd import --workspace \
+    DIR`, or OLD=NEW for each), or";
+const AGENT_HINT: &str = "nothing was imported; choose an agent (`acpd import --agent SLUG`), or";
 
 pub fn answer(error: ImportError) -> Answer {
     match error {

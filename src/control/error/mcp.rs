@@ -11,31 +11,34 @@ pub fn answer(refusal: McpRefusal) -> Answer {
     match refusal {
         McpRefusal::Unknown { agent, index, known, .. } => {
             let hint = if known.is_empty() {
-                format!("it has none: add some as [agents.{agent}.mcp_servers.NAME], or leave mcpServers out")
+                format!(
+                    "agent {agent} has no MCP servers: add one as [agents.{agent}.mcp_servers.NAME], or leave \
+                    mcpServers out"
+                )
             } else {
-                format!("it has {}", known.join(", "))
+                format!("its MCP servers are {}", known.join(", "))
             };
             Answer { hint, ..invalid_answer(&format!("mcpServers[{index}]"), message) }
         }
         McpRefusal::Reserved { index, .. } => {
-            let hint = "give yours another name, or name it as a text to have acpd's";
+            let hint = "choose another name; to use acpd's own server, give only its name as a string";
             Answer { hint: hint.to_owned(), ..invalid_answer(&format!("mcpServers[{index}].name"), message) }
         }
         McpRefusal::NotAllowed { agent, .. } => {
             let hint = format!(
-                "name servers of the profile's, or have agents.{agent}.mcp_servers_allowed set to true in config.toml"
+                "choose servers of the profile, or set agents.{agent}.mcp_servers_allowed to true in config.toml"
             );
             Answer::new(StatusCode::FORBIDDEN, "mcp_server_not_allowed", message, hint)
                 .details(json!({ "setting": format!("agents.{agent}.mcp_servers_allowed") }))
         }
         McpRefusal::NoTools { agent } => {
-            let hint = format!("leave acpdTools out, or have agents.{agent}.acpd_tools set to true in config.toml");
+            let hint = format!("leave acpdTools out, or set agents.{agent}.acpd_tools to true in config.toml");
             Answer::new(StatusCode::FORBIDDEN, "mcp_server_not_allowed", message, hint)
                 .details(json!({ "setting": format!("agents.{agent}.acpd_tools") }))
         }
         McpRefusal::PrivateUrl { agent, .. } => {
             let hint =
-                format!("have it added to the profile, or agents.{agent}.mcp_private_urls set to true in config.toml");
+                format!("add the server to the profile, or set agents.{agent}.mcp_private_urls to true in config.toml");
             Answer::new(StatusCode::FORBIDDEN, "mcp_url_not_allowed", message, hint)
                 .details(json!({ "setting": format!("agents.{agent}.mcp_private_urls") }))
         }

@@ -27,24 +27,24 @@ pub fn refusal(status: StatusCode) -> Vec<u8> {
 }
 
 pub(super) fn head_timeout() -> Answer {
-    let message = "the request's head did not come in time";
-    let hint = "send the request at once when you connect; how long it may take is control.header_timeout";
+    let message = "the request head did not arrive in time";
+    let hint = "send the request right after connecting; control.header_timeout sets the time limit";
     Answer::new(StatusCode::REQUEST_TIMEOUT, "head_timeout", message, hint)
 }
 
 pub(super) fn head_too_large() -> Answer {
-    let message = "the request's head is too large";
-    let hint = "it may have 32 KiB and 100 header fields; what is larger belongs into the body";
+    let message = "the request head is too large";
+    let hint = "keep the head within 32 KiB and 100 header fields; put larger data into the body";
     Answer::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large", message, hint)
 }
 
 pub(super) fn uri_too_long() -> Answer {
-    let message = "the request's target is too long";
-    Answer::new(StatusCode::URI_TOO_LONG, "uri_too_long", message, "what is longer belongs into the body")
+    let message = "the request target is too long";
+    Answer::new(StatusCode::URI_TOO_LONG, "uri_too_long", message, "put long values into the body")
 }
 
 pub(super) fn not_http() -> Answer {
-    let message = "this is not a request of HTTP/1.1";
-    let hint = "send one, such as curl --unix-socket SOCKET http://acpd/v1/health";
+    let message = "cannot parse this as an HTTP/1.1 request";
+    let hint = "send an HTTP/1.1 request, such as curl --unix-socket SOCKET http://acpd/v1/health";
     Answer::new(StatusCode::BAD_REQUEST, "bad_request", message, hint)
 }

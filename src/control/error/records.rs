@@ -19,21 +19,26 @@ pub fn answer(refusal: RecordRefusal) -> Answer {
     match refusal {
         RecordRefusal::NoSuchCheckpoint(name) => {
             let message = format!("the session has no checkpoint {:?}", misreading::shortened(name));
-            let hint = "list them with `acpd checkpoint list` or GET /v1/sessions/{id}/checkpoints";
+            let hint = "list the checkpoints with `acpd checkpoint list` or GET /v1/sessions/{id}/checkpoints";
             Answer::new(S::NOT_FOUND, "checkpoint_not_found", message, hint)
         }
         RecordRefusal::NoSuchRecord(id) => {
-            let message = format!("there is no record {:?}", misreading::shortened(id));
-            Answer::new(S::NOT_FOUND, "record_not_found", message, "list them with `acpd records` or GET /v1/records")
+            let message = format!("there is no session record {:?}", misreading::shortened(id));
+            Answer::new(
+                S::NOT_FOUND,
+                "record_not_found",
+                message,
+                "list the session records with `acpd records` or GET /v1/records",
+            )
         }
         RecordRefusal::Invalid(invalid) => {
             let Invalid { field, value, expected, message } = *invalid;
-            let hint = "docs/records.md says what a record has; nothing was recorded";
+            let hint = "nothing was stored; docs/records.md describes the fields of a session record";
             let details = json!({ "field": field, "value": value, "expected": expected, "message": message });
             Answer::new(S::UNPROCESSABLE_ENTITY, "schema_validation_failed", message, hint).details(details)
         }
         RecordRefusal::TooLarge { bytes, max } => {
-            let message = format!("the record has {bytes} bytes, and the most is {max}");
+            let message = format!("the session record has {bytes} bytes; the maximum is {max}");
             Answer::new(
                 S::PAYLOAD_TOO_LARGE,
                 "body_too_large",
@@ -45,16 +50,16 @@ pub fn answer(refusal: RecordRefusal) -> Answer {
 }
 
 pub(super) fn checkpoint_exists(message: String, name: &str) -> Answer {
-    let hint = "choose another name: a checkpoint is never changed";
+    let hint = "choose another name; checkpoints cannot be changed";
     Answer::new(StatusCode::CONFLICT, "checkpoint_exists", message, hint).details(json!({ "name": name }))
 }
 
 pub(super) fn checkpoint_limit(message: String, max: i64) -> Answer {
-    let hint = "go on in a new session: POST /v1/sessions/{id}/checkpoints/{name}/restore with newSession";
+    let hint = "continue in a new session: POST /v1/sessions/{id}/checkpoints/{name}/restore with newSession";
     Answer::new(StatusCode::CONFLICT, "checkpoint_limit", message, hint).details(json!({ "max": max }))
 }
 
 pub(super) fn record_full(message: String, what: &str, max: i64) -> Answer {
-    let hint = "submit it under another session_id, with fewer fields, or as somebody else";
+    let hint = "submit it with another session_id, with fewer fields, or as another user";
     Answer::new(StatusCode::CONFLICT, "record_full", message, hint).details(json!({ "of": what, "max": max }))
 }

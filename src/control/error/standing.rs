@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{Answer, LOG_HINT, WORKSPACES_HINT};
 
 pub(super) fn no_caller_answer() -> Answer {
-    let message = "the request has no caller; this is a bug";
+    let message = "internal error: the request has no caller";
     Answer::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message, LOG_HINT)
 }
 
@@ -16,25 +16,25 @@ pub(super) fn no_workspace_answer(id: &str) -> Answer {
 }
 
 pub(super) fn not_its_agent_answer() -> Answer {
-    let message = "this socket is for the agent of one session, and the connection comes from somebody else";
-    let hint = "agents have their own among their MCP servers; everybody else asks at acpd's control socket";
+    let message = "this socket serves only the agent of one session; the connection comes from another process";
+    let hint = "agents reach their own socket through their MCP servers; other programs use acpd's control socket";
     Answer::new(StatusCode::FORBIDDEN, "not_its_agent", message, hint)
 }
 
 pub(super) fn other_session_answer() -> Answer {
-    let message = "an agent writes to its own session only, and this is another one";
-    let hint = "leave the session's id out: it is your own then";
+    let message = "an agent can only write to its own session; this is another session";
+    let hint = "leave the session id out to use your own session";
     Answer::new(StatusCode::FORBIDDEN, "other_session", message, hint)
 }
 
 /// Only root is told so: to all others it does not exist.
 pub(super) fn others_workspace_answer(message: String, path: &str) -> Answer {
-    let hint = "give its path as workspace: the directory is then registered for you as well";
+    let hint = "give the directory's path as workspace; acpd then registers the directory for you too";
     Answer::new(StatusCode::CONFLICT, "workspace_of_another", message, hint).details(json!({ "path": path }))
 }
 
 pub(super) fn root_only_answer() -> Answer {
-    let message = "this is for root alone: the daemon is root's, and it concerns everybody's sessions";
-    let hint = "ask whoever runs the daemon; what is yours you can list, archive and delete yourself";
+    let message = "only root may do this: the daemon runs as root, and this affects the sessions of all users";
+    let hint = "ask the administrator of the daemon; you can list, archive and delete your own sessions";
     Answer::new(StatusCode::FORBIDDEN, "root_only", message, hint)
 }

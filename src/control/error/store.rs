@@ -37,12 +37,12 @@ pub fn search_answer(error: &SearchError) -> Answer {
     use StatusCode as S;
     match error {
         SearchError::TooBroad => {
-            let hint = "narrow it: longer or fewer prefixes, fewer alternatives, or rarer words";
+            let hint = "narrow the search: use longer or fewer prefixes, fewer alternatives, or rarer words";
             Answer::new(S::BAD_REQUEST, "invalid_request", format!("q: {error}"), hint).details(json!({ "field": "q" }))
         }
         SearchError::Busy => bounds::overloaded(error.to_string()),
         SearchError::TooMany => {
-            let hint = "wait for one of them to end, and ask again";
+            let hint = "wait until one of them ends, then try again";
             Answer::new(S::TOO_MANY_REQUESTS, "too_many_searches", error.to_string(), hint)
                 .details(json!({ "max": SEARCHES_PER_USER_MAX }))
                 .retry_after(OVERLOAD_WAIT)
@@ -56,30 +56,30 @@ pub fn backup_answer(error: BackupError) -> Answer {
     let message = chain(&error);
     match error {
         BackupError::NotAFile(_) => {
-            let hint = "give the whole path of the file to be made, from /";
+            let hint = "give the absolute path of the file to create";
             Answer::new(S::BAD_REQUEST, "invalid_request", format!("path: {message}"), hint)
                 .details(json!({ "field": "path" }))
         }
         BackupError::Directory { .. } => {
-            let hint = "the directory must be there, and the daemon's user must be able to write to it";
+            let hint = "the directory must exist, and the daemon's user must be able to write to it";
             Answer::new(S::BAD_REQUEST, "invalid_request", format!("path: {message}"), hint)
                 .details(json!({ "field": "path" }))
         }
         BackupError::Exists(_) => {
-            Answer::new(S::CONFLICT, "file_exists", message, "choose another name, or move it away first")
+            Answer::new(S::CONFLICT, "file_exists", message, "choose another name, or move the existing file")
         }
-        BackupError::Busy => Answer::new(S::CONFLICT, "backup_running", message, "wait for its end"),
+        BackupError::Busy => Answer::new(S::CONFLICT, "backup_running", message, "wait until it ends"),
         BackupError::NoSpace { directory, needed, free } => {
-            let hint = "free some space there, or write the copy to another disk";
+            let hint = "free some space there, or write the backup to another disk";
             Answer::new(S::INSUFFICIENT_STORAGE, "insufficient_storage", message, hint)
                 .details(json!({ "directory": directory, "freeBytes": free, "wantedBytes": needed }))
         }
         BackupError::Abandoned => {
-            let hint = "try again when it runs again";
+            let hint = "try again when the daemon is running";
             Answer::new(S::SERVICE_UNAVAILABLE, "shutting_down", message, hint).retry_after(OVERLOAD_WAIT)
         }
         BackupError::Unsound(_) => {
-            tracing::error!(message, "a copy of the database is not sound");
+            tracing::error!(message, "a backup of the database is damaged");
             Answer::new(S::INTERNAL_SERVER_ERROR, "store_damaged", message, DAMAGED_HINT)
         }
         BackupError::Store(error) => store_answer(&error),

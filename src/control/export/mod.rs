@@ -32,13 +32,13 @@ use crate::store::Snapshot;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ExportQuery {
-    /// What the document is for.
+    /// The format of the document.
     #[param(inline, default = "json")]
     #[serde(default)]
     format: ExportFormat,
 }
 
-/// What an export is for: another acpd, people, or a program that runs workflows.
+/// The format of an export: JSON for another acpd, Markdown for people, or a workflow for a workflow engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ExportFormat {
@@ -66,28 +66,28 @@ impl ExportFormat {
     }
 }
 
-/// Exports a session.
+/// Export a session.
 ///
-/// As JSON it is all that another acpd needs to go on with it; as Markdown it is for people; as a workflow it is a scaffold
-/// of one agent node per completed turn. The same record gives the same bytes.
+/// JSON contains everything that another acpd needs to continue the session. Markdown is for reading. A workflow is a
+/// scaffold with one agent node per completed turn. The same stored session always gives the same bytes.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}/export",
     operation_id = "exportSession",
     tag = "sessions",
     params(
-        ("id" = SessionId, Path, description = "The session, of whichever status."),
+        ("id" = SessionId, Path, description = "The session's id; any status."),
         ExportQuery,
     ),
     responses((
         status = 200,
-        description = "The document. A connection that ends before it does means that it is not whole.",
+        description = "The exported document. If the connection ends early, the document is incomplete.",
         content(
             (Object = "application/json"),
             (String = "text/markdown"),
             (String = "application/yaml")
         ),
-        headers(("Content-Disposition" = String, description = "With a name for the file."))
+        headers(("Content-Disposition" = String, description = "A suggested file name."))
     )),
 )]
 pub async fn show(

@@ -17,13 +17,13 @@ const PIECE_BYTES: usize = 32 << 10;
 /// Why a body ends before its end.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    #[error("the record cannot be read")]
+    #[error("cannot read the session from the store")]
     Store(#[from] StoreError),
-    #[error("a part of the record cannot be written as JSON")]
+    #[error("cannot write a part of the session as JSON")]
     Json(#[from] serde_json::Error),
-    #[error("a part of the record cannot be written as YAML")]
+    #[error("cannot write a part of the session as YAML")]
     Yaml(#[from] yaml_serde::Error),
-    #[error("nobody takes it any more")]
+    #[error("the client stopped reading")]
     Gone,
 }
 
@@ -73,7 +73,7 @@ where
                 outcome = work => {
                     writing = None;
                     if let Err(error) = outcome {
-                        tracing::error!(error = &error as &dyn Error, "an export is cut off");
+                        tracing::error!(error = &error as &dyn Error, "an export ended early");
                         taken.close();
                         return Some((Err(error), (writing, taken, open)));
                     }

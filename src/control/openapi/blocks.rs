@@ -7,10 +7,10 @@ use utoipa::ToSchema;
 
 use crate::model::Timestamp;
 
-/// A frame of a stream. Its `data` is the JSON of an event.
+/// A frame of an event stream. Its `data` is the JSON of an event.
 #[derive(Serialize, ToSchema)]
 pub struct EventFrame {
-    /// The cursor from which a stream goes on after this.
+    /// The cursor from which a stream continues after this frame.
     id: String,
     /// The type of the event.
     event: String,
@@ -18,7 +18,7 @@ pub struct EventFrame {
     data: String,
 }
 
-/// What is told about the log itself, in place of an event: `log.reset` and `log.compacted`.
+/// A notice about the event log itself, sent instead of an event: `log.reset` or `log.compacted`.
 #[derive(Serialize, ToSchema)]
 pub struct LogNotice {
     #[serde(rename = "type")]
@@ -35,7 +35,7 @@ pub enum OptionValue {
     Switch(bool),
 }
 
-/// A block of a prompt, as ACP has it. What is optional may be null.
+/// A content block of a prompt, as defined by ACP. Optional fields may be null.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum ContentBlock {
@@ -68,7 +68,7 @@ pub struct ImageBlock {
     /// Base64.
     #[schema(min_length = 1)]
     data: String,
-    /// Begins with `image/`.
+    /// Starts with `image/`.
     mime_type: String,
     uri: Option<String>,
     #[schema(value_type = Option<Object>)]
@@ -87,7 +87,7 @@ pub struct AudioBlock {
     /// Base64.
     #[schema(min_length = 1)]
     data: String,
-    /// Begins with `audio/`.
+    /// Starts with `audio/`.
     mime_type: String,
     #[schema(value_type = Option<Object>)]
     annotations: Option<Value>,
@@ -129,7 +129,7 @@ pub struct ResourceBlock {
     meta: Option<Value>,
 }
 
-/// Exactly one of `text` and `blob`, which is base64.
+/// Exactly one of `text` and `blob` is present. `blob` is base64.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EmbeddedResource {
@@ -142,7 +142,7 @@ pub struct EmbeddedResource {
     meta: Option<Value>,
 }
 
-/// A record of a session. What else it has is kept.
+/// A session record. Other fields are stored too.
 #[derive(Serialize, ToSchema)]
 pub struct SessionRecord {
     #[schema(min_length = 5, max_length = 512)]
@@ -150,12 +150,12 @@ pub struct SessionRecord {
     actions: Vec<RecordAction>,
     checkpoints: Option<Vec<RecordCheckpoint>>,
     outcomes: Option<Vec<RecordOutcome>>,
-    /// In seconds.
+    /// Duration in seconds.
     duration: Option<f64>,
     started_at: Option<Timestamp>,
-    /// Of a session of acpd's own, null while it can go on.
+    /// For a session of acpd: null while the session can continue.
     ended_at: Option<Timestamp>,
-    /// Of a session of acpd's own: whether older actions or states were left out.
+    /// For a session of acpd: whether older actions or states were omitted.
     truncated: Option<bool>,
 }
 
@@ -163,7 +163,7 @@ pub struct SessionRecord {
 pub struct RecordAction {
     #[serde(rename = "type")]
     kind: String,
-    /// `success`, `failure` or `warning` of a session of acpd's own.
+    /// `success`, `failure` or `warning` for a session of acpd.
     result: String,
     details: Option<Value>,
     timestamp: Option<Timestamp>,
@@ -180,7 +180,7 @@ pub struct RecordCheckpoint {
 pub struct RecordOutcome {
     #[serde(rename = "type")]
     kind: String,
-    /// What it is about: a text, or a number.
+    /// The entity that the outcome concerns: a string or a number.
     id: Option<Value>,
     details: Option<Value>,
 }

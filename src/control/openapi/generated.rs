@@ -23,15 +23,15 @@ macro_rules! described {
 }
 
 pub const TAGS: &[(&str, &str)] = &[
-    ("daemon", "How it is, and its upkeep."),
-    ("workspaces", "Directories that sessions may be in."),
-    ("agents", "The configured profiles."),
+    ("daemon", "Health, information and maintenance of the daemon."),
+    ("workspaces", "Directories in which sessions work."),
+    ("agents", "Agents: from the configuration and made over the API."),
     ("sessions", "Conversations with an agent in a workspace."),
-    ("turns", "Prompts, and all that the agent does until it has answered."),
-    ("messages", "The record of what was said."),
-    ("events", "What happens, as it happens."),
-    ("records", "Checkpoints of sessions, records of what was done in them, and timelines."),
-    ("permissions", "Questions of agents, and what was answered for good."),
+    ("turns", "Prompts, and everything the agent does until it has answered."),
+    ("messages", "The stored conversation."),
+    ("events", "Streams of events."),
+    ("records", "Checkpoints of sessions, session records, and timelines."),
+    ("permissions", "Permission requests of agents, their answers, and rules."),
 ];
 
 /// The whole document.
@@ -41,7 +41,7 @@ pub fn document() -> Value {
     document["info"] = json!({
         "title": "acpd",
         "version": env!("CARGO_PKG_VERSION"),
-        "description": "The control interface of acpd, HTTP/1.1 over its Unix socket (`acpd socket` prints the path). \
+        "description": "The HTTP API of acpd, served over its Unix socket (`acpd socket` prints the path). \
             docs/api.md explains it with examples.",
         "license": { "name": env!("CARGO_PKG_LICENSE"), "identifier": env!("CARGO_PKG_LICENSE") },
     });
@@ -121,7 +121,7 @@ fn refusal(status: u16, codes: &[&str]) -> Value {
     });
     if matches!(status, 429 | 503) {
         response["headers"] = json!({ "Retry-After": {
-            "description": "Seconds after which it is worth asking again, when that is known.",
+            "description": "Seconds to wait before trying again, if known.",
             "schema": { "type": "integer", "minimum": 1 },
         } });
     }

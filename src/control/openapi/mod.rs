@@ -18,13 +18,13 @@ pub use blocks::{ContentBlock, EventFrame, OptionValue, SessionRecord};
 
 const DOCUMENT: &str = include_str!("../../../docs/openapi.json");
 
-/// Describes this interface.
+/// Describe this API as OpenAPI.
 #[utoipa::path(
     get,
     path = "/v1/openapi.json",
     operation_id = "getOpenapi",
     tag = "daemon",
-    responses((status = 200, description = "An OpenAPI 3.1 document.", body = Object)),
+    responses((status = 200, description = "The OpenAPI 3.1 document.", body = Object)),
 )]
 pub async fn show(_: NoQuery) -> ([(HeaderName, &'static str); 1], &'static str) {
     ([(header::CONTENT_TYPE, "application/json")], DOCUMENT)

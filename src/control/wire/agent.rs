@@ -17,24 +17,24 @@ use crate::store::Registered;
 #[serde(rename_all = "camelCase")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own on the wire")]
 pub struct Agent {
-    /// A daemon of before agents were entities does not say, and neither does it say what else has no place in older answers.
+    /// The agent's id. Absent in older daemons, like other optional fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<AgentId>,
     pub slug: String,
-    /// Where it is changed: in config.toml, or over the API.
+    /// Where the agent is defined: in config.toml, or over the API.
     #[serde(default)]
     pub source: Source,
-    /// Whose it is, when it is of the API and that is another user than the daemon's own.
+    /// The owner's user id, for an agent made over the API by another user than the daemon's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<u32>,
-    /// The agent of the configuration whose command and environment it has.
+    /// The agent of the configuration that provides the command and the environment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
     pub name: String,
     pub description: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
-    /// What sessions have that choose none.
+    /// The default model of its sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,38 +43,40 @@ pub struct Agent {
     pub temperature: Option<Temperature>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
-    /// What of this ACP has no way to set. It reaches an agent that announces an option for it; a session tells.
+    /// Settings that ACP has no method for. They apply only if the agent announces a matching option; a session shows
+    /// which apply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_applied: Vec<String>,
     pub command: String,
     pub args: Vec<String>,
-    /// Names only.
+    /// The names of its environment variables, without values.
     pub env: Vec<String>,
-    /// Files that have more of it.
+    /// Files with more environment variables.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env_file: Vec<String>,
     pub permissions: PermissionPolicy,
-    /// The widest scope that its sessions may have, where the configuration allows it.
+    /// The widest file system scope that its sessions may have, within the limits of the configuration.
     #[serde(default)]
     pub fs_scope: FsScope,
-    /// The MCP servers that its sessions have, without their values.
+    /// The MCP servers of its sessions, without values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mcp_servers: Vec<McpServer>,
-    /// Whether acpd's own is among them.
+    /// Whether its sessions have acpd's own MCP server.
     #[serde(default, skip_serializing_if = "is_false")]
     pub acpd_tools: bool,
     pub tags: Vec<String>,
     /// `active` or `archived`.
     pub status: String,
-    /// The configuration has an agent of this name, which is meant by it. This one is reached by its id.
+    /// Whether an agent of the configuration has the same slug. The slug then means that agent; use the id for this
+    /// one.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shadowed: bool,
-    /// Its base is not in the configuration any more: it takes no new sessions.
+    /// Whether its base is missing from the configuration. Such an agent takes no new sessions.
     #[serde(default, skip_serializing_if = "is_false")]
     pub base_missing: bool,
-    /// Whether the command is found on this machine.
+    /// Whether the command is installed on this machine.
     pub installed: bool,
-    /// Where it is found. A daemon of before there was this does not say, and neither does it say what follows.
+    /// The path of the command. Absent in older daemons, like the fields that follow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// How to install it.
@@ -83,7 +85,7 @@ pub struct Agent {
     /// How to sign in.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub login_hint: String,
-    /// Whether a session that names no agent gets this one.
+    /// Whether this is the default agent for new sessions.
     pub default: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Timestamp>,
@@ -106,13 +108,13 @@ pub struct AgentList {
     pub offset: i64,
 }
 
-/// A new agent: a name for one of the configuration with less, or for a command.
+/// A new agent: a narrowed copy of an agent from the configuration, or a command.
 #[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateAgent {
     #[schema(pattern = "^[a-z][a-z0-9_-]{0,63}$")]
     pub slug: String,
-    /// The agent of the configuration that it stands on; the default one, when it has no command either.
+    /// The agent of the configuration to build on. Without a base and a command: the default agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -135,45 +137,45 @@ pub struct CreateAgent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub max_tokens: Option<u32>,
-    /// Absent: all of the base's.
+    /// Absent: all of the base.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 32)]
     pub mcp_servers: Option<Vec<McpChoice>>,
-    /// Whether its sessions have acpd's own tools, which a base has to have as well. Absent: as the base has them, unless
-    /// `mcpServers` leaves `acpd` out; with a command, not.
+    /// Whether its sessions have acpd's own tools; a base must have them too. Absent: like the base, unless
+    /// `mcpServers` omits `acpd`. With a command the default is false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acpd_tools: Option<bool>,
-    /// Absent: what the base grants. It only narrows that.
+    /// Default: the base's policy. A policy here can only narrow it.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
     pub permissions: Option<PermissionPolicy>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 32)]
     pub tags: Option<Vec<String>>,
-    /// In place of a base. Only the daemon's own user, or root, may name one.
+    /// The command, instead of a base. Only the daemon's own user and root may set one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 4096)]
     pub command: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 64)]
     pub args: Option<Vec<String>>,
-    /// Variables that it gets from the daemon's environment.
+    /// Names of variables to pass on from the daemon's environment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 64)]
     pub env_pass: Option<Vec<String>>,
-    /// Files of variables, read at each start of a process.
+    /// Files with environment variables, read at each start of a process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 64)]
     pub env_file: Option<Vec<String>>,
-    /// Variables, each with the name of the systemd credential that has its value.
+    /// Environment variables, each with the name of the systemd credential that holds its value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<BTreeMap<String, String>>,
-    /// Values have no place here: whoever gives some is told where they have.
+    /// Not supported: the API stores no values. The error explains the alternatives.
     #[serde(default, skip_serializing)]
     #[schema(ignore)]
     pub env: Option<IgnoredAny>,
 }
 
-/// What is absent stays, and null removes.
+/// Absent fields stay unchanged, and null removes a field.
 #[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PatchAgent {
@@ -226,10 +228,10 @@ pub struct PatchAgent {
     pub env_file: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<BTreeMap<String, String>>,
-    /// Archived, it takes no new sessions.
+    /// An archived agent takes no new sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
-    /// Values have no place here: whoever gives some is told where they have.
+    /// Not supported: the API stores no values. The error explains the alternatives.
     #[serde(default, skip_serializing)]
     #[schema(ignore)]
     pub env: Option<IgnoredAny>,

@@ -11,32 +11,33 @@ use crate::session::{Trial, TrialError};
 /// What is offered to whom a check was too short.
 const LONG_SECONDS: u64 = 300;
 
-/// How an agent is to be tried.
+/// How to check an agent.
 #[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CheckAgent {
-    /// Begin a conversation too, which tells whether somebody is signed in, and which modes and models there are.
+    /// Also start a conversation. This can show whether a user is signed in, and which modes and models the agent
+    /// offers.
     #[serde(default)]
     pub session: bool,
-    /// How long the agent may take from its start to its last answer, from 1 to 600. The deadlines of `[processes]` hold
-    /// besides, and the time that it takes to stop it comes on top.
+    /// Seconds from the agent's start to its last response, from 1 to 600. The timeouts in `[processes]` apply as well.
+    /// The time to stop the agent is extra.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 600)]
     pub timeout_seconds: Option<u64>,
 }
 
-/// What was seen of an agent. What is not there was not come to, or the agent does not say.
+/// The result of an agent check. Absent fields were not reached, or the agent did not report them.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentCheck {
     pub slug: String,
-    /// Whether all went well that was asked for.
+    /// Whether the whole check succeeded.
     pub ok: bool,
-    /// Whether the command is found.
+    /// Whether the command is installed.
     pub found: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// As the agent tells its name and version.
+    /// The name that the agent reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,36 +46,36 @@ pub struct AgentCheck {
     pub version: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol_version: Option<u16>,
-    /// What it says it can do, in its own words.
+    /// The capabilities that the agent reports, in its own format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<Value>,
     #[serde(default)]
     pub auth_methods: Vec<AuthMethod>,
-    /// Null when nobody can tell: no conversation was begun, or the agent takes one from anybody.
+    /// Null if unknown: no conversation was started, or the agent accepts one without a sign-in.
     pub signed_in: Option<bool>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modes: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<String>,
-    /// What confined it: `none`, `partial`, `landlock` or `bubblewrap`.
+    /// The sandbox in force: `none`, `partial`, `landlock` or `bubblewrap`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
-    /// From its start to its answer to `initialize`.
+    /// Time from the agent's start to its response to `initialize`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initialize_ms: Option<u64>,
-    /// For `session/new`.
+    /// Time for `session/new`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_ms: Option<u64>,
-    /// What is not as it should be with its MCP servers.
+    /// Problems with its MCP servers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// The whole of it, its end included.
+    /// Duration of the whole check, including the stop.
     pub took_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<CheckProblem>,
 }
 
-/// A way to sign in that the agent offers.
+/// A sign-in method that the agent offers.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct AuthMethod {
     pub id: String,
@@ -83,10 +84,10 @@ pub struct AuthMethod {
     pub description: String,
 }
 
-/// What went wrong.
+/// Why the check failed.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct CheckProblem {
-    /// `agent_not_installed`, or the code of a turn that fails for the same reason: `agent_exited`, `timeout`,
+    /// `agent_not_installed`, or the error code of a turn that fails for the same reason: `agent_exited`, `timeout`,
     /// `auth_required`, `rate_limited`, `agent_error`, `protocol` or `interrupted`.
     pub code: String,
     pub message: String,
@@ -105,7 +106,7 @@ impl AgentCheck {
         // It said so itself, and a prompt would fail.
         let unknown = (trial.signed_in == Some(false) && error.is_none()).then(|| CheckProblem {
             code: ErrorCode::AuthRequired.as_str().to_owned(),
-            message: "the agent says that nobody is signed in".to_owned(),
+            message: "the agent reports that no user is signed in".to_owned(),
             hint: profile.how_to_sign_in(),
         });
         let error = error.or(unknown);
@@ -178,23 +179,24 @@ impl CheckProblem {
                 let more_time = if is_cut_short {
                     format!("`acpd agents check {} --timeout {LONG_SECONDS}`", profile.slug)
                 } else {
-                    "the setting that is named there".to_owned()
+                    "the setting named in the message".to_owned()
                 };
                 format!(
-                    "run its command in a terminal to see what it waits for; a first start that downloads something may \
-                     only need more time ({more_time})"
+                    "run the agent's command in a terminal to see what it waits for; if it downloads something at its \
+                        first start, allow more time ({more_time})"
                 )
             }
             ErrorCode::AgentExited => {
                 format!(
-                    "run its command in a terminal to see what it says; `acpd agents show {}` tells how acpd starts it",
+                    "run the agent's command in a terminal to see its output; `acpd agents show {}` shows how acpd \
+                        starts it",
                     profile.slug
                 )
             }
-            ErrorCode::RateLimited => "its provider asks to wait; try again later".to_owned(),
+            ErrorCode::RateLimited => "the provider limits the rate of requests; try again later".to_owned(),
             ErrorCode::Interrupted => "start the daemon again".to_owned(),
             ErrorCode::AgentError => {
-                "the agent itself, or the service behind it, went wrong; run its command in a terminal to see what it says"
+                "the agent or the service behind it failed; run the agent's command in a terminal to see its output"
                     .to_owned()
             }
             ErrorCode::Protocol
@@ -202,7 +204,7 @@ impl CheckProblem {
             | ErrorCode::TurnLimit
             | ErrorCode::CostLimit
             | ErrorCode::UnsupportedContent => {
-                "it may be too old or too new for ACP version 1, or its arguments do not have it speak ACP".to_owned()
+                "check that the agent supports ACP version 1 and that its arguments make it speak ACP".to_owned()
             }
         };
         Self { code: error.code.as_str().to_owned(), message: error.message, hint }

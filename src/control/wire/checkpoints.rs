@@ -33,7 +33,7 @@ pub struct CheckpointList {
 #[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RestoreCheckpoint {
-    /// Whether a new session goes on from there, or what it is to be.
+    /// Whether to create a session that continues from the checkpoint: true, or the options of that session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new_session: Option<NewSession>,
 }
@@ -45,12 +45,12 @@ pub enum NewSession {
     Options(Box<RestoredSession>),
 }
 
-/// What a session that goes on from a checkpoint is to be. What is absent is as in the session of the checkpoint; a title
-/// comes with the first prompt.
+/// Options of a session that continues from a checkpoint. Absent fields are taken from the checkpoint's session. The
+/// title comes from the first prompt.
 #[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RestoredSession {
-    /// With another agent, what depends on it is as that one's profile has it.
+    /// With another agent, the settings that depend on the agent come from its profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -104,10 +104,10 @@ impl<'de> Visitor<'de> for FlagOrOptions {
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Restored {
     pub checkpoint: Checkpoint,
-    /// The checkpoint's.
+    /// The state of the checkpoint.
     #[schema(value_type = serde_json::Value)]
     pub state: Box<RawValue>,
-    /// The session that goes on from there.
+    /// The session that continues from the checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,
 }

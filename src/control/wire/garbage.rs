@@ -5,44 +5,45 @@ use serde::{Deserialize, Serialize};
 use crate::model::{SessionId, SessionStatus, Timestamp};
 use crate::registry;
 
-/// A sweep over the sessions whose retention is over.
+/// A run that deletes expired sessions.
 #[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CollectGarbage {
-    /// Only tell what would be done.
+    /// Only report what would be done.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// What a sweep did, or with a dry run would do. Each list names the first thousand; the counts count all.
+/// The result of a run; for a dry run, what it would do. Each list has at most the first thousand sessions; the counts
+/// include all.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GarbageReport {
     pub dry_run: bool,
     pub deleted: Vec<ExpiredSession>,
-    /// Found expired for the first time.
+    /// Sessions newly marked as expired.
     pub marked: Vec<ExpiredSession>,
-    /// Expired, and not to be deleted yet.
+    /// Expired sessions that cannot be deleted yet.
     pub waiting: Vec<ExpiredSession>,
-    /// Not expired any more.
+    /// Sessions that are no longer expired.
     pub unmarked: Vec<ExpiredSession>,
     pub counts: GarbageCounts,
-    /// What was done in the store itself. A daemon of before there was that does not say.
+    /// The result of the store's maintenance. Absent in older daemons.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<UpkeepReport>,
 }
 
-/// What was done in the store, or with a dry run would be.
+/// The result of the store's maintenance; for a dry run, what it would do.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UpkeepReport {
     pub bytes_before: u64,
-    /// Nobody knows that before it is done.
+    /// Absent for a dry run: the size is only known afterwards.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_after: Option<u64>,
     pub deltas_removed: u64,
     pub messages_indexed: u64,
-    /// Whether nothing is left to do; else the daemon goes on by itself.
+    /// Whether the maintenance is complete. If not, the daemon continues it by itself.
     pub complete: bool,
 }
 
@@ -62,10 +63,10 @@ pub struct ExpiredSession {
     pub status: SessionStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// From when on a sweep may delete it.
+    /// When the session can be deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletable_at: Option<Timestamp>,
-    /// Turns that keep it, for as long as they wait.
+    /// The number of waiting turns, which prevent the deletion.
     pub queued_turns: i64,
 }
 

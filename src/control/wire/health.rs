@@ -9,19 +9,19 @@ use super::{ErrorBody, StoreReport};
 pub struct Health {
     /// `ok` or `degraded`.
     pub status: String,
-    /// Whoever answers lives. A daemon of before there was more to say says nothing of this and what follows.
+    /// Always true in a response. Absent in older daemons, like the fields that follow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live: Option<bool>,
-    /// Whether new work is taken on, and kept. Not asked for: not told.
+    /// Whether the daemon accepts and stores new work. Absent unless requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
-    /// What is wrong, what keeps work out first.
+    /// The daemon's problems. Those that prevent work come first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problems: Option<Vec<HealthProblem>>,
-    /// Told to those whose daemon it is.
+    /// Members of `control.group` do not see this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<StoreReport>,
-    /// The first of what is wrong, in the shape of every error.
+    /// The first problem, as an error.
     #[serde(flatten)]
     #[schema(ignore)]
     pub error: Option<ErrorBody>,
@@ -31,7 +31,7 @@ pub struct Health {
 pub struct HealthProblem {
     pub severity: Severity,
     pub code: String,
-    /// Told to those whose daemon it is, and so is the hint.
+    /// Members of `control.group` do not see the message and the hint.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -43,7 +43,7 @@ pub struct HealthProblem {
 pub enum Severity {
     /// The daemon is not ready.
     Problem,
-    /// It does its work all the same.
+    /// The daemon works in spite of this.
     Warning,
 }
 
@@ -58,8 +58,8 @@ impl Health {
         let problems = self.problems.map(|problems| problems.into_iter().map(codes_only).collect());
         let error = self.error.map(|error| ErrorBody {
             error: error.error,
-            message: "the daemon is not ready for work".to_owned(),
-            hint: "ask whoever runs the daemon".to_owned(),
+            message: "the daemon is not ready".to_owned(),
+            hint: "ask the administrator of the daemon".to_owned(),
             details: Value::Object(Map::new()),
         });
         Self { problems, error, store: None, ..self }

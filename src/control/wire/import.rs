@@ -7,38 +7,38 @@ use crate::model::record::validate::Warning;
 use crate::model::{SessionId, SessionStatus};
 use crate::registry;
 
-/// Sessions and records that come from elsewhere. All of them are imported, or none.
+/// Sessions and session records to import. Either all are imported, or none.
 #[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ImportSessions {
-    /// Documents as an export has them.
+    /// Documents from JSON exports.
     #[serde(default)]
     #[schema(value_type = Vec<Object>, max_items = 10_000)]
     pub sessions: Vec<Box<RawValue>>,
-    /// Records of sessions, as `POST /v1/records` takes them.
+    /// Session records, in the format of `POST /v1/records`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<Object>, max_items = 10_000)]
     pub records: Vec<Box<RawValue>>,
-    /// The agent that they go on with. Absent: the one that each names.
+    /// The agent to continue with. Absent: the agent named in each document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The directory that they go on in. Absent: the one that each names.
+    /// The directory to continue in. Absent: the directory named in each document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
-    /// Only tell what would be done.
+    /// Only report what would be done.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// What an import did, or with a dry run would do.
+/// The result of an import; for a dry run, what it would do.
 #[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImportReport {
     pub dry_run: bool,
     pub made: ImportCounts,
-    /// What was here before, and stays as it is.
+    /// The number of items that already exist here and stay unchanged.
     pub already_here: ImportCounts,
-    /// In the order of the documents.
+    /// The sessions, in the order of the documents.
     pub sessions: Vec<ImportedSession>,
     pub records: Vec<ImportedRecord>,
 }
@@ -64,26 +64,26 @@ impl ImportOutcome {
     }
 }
 
-/// What became of one record.
+/// The result for one session record.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImportedRecord {
     pub outcome: ImportOutcome,
-    /// The session that it is of, in its own words.
+    /// The `session_id` of the record.
     pub session_id: String,
-    /// What is odd about it.
+    /// Warnings about the record.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// What became of one document. What was here before is told as it is here.
+/// The result for one document. An existing session is shown as it is stored here.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImportedSession {
     pub outcome: ImportOutcome,
-    /// Its id here.
+    /// The session's id here.
     pub id: SessionId,
-    /// Its id in the document.
+    /// The session's id in the document.
     pub source_id: SessionId,
     pub title: String,
     pub agent: String,
@@ -91,7 +91,7 @@ pub struct ImportedSession {
     pub status: SessionStatus,
     pub turns: usize,
     pub messages: usize,
-    /// What is not as the document says.
+    /// Differences from the document.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }

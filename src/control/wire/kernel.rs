@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What of the kernel is in use, not merely in it.
+/// Kernel features that acpd uses.
 #[expect(clippy::struct_excessive_bools, reason = "each is a feature that is there or not")]
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -10,13 +10,13 @@ pub struct Kernel {
     pub release: String,
     pub cgroup: CgroupReport,
     pub landlock: LandlockReport,
-    /// Files of a workspace are opened beneath it, in one step.
+    /// Whether acpd opens workspace files with openat2, which cannot leave the workspace.
     pub openat2: bool,
-    /// What a dead daemon left is ended by descriptor, not by number.
+    /// Whether acpd kills stale processes by pidfd instead of by process id.
     pub pidfd: bool,
-    /// Who is connected is known by descriptor, not by number.
+    /// Whether acpd identifies connected clients by pidfd instead of by process id.
     pub peer_pidfd: bool,
-    /// The daemon inherits what agents lose.
+    /// Whether the daemon inherits orphaned processes of agents.
     pub subreaper: bool,
     pub user_namespaces: bool,
     pub bubblewrap: BubblewrapReport,
@@ -27,7 +27,7 @@ pub struct Kernel {
 pub struct CgroupReport {
     /// `auto` or `off` (processes.cgroup).
     pub mode: String,
-    /// Whether each agent has one of its own.
+    /// Whether each agent has its own cgroup.
     pub in_use: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
@@ -40,9 +40,9 @@ pub struct CgroupReport {
 pub struct LandlockReport {
     /// `required`, `best-effort` or `off` (sandbox.mode).
     pub mode: String,
-    /// The version that agents are confined with; none when the kernel has none.
+    /// The Landlock version in use; null if the kernel has none.
     pub abi: Option<i32>,
-    /// The version whose rights are asked for: with less, agents are confined in part.
+    /// The Landlock version that acpd asks for. With an older one the sandbox is partial.
     pub abi_wanted: i32,
 }
 
@@ -51,7 +51,7 @@ pub struct LandlockReport {
 pub struct BubblewrapReport {
     /// `never`, `prefer` or `require` (sandbox.bubblewrap).
     pub mode: String,
-    /// Where it is installed. Whether it works here is tried at the start of an agent, which tells.
+    /// The path of bubblewrap. Whether it works here is tested when an agent starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
 }
@@ -67,11 +67,11 @@ pub struct Versions {
 
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ResourceLimits {
-    /// Open descriptors.
+    /// Open file descriptors.
     pub nofile: ResourceLimit,
 }
 
-/// None: without a limit.
+/// A resource limit. Null means unlimited.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ResourceLimit {
     pub soft: Option<u64>,

@@ -11,7 +11,7 @@ use crate::model::mcp::{
     ChosenServer, FrozenServer, OwnServer, ServerProblem, SessionServer, Transport, Written, check_all, of_session,
 };
 
-/// A server of the profile's by its name, or a whole definition where the profile allows that.
+/// The name of a server from the profile, or a full definition if the profile allows it.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 #[serde(untagged)]
 pub enum McpChoice {
@@ -19,8 +19,8 @@ pub enum McpChoice {
     Defined(McpDefinition),
 }
 
-/// One that the agent starts (`command`, `args`, `env`), or one that it calls (`url`, `type`, `headers`). What is in it is
-/// stored as it is: `${NAME}` in a value stands for a variable of the agent's environment.
+/// A server that the agent starts (`command`, `args`, `env`) or calls (`url`, `type`, `headers`). acpd stores the
+/// definition as it is. `${NAME}` in a value stands for a variable of the agent's environment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct McpDefinition {
@@ -58,7 +58,7 @@ impl McpKind {
     }
 }
 
-/// Whose server it is.
+/// Where the server is defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum McpSource {
@@ -66,7 +66,7 @@ pub enum McpSource {
     Session,
 }
 
-/// A server as anybody may see it.
+/// An MCP server without its values.
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct McpServer {
@@ -80,10 +80,10 @@ pub struct McpServer {
     pub args: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Names only.
+    /// Names of environment variables, without values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
-    /// Names only.
+    /// Names of headers, without values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<String>,
 }
@@ -138,7 +138,7 @@ pub fn chosen(choices: Vec<McpChoice>) -> Result<Vec<ChosenServer>, ServerProble
     check_all(servers).map_err(|problem| ServerProblem {
         field: "mcpServers".to_owned(),
         problem,
-        hint: "give each server once, and no more than there may be".to_owned(),
+        hint: "give each server only once, and keep within the maximum number of servers".to_owned(),
     })?;
     Ok(chosen)
 }
@@ -150,7 +150,7 @@ impl McpDefinition {
         let sorted = Written { command, args, env, kind, url, headers }.sorted();
         let (transport, values) = sorted.ok_or_else(|| ServerProblem {
             field: "command".to_owned(),
-            problem: "is missing, or does not go with the other fields".to_owned(),
+            problem: "is missing, or does not fit the other fields".to_owned(),
             hint: Written::<String>::HINT.to_owned(),
         })?;
         Ok(OwnServer { name, transport, values })

@@ -11,7 +11,7 @@ use crate::model::permission::question::{
 use crate::model::permission::standing::{StandingRule, Subject};
 use crate::model::{Peer, PermissionId, RuleId, SessionId, Timestamp, TurnId};
 
-/// A question of an agent's, with its answer when there is one.
+/// A permission request, with its answer if there is one.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Permission {
@@ -25,7 +25,7 @@ pub struct Permission {
     pub title: String,
     pub action: Action,
     pub options: Vec<PermissionOption>,
-    /// The agent's own JSON.
+    /// The agent's request, as JSON.
     #[schema(value_type = Value)]
     pub request: Box<RawValue>,
     pub status: PermissionStatus,
@@ -44,7 +44,7 @@ pub struct PermissionList {
     pub offset: i64,
 }
 
-/// One of `optionId`, `decision` and, for elicitations, `action`.
+/// An answer: one of `optionId`, `decision` and, for elicitations, `action`.
 #[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AnswerPermission {
@@ -52,12 +52,12 @@ pub struct AnswerPermission {
     pub option_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
-    /// With `decision`: for the same again as well.
+    /// With `decision`: also apply the answer to the same action in the future.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub always: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<ElicitationAction>,
-    /// With `accept`.
+    /// With the action `accept`: the requested information.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub content: Option<Map<String, Value>>,
@@ -71,7 +71,7 @@ pub enum ElicitationAction {
     Cancel,
 }
 
-/// What a person has answered for good.
+/// A rule that came from an "always" answer.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PermissionRule {

@@ -9,34 +9,34 @@ use crate::session::{Glance, Live, ToolNow};
 
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ProcessList {
-    /// Of the oldest session first.
+    /// The processes, those of the oldest session first.
     pub processes: Vec<RunningProcess>,
     pub daemon: DaemonProcess,
-    /// When it was so.
+    /// The time of the figures.
     pub at: Timestamp,
 }
 
-/// A session that has a process, and what it does. Figures are of all that it runs.
+/// A session with a running process, and what it does. The figures include all processes of the session.
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunningProcess {
     pub session_id: SessionId,
-    /// Whose it is, when that is another user than the daemon's own.
+    /// The owner's user id, if it is not the daemon's own user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<u32>,
     pub agent: String,
     pub workspace: String,
     pub title: String,
     pub process_state: ProcessState,
-    /// The agent's, once it is there.
+    /// The agent's process id, once it has started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// When its session last did something.
+    /// When the session was last active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_active_at: Option<Timestamp>,
-    /// How many processes there are: the agent, what it has started, and its terminals.
+    /// The number of processes: the agent, its children and its terminals.
     pub processes: usize,
     pub rss_bytes: u64,
     pub cpu_millis: u64,
@@ -55,7 +55,7 @@ pub struct RunningTurn {
     pub started_at: Timestamp,
 }
 
-/// The tool call that began last of those that have not ended.
+/// The newest tool call that has not ended.
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunningTool {
@@ -65,13 +65,13 @@ pub struct RunningTool {
     pub started_at: Option<Timestamp>,
 }
 
-/// The daemon itself, without what it has started.
+/// The daemon itself, without its child processes.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DaemonProcess {
     pub pid: u32,
     pub started_at: Timestamp,
-    /// Told to those whose daemon it is, and so is the time.
+    /// Resident memory. Members of `control.group` do not see this and the CPU time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rss_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,14 +9,14 @@ use crate::model::record::validate::Warning;
 use crate::model::{ObservationId, Timestamp};
 use crate::store;
 
-/// A session, and what was said of it.
+/// A session and the records submitted for it.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RecordEntity {
     pub entity_id: String,
-    /// Of each field the latest.
+    /// The latest value of each field.
     #[schema(value_type = SessionRecord)]
     pub snapshot: Map<String, Value>,
-    /// The newest ones, in order.
+    /// The newest observations, in order.
     pub observations: Vec<RecordObservation>,
     pub observation_count: i64,
 }
@@ -25,7 +25,7 @@ pub struct RecordEntity {
 pub struct RecordObservation {
     pub id: ObservationId,
     pub observed_at: Timestamp,
-    /// As it was submitted.
+    /// The submitted document.
     #[schema(value_type = Object)]
     pub content: Box<RawValue>,
 }
@@ -38,19 +38,19 @@ pub struct RecordList {
     pub offset: i64,
 }
 
-/// A record was taken.
+/// A submitted session record.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct SubmittedRecord {
     pub entity_id: String,
     pub observation_count: i64,
-    /// What is odd about it.
+    /// Warnings about the record.
     pub warnings: Vec<Warning>,
 }
 
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Timeline {
     pub entity: String,
-    /// In order of time.
+    /// The entries, in order of time.
     #[serde(rename = "timeline")]
     pub items: Vec<TimelineItem>,
     pub total: i64,
@@ -66,7 +66,7 @@ pub struct TimelineItem {
     pub timestamp: Timestamp,
     pub session_id: String,
     pub entity_id: String,
-    /// Without its state.
+    /// The checkpoint, without its state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub checkpoint: Option<Box<RawValue>>,

@@ -9,7 +9,7 @@ use crate::model::Sandbox;
 pub struct SandboxDetails {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub landlock_abi: Option<i32>,
-    /// What was asked for and is not in force.
+    /// Protections that were requested but are not in force.
     #[serde(default)]
     pub missing: Vec<String>,
 }

@@ -9,11 +9,11 @@ use crate::store;
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct SearchResults {
     pub results: Vec<SearchResult>,
-    /// Counted up to 10,000.
+    /// The number of matches, counted up to 10,000.
     pub total: usize,
     pub limit: i64,
     pub offset: i64,
-    /// Messages that could not be searched yet, because the index is still being made: of those that the search is for.
+    /// The number of messages in the searched scope that are not indexed yet.
     pub pending: i64,
 }
 
@@ -31,7 +31,8 @@ pub struct SearchResult {
     pub role: Role,
     pub created_at: Timestamp,
     pub snippet: Snippet,
-    /// Smaller is better. Only to those who may see everybody's messages, of which it is reckoned.
+    /// The rank; smaller is better. Absent for members of `control.group`, because it is computed from the messages of
+    /// all users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<f64>,
 }
@@ -39,7 +40,7 @@ pub struct SearchResult {
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Snippet {
     pub text: String,
-    /// From and up to which character of the text, counted as Unicode code points.
+    /// The matches in the text: start and end, counted in Unicode code points.
     #[schema(value_type = Vec<Vec<usize>>)]
     pub matches: Vec<(usize, usize)>,
 }

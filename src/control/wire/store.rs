@@ -8,7 +8,7 @@ use crate::store::{BackedUp, Check, StoreHealth};
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StoreReport {
-    /// The last commit went well, and where health is asked for, its trial write.
+    /// Whether the last commit succeeded; for a health check, also its test write.
     pub writable: bool,
     pub short_of_space: bool,
     /// `clean`, `running`, `ok`, `damaged` or `failed`.
@@ -17,14 +17,14 @@ pub struct StoreReport {
     pub problem: Option<String>,
 }
 
-/// A copy that is to be made.
+/// A backup to make.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BackUp {
     pub path: String,
 }
 
-/// A copy that was made.
+/// A finished backup.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Backup {

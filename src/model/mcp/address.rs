@@ -9,14 +9,14 @@ const PRIVATE_NAMES: [&str; 11] =
 
 /// Whether it is a URL that an agent can be given; else what is wrong, and what to do.
 pub fn check(url: &str) -> Result<(), (&'static str, &'static str)> {
-    const HINT: &str = "write a whole URL, such as https://mcp.example.com/mcp";
+    const HINT: &str = "give a complete URL, such as https://mcp.example.com/mcp";
     let parsed = Url::parse(url).map_err(|_| ("is not a URL", HINT))?;
     if !matches!(parsed.scheme(), "http" | "https") || parsed.host().is_none() {
-        return Err(("is not a URL of http or https", HINT));
+        return Err(("must start with http:// or https://", HINT));
     }
     // It is stored and shown.
     if !parsed.username().is_empty() || parsed.password().is_some() {
-        return Err(("has a user or a password in it", "give them in a header, with ${NAME} in place of the value"));
+        return Err(("contains a user name or a password", "send them in a header, with ${NAME} instead of the value"));
     }
     // The library is more patient with them than an agent's may be.
     let rest = ["http://", "https://"].iter().find_map(|scheme| {
@@ -25,10 +25,10 @@ pub fn check(url: &str) -> Result<(), (&'static str, &'static str)> {
     });
     let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next());
     if host.is_none_or(|host| host.is_empty() || host.contains('@')) || url.contains("${") {
-        return Err(("is not written as a URL is", HINT));
+        return Err(("is not a valid URL", HINT));
     }
     if url.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') {
-        return Err(("has a character that no URL has", HINT));
+        return Err(("has a character that is not allowed in a URL", HINT));
     }
     Ok(())
 }

@@ -32,12 +32,12 @@ const SCHEME_BYTES_MAX: usize = 10;
 const SECRET_WORDS: [&str; 8] =
     ["authorization", "cookie", "credential", "key", "passwd", "password", "secret", "token"];
 
-/// How a server is reached.
+/// How to reach an MCP server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
 #[schema(as = McpTransport)]
 pub enum Transport {
-    /// The agent starts it.
+    /// A server that the agent starts.
     Stdio {
         command: String,
         args: Vec<String>,
@@ -87,7 +87,7 @@ pub struct ProfileServer {
     pub values: BTreeMap<String, Secret>,
 }
 
-/// What a session keeps of a profile's server for life.
+/// The part of a profile's server that a session keeps for its whole life.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = FrozenMcpServer)]
@@ -95,7 +95,7 @@ pub struct FrozenServer {
     pub name: String,
     #[serde(flatten)]
     pub transport: Transport,
-    /// What its variables or headers are called.
+    /// The names of its variables or headers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub value_names: Vec<String>,
 }
@@ -238,16 +238,16 @@ impl OwnServer {
             // What is malformed was refused already.
             if looks_secret(key) && !only_refers(value) {
                 let field = format!("{}.{key}", self.transport.values_field());
-                let hint = "write ${NAME} in its place: it stands for a variable of the agent's own environment";
-                return Err(problem(field, "is called like a secret, and would be stored as plain text", hint));
+                let hint = "write ${NAME} instead: acpd replaces it by the variable NAME of the agent's environment";
+                return Err(problem(field, "has the name of a secret, and would be stored as plain text", hint));
             }
         }
         if let Transport::Http { url } | Transport::Sse { url } = &self.transport
             && let Some(key) = address::query_names(url).into_iter().find(|key| looks_secret(key))
         {
             let told =
-                format!("has the parameter {key:?}, which is called like a secret and would be stored as plain text");
-            return Err(problem("url", told, "give it as a header, with ${NAME} in place of the value"));
+                format!("has the parameter {key:?}, which has the name of a secret and would be stored as plain text");
+            return Err(problem("url", told, "send it as a header, with ${NAME} instead of the value"));
         }
         Ok(())
     }
@@ -258,14 +258,14 @@ pub fn check_all<'a>(servers: impl Iterator<Item = (&'a str, usize)>) -> Result<
     let (mut seen, mut bytes) = (BTreeSet::new(), 0);
     for (name, weight) in servers {
         if !seen.insert(name) {
-            return Err(format!("{name:?} is there twice"));
+            return Err(format!("{name:?} appears twice"));
         }
         bytes += name.len() + weight;
     }
     if seen.len() > SERVERS_MAX {
-        return Err(format!("are more than {SERVERS_MAX}"));
+        return Err(format!("must be at most {SERVERS_MAX}"));
     }
-    if bytes > ALL_BYTES_MAX { Err(format!("take more than {ALL_BYTES_MAX} bytes together")) } else { Ok(()) }
+    if bytes > ALL_BYTES_MAX { Err(format!("have more than {ALL_BYTES_MAX} bytes together")) } else { Ok(()) }
 }
 
 pub fn is_name(name: &str) -> bool {
@@ -300,13 +300,13 @@ fn check<'a>(
 ) -> Result<(), ServerProblem> {
     if !is_name(name) {
         let hint = format!("use 1 to {NAME_CHARS_MAX} letters, digits, '_' and '-'");
-        return Err(problem("", "is not a name for an MCP server", hint));
+        return Err(problem("", "is not a valid name for an MCP server", hint));
     }
     match transport {
         Transport::Stdio { command, args } => check_command(command, args)?,
         Transport::Http { url } | Transport::Sse { url } => {
             if url.len() > URL_BYTES_MAX {
-                return Err(problem("url", format!("is longer than {URL_BYTES_MAX} bytes"), "give a shorter one"));
+                return Err(problem("url", format!("is longer than {URL_BYTES_MAX} bytes"), "give a shorter URL"));
             }
             address::check(url).map_err(|(told, hint)| problem("url", told, hint))?;
         }
@@ -315,25 +315,29 @@ fn check<'a>(
     let mut seen = BTreeSet::new();
     for (count, (key, value)) in values.enumerate() {
         if count >= VALUES_MAX {
-            return Err(problem(field, format!("has more than {VALUES_MAX} entries"), "leave some out"));
+            return Err(problem(field, format!("has more than {VALUES_MAX} entries"), "remove some entries"));
         }
         // A name that is none may be a key in the wrong place, and is not told back.
         let is_key = if is_stdio { reference::is_variable(key) } else { is_header(key) };
         if !is_key || key.len() > KEY_BYTES_MAX {
-            let hint = "write { NAME = \"value\" }, with a name that a variable or a header can have";
-            return Err(problem(field, "has something for a name that is none", hint));
+            let hint = "write { NAME = \"value\" } with a valid name of a variable or a header";
+            return Err(problem(field, "has an invalid name", hint));
         }
         if !is_stdio && !seen.insert(key.to_ascii_lowercase()) {
-            return Err(problem(format!("{field}.{key}"), "is there twice, in other letters", "leave one out"));
+            return Err(problem(
+                format!("{field}.{key}"),
+                "appears twice, in upper and lower case",
+                "remove one of them",
+            ));
         }
         let is_text = |c: char| if is_stdio { c != '\0' } else { !c.is_control() };
         if value.len() > TEXT_BYTES_MAX || !value.chars().all(is_text) {
-            let hint = format!("give a text of {TEXT_BYTES_MAX} bytes at the most, without control characters");
-            return Err(problem(format!("{field}.{key}"), "is too long, or has a character that it cannot have", hint));
+            let hint = format!("give a string of at most {TEXT_BYTES_MAX} bytes without control characters");
+            return Err(problem(format!("{field}.{key}"), "is too long, or has a character that is not allowed", hint));
         }
         if reference::names(value).is_none() {
-            let hint = "write ${NAME}, with the name of a variable of the agent's environment";
-            return Err(problem(format!("{field}.{key}"), "has a ${ that begins no ${NAME}", hint));
+            let hint = "write ${NAME} with the name of a variable of the agent's environment";
+            return Err(problem(format!("{field}.{key}"), "has a ${ that does not start a ${NAME}", hint));
         }
     }
     Ok(())
@@ -344,11 +348,11 @@ fn check_command(command: &str, args: &[String]) -> Result<(), ServerProblem> {
     if command.trim().is_empty() || !is_text(command) || command.chars().any(char::is_control) || command.contains("${")
     {
         let hint = "give the program that speaks MCP on its standard input and output";
-        return Err(problem("command", "is not a command", hint));
+        return Err(problem("command", "is missing or not valid", hint));
     }
     if args.len() > ARGS_MAX || !args.iter().all(|argument| is_text(argument)) {
         let told = format!("are more than {ARGS_MAX}, or one is longer than {TEXT_BYTES_MAX} bytes or has a zero byte");
-        return Err(problem("args", told, "put what is longer into a file"));
+        return Err(problem("args", told, "put longer values into a file"));
     }
     Ok(())
 }

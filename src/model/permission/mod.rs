@@ -16,7 +16,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// How a policy answers what no rule of its own answers.
+/// The answer to permission requests that no rule answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PermissionMode {
@@ -83,12 +83,12 @@ impl FromStr for PermissionMode {
             "edit" => Ok(Self::Edit),
             "allow" => Ok(Self::Allow),
             "deny" => Ok(Self::Deny),
-            _ => Err(format!("{text:?} is not a permission mode; the modes are ask, read-only, edit, allow and deny")),
+            _ => Err(format!("{text:?} is not a permission mode; use ask, read-only, edit, allow or deny")),
         }
     }
 }
 
-/// What a tool does, by the protocol's kinds. What an agent does not say, or says in another word, is `Other`.
+/// The kind of a tool, as defined by ACP. `Other` if the agent gives no kind, or an unknown one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolKind {
@@ -127,20 +127,20 @@ impl ToolKind {
     }
 }
 
-/// What an agent is about to do, as far as it is known.
+/// The action that an agent asks permission for, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Action {
     pub kind: ToolKind,
-    /// The files that it touches, as they were named: absolute, or below the workspace.
+    /// The files that it touches, as the agent named them: absolute, or relative to the workspace.
     pub paths: Vec<String>,
-    /// What it runs: an argument vector, or one text for a shell.
+    /// The command: a list of arguments, or one string for a shell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandText>,
-    /// Where that runs, absolute or below the workspace; none is the workspace itself.
+    /// The directory of the command, absolute or relative to the workspace. Default: the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// What is set for it.
+    /// Environment variables that are set for the command.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
     /// What tells what the tool was given from everything else it could be given. It is for rules, and nothing to read.

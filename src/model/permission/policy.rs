@@ -9,7 +9,7 @@ use super::{Located, PermissionMode, Verdict};
 /// Rules of one policy.
 const RULES_MAX: usize = 256;
 
-/// The first rule that matches answers, else the mode does.
+/// A permission mode and rules. The first matching rule decides; otherwise the mode decides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
@@ -34,7 +34,7 @@ impl Policy {
 
     pub fn check(&self) -> Result<(), PolicyProblem> {
         if self.rules.len() > RULES_MAX {
-            let problem = format!("are more than {RULES_MAX}");
+            let problem = format!("must be at most {RULES_MAX}");
             return Err(PolicyProblem { field: "rules".to_owned(), problem });
         }
         for (index, rule) in self.rules.iter().enumerate() {

@@ -9,17 +9,17 @@ use serde_json::value::RawValue;
 use super::Action;
 use crate::model::{Peer, PermissionId, SessionId, Timestamp, TurnId};
 
-/// What a question is about.
+/// The kind of a permission request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PermissionKind {
-    /// A tool of the agent's own.
+    /// One of the agent's own tools.
     Tool,
-    /// A file that acpd is to write.
+    /// Writing a file through acpd.
     File,
-    /// A command that acpd is to run.
+    /// Running a command through acpd.
     Terminal,
-    /// Something that the agent wants to know.
+    /// A request for information.
     Elicitation,
 }
 
@@ -53,10 +53,10 @@ macro_rules! words {
     };
 }
 
-words!(PermissionKind, "a kind of permission": Tool = "tool", File = "file", Terminal = "terminal", Elicitation = "elicitation");
-words!(PermissionStatus, "the status of a permission": Open = "open", Answered = "answered", Cancelled = "cancelled", Expired = "expired");
+words!(PermissionKind, "a kind of permission request": Tool = "tool", File = "file", Terminal = "terminal", Elicitation = "elicitation");
+words!(PermissionStatus, "a permission request status": Open = "open", Answered = "answered", Cancelled = "cancelled", Expired = "expired");
 
-/// A question of an agent's, with its answer when there is one.
+/// A permission request, with its answer if there is one.
 #[derive(Clone, Debug)]
 pub struct Permission {
     pub id: PermissionId,
@@ -67,7 +67,7 @@ pub struct Permission {
     pub title: String,
     pub action: Action,
     pub options: Vec<PermissionOption>,
-    /// The agent's own JSON.
+    /// The agent's request, as JSON.
     pub request: Box<RawValue>,
     pub status: PermissionStatus,
     pub asked_at: Timestamp,
@@ -75,7 +75,7 @@ pub struct Permission {
     pub resolution: Option<Resolution>,
 }
 
-/// One of the answers that an agent offers.
+/// An answer that the agent offers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PermissionOption {
@@ -91,7 +91,7 @@ pub enum OptionKind {
     AllowAlways,
     RejectOnce,
     RejectAlways,
-    /// One that acpd does not know. No policy chooses it; a person can, by its id.
+    /// An unknown kind. No policy chooses it; a person can, by its id.
     #[serde(other)]
     Other,
 }
@@ -133,23 +133,23 @@ pub enum Outcome {
     Cancelled,
 }
 
-/// How a question was answered.
+/// The answer to a permission request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Resolution {
     pub outcome: Outcome,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
-    /// What the agent was told, when that was one of its options.
+    /// The agent's option that was chosen, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub option_id: Option<String>,
-    /// Whether it holds for the same again.
+    /// Whether the answer also applies to the same action in the future.
     pub always: bool,
     pub by: Decider,
     pub at: Timestamp,
 }
 
-/// Who or what answered.
+/// Who answered: a person, or acpd and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Decider {

@@ -23,7 +23,7 @@ pub enum Ruling {
     Ask,
 }
 
-/// One rule. What it does not name it does not look at.
+/// A rule. Conditions that it does not name always match.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = PolicyRule)]
@@ -32,11 +32,11 @@ pub struct Rule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_items = 1, max_items = 256)]
     pub kinds: Option<Vec<ToolKind>>,
-    /// Globs below the workspace.
+    /// Globs of paths below the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>, min_items = 1, max_items = 256)]
     pub paths: Option<Vec<PathGlob>>,
-    /// The first words of command lines.
+    /// Prefixes of command lines, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<CommandText>>, min_items = 1, max_items = 256)]
     pub commands: Option<Vec<CommandPrefix>>,
@@ -136,11 +136,12 @@ impl PathGlob {
         let is_plain = |component: &str| !matches!(component, "" | "." | "..");
         if !text.split('/').all(is_plain) {
             return Err(format!(
-                "{text:?} is not a glob below the workspace: no / at its ends, no //, no . and no .. in it"
+                "{text:?} is not a valid glob: it must be a path below the workspace, without leading, trailing or \
+                    double /, and without . or .."
             ));
         }
         let glob = GlobBuilder::new(text).literal_separator(true).build();
-        let glob = glob.map_err(|error| format!("{text:?} is not a glob: {}", error.kind()))?;
+        let glob = glob.map_err(|error| format!("{text:?} is not a valid glob: {}", error.kind()))?;
         Ok(Self { text: text.to_owned(), matcher: glob.compile_matcher() })
     }
 
@@ -193,7 +194,7 @@ impl CommandPrefix {
         let is_word =
             |word: &String| !word.is_empty() && word.len() <= TEXT_BYTES_MAX && !word.chars().any(char::is_control);
         if words.is_empty() || words.len() > ENTRIES_MAX || !words.iter().all(is_word) {
-            return Err("a command is a list of words, or a text that is cut into words".to_owned());
+            return Err("a command is a list of words, or a string that is split into words".to_owned());
         }
         Ok(Self(words))
     }
@@ -206,12 +207,13 @@ impl<'de> Deserialize<'de> for CommandPrefix {
             type Value = CommandPrefix;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("the words of a command")
+                formatter.write_str("a list of words or a string")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<CommandPrefix, E> {
                 let words = command::split(text);
-                let words = words.ok_or_else(|| E::custom(format!("{text:?} is more than words to a shell")))?;
+                let words =
+                    words.ok_or_else(|| E::custom(format!("{text:?} has characters that are special to a shell")))?;
                 CommandPrefix::new(words).map_err(E::custom)
             }
 

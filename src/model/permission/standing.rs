@@ -20,7 +20,7 @@ pub struct StandingRule {
     pub made_at: Timestamp,
 }
 
-/// What a standing rule is about. Exactly one of files, command and tool is there.
+/// The subject of a rule that came from an "always" answer. Exactly one of files, command and tool is present.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Subject {
@@ -28,19 +28,19 @@ pub struct Subject {
     /// These files, by their real paths below the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paths: Option<Vec<String>>,
-    /// This command, to the letter.
+    /// Exactly this command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandText>,
-    /// Where the command runs, from the workspace; empty for the workspace itself.
+    /// The command's directory, relative to the workspace; empty for the workspace itself.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cwd: String,
-    /// What is set for the command.
+    /// Environment variables that are set for the command.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// This tool, when it names neither files nor a command.
+    /// This tool, if it names neither files nor a command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// The hash of what the tool was given.
+    /// The hash of the tool's input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
 }

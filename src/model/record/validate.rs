@@ -34,7 +34,7 @@ pub struct Invalid {
     pub message: String,
 }
 
-/// What is odd about a document that is taken all the same.
+/// A warning about a document that was accepted.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 pub struct Warning {
     pub field: String,
@@ -72,7 +72,7 @@ pub fn check(document: &Map<String, Value>) -> Result<Vec<Warning>, Box<Invalid>
     let started = time("started_at", document.get("started_at"))?;
     let ended = time("ended_at", document.get("ended_at"))?;
     if started.zip(ended).is_some_and(|(started, ended)| ended < started) {
-        return Err(invalid("ended_at", document.get("ended_at"), "a time that is not before started_at"));
+        return Err(invalid("ended_at", document.get("ended_at"), "a time not before started_at"));
     }
     let duration = duration(document.get("duration"))?;
     Ok(warnings(started, ended, duration, checkpoints))
@@ -88,7 +88,7 @@ fn warnings(
     if let (Some(started), Some(ended), Some(duration)) = (started, ended, duration) {
         let between = ended.since(started).as_secs_f64();
         if (duration - between).abs() > DURATION_TOLERANCE {
-            let message = format!("is {duration} seconds, and from started_at to ended_at it is {between}");
+            let message = format!("is {duration} seconds, but started_at and ended_at are {between} apart");
             warnings.push(Warning { field: "duration".to_owned(), message });
         }
     }
@@ -108,7 +108,7 @@ fn session_id(value: Option<&Value>) -> Result<(), Box<Invalid>> {
     if length.is_some_and(|length| (SESSION_ID_CHARS_MIN..=SESSION_ID_CHARS_MAX).contains(&length)) {
         return Ok(());
     }
-    let expected = format!("a text of {SESSION_ID_CHARS_MIN} to {SESSION_ID_CHARS_MAX} characters");
+    let expected = format!("a string of {SESSION_ID_CHARS_MIN} to {SESSION_ID_CHARS_MAX} characters");
     Err(invalid("session_id", value, &expected))
 }
 
@@ -118,7 +118,7 @@ fn list<'a>(document: &'a Map<String, Value>, field: &str, count_max: usize) -> 
     match value {
         None | Some(Value::Null) => Ok(&[]),
         Some(Value::Array(values)) if values.len() <= count_max => Ok(values),
-        Some(_) => Err(invalid(field, value, &format!("a list of {count_max} at the most"))),
+        Some(_) => Err(invalid(field, value, &format!("a list of at most {count_max}"))),
     }
 }
 
@@ -131,7 +131,7 @@ fn word(field: &str, value: Option<&Value>) -> Result<(), Box<Invalid>> {
     if text.is_some_and(|text| !text.trim().is_empty() && text.chars().count() <= WORD_CHARS_MAX) {
         return Ok(());
     }
-    Err(invalid(field, value, &format!("a text that is not empty, of {WORD_CHARS_MAX} characters at the most")))
+    Err(invalid(field, value, &format!("a string of 1 to {WORD_CHARS_MAX} characters")))
 }
 
 /// A time that may be left out.
@@ -148,7 +148,7 @@ fn duration(value: Option<&Value>) -> Result<Option<f64>, Box<Invalid>> {
         None | Some(Value::Null) => Ok(None),
         Some(value) => match value.as_f64().filter(|duration| *duration > 0.0) {
             Some(duration) => Ok(Some(duration)),
-            None => Err(invalid("duration", Some(value), "a number of seconds above 0")),
+            None => Err(invalid("duration", Some(value), "a number of seconds greater than 0")),
         },
     }
 }

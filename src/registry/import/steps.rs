@@ -28,7 +28,7 @@ const ESCAPED: usize = 2;
 const FRAME_BYTES: usize = 64 << 10;
 /// Names that agents give: of tool calls, of models.
 const NAME_BYTES_MAX: usize = 4096;
-const CUT_OFF: &str = "the turn was not over when its session was exported";
+const CUT_OFF: &str = "the turn was still open when its session was exported";
 
 /// A part of a document that makes no sense here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -113,7 +113,7 @@ fn checked_checkpoints(
     limits: &Limits,
 ) -> Result<Vec<(Timestamp, NewCheckpoint)>, Misfit> {
     if checkpoints.len() as u64 > CHECKPOINTS_MAX.unsigned_abs() {
-        return Err(Misfit::new("checkpoints", format!("are {}; the most is {CHECKPOINTS_MAX}", checkpoints.len())));
+        return Err(Misfit::new("checkpoints", format!("are {}; the maximum is {CHECKPOINTS_MAX}", checkpoints.len())));
     }
     let bytes_max = limits.checkpoint_max.0.min(limits.prompt_max.0);
     let mut names = HashSet::new();
@@ -122,16 +122,16 @@ fn checked_checkpoints(
         let wrong = |field: &str, problem: String| Misfit::new(format!("checkpoints[{index}].{field}"), problem);
         check_name(&name).map_err(|problem| wrong("name", problem))?;
         if !names.insert(name.clone()) {
-            return Err(wrong("name", "is there twice".to_owned()));
+            return Err(wrong("name", "appears twice".to_owned()));
         }
         let state = to_raw_value(&state).map_err(|error| wrong("state", error.to_string()))?;
         let bytes = state.get().len();
         if bytes > bytes_max {
-            let problem = format!("is {bytes} bytes; the most is {bytes_max} (limits.checkpoint_max)");
+            let problem = format!("has {bytes} bytes; the maximum is {bytes_max} (limits.checkpoint_max)");
             return Err(wrong("state", problem));
         }
         if !is_shallow(state.get()) {
-            return Err(wrong("state", "is nested too deep".to_owned()));
+            return Err(wrong("state", "is nested too deeply".to_owned()));
         }
         let id = CheckpointId::derived(created_at, &[&session.to_string(), &name]);
         Ok((created_at, NewCheckpoint { id, name, state, by: None }))
@@ -252,7 +252,7 @@ fn media(blobs: &[ExportedBlob], bytes_max: usize) -> Result<HashMap<BlobHash, B
         let misfit = |problem: String| Misfit::new(format!("blobs[{index}].data"), problem);
         let blob = exported.blob().map_err(misfit)?;
         if blob.data.len() > bytes_max {
-            let problem = format!("is {} bytes; the most is {bytes_max} (limits.media_max)", blob.data.len());
+            let problem = format!("has {} bytes; the maximum is {bytes_max} (limits.media_max)", blob.data.len());
             return Err(misfit(problem));
         }
         media.insert(blob.hash, blob);
@@ -264,7 +264,7 @@ fn checked(message: Message, limits: &Limits) -> Result<Checked, (String, String
     let (bytes, largest) = (message.content.get().len(), limits.prompt_max.0.max(limits.payload_max.0));
     let bytes_max = largest.saturating_mul(ESCAPED).saturating_add(FRAME_BYTES);
     if bytes > bytes_max {
-        let problem = format!("is {bytes} bytes; the most is {bytes_max} (limits.prompt_max, limits.payload_max)");
+        let problem = format!("has {bytes} bytes; the maximum is {bytes_max} (limits.prompt_max, limits.payload_max)");
         return Err(("content".to_owned(), problem));
     }
     for (field, name) in [("toolCallId", &message.tool_call_id), ("model", &message.model)] {
@@ -273,12 +273,12 @@ fn checked(message: Message, limits: &Limits) -> Result<Checked, (String, String
         }
     }
     let mut content: Content = serde_json::from_str(message.content.get())
-        .map_err(|error| ("content".to_owned(), format!("is no content of a message: {error}")))?;
+        .map_err(|error| ("content".to_owned(), format!("is not valid message content: {error}")))?;
     let mut blobs = Vec::new();
     if let Content::Blocks { blocks } = &mut content {
         for (index, block) in blocks.iter_mut().enumerate() {
             let wrong = |problem: String| (format!("content.blocks[{index}]"), problem);
-            content::kind(block).ok_or_else(|| wrong("is no block that acpd knows".to_owned()))?;
+            content::kind(block).ok_or_else(|| wrong("is not a known kind of content block".to_owned()))?;
             blobs.extend(content::detach(block, limits.media_max.0).map_err(wrong)?);
         }
     }

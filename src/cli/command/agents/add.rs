@@ -25,50 +25,51 @@ const UVX_PLACES: [(&str, &str); 3] = [
 
 /// Add an agent to the configuration file, or change one
 ///
-/// Writes [agents.NAME]; the rest of the file, its comments included, stays as it is. Nothing is written that the daemon
-/// would not take. For one of the agents that acpd knows (see `acpd agents`), only what is given here is changed.
+/// Writes [agents.NAME] and leaves the rest of the file, including comments, unchanged. The file is not written if the
+/// result would be an invalid configuration. For an agent that acpd knows (see `acpd agents`), only the options given here
+/// change.
 #[derive(Args, Debug)]
 pub struct Add {
-    /// What it is called: lower-case letters, digits, - and _
+    /// Name of the agent: lower-case letters, digits, - and _
     #[arg(value_name = "NAME")]
     name: String,
-    /// The program that speaks ACP on its standard input and output
+    /// Program that speaks ACP on stdin and stdout
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["npx", "uvx"])]
     command: Option<String>,
-    /// Run a package from npm, which npx fetches
+    /// Run an npm package with npx
     #[arg(long, value_name = "PACKAGE", conflicts_with = "uvx")]
     npx: Option<String>,
-    /// Run a package from `PyPI`, which uvx fetches
+    /// Run a `PyPI` package with uvx
     #[arg(long, value_name = "PACKAGE")]
     uvx: Option<String>,
-    /// An argument for it; again for more, in order. {workspace} stands for the workspace
+    /// Argument for the program; can be repeated. {workspace} is replaced by the workspace's path
     #[arg(long = "arg", value_name = "ARGUMENT", allow_hyphen_values = true)]
     args: Vec<String>,
-    /// A variable for it, whose value is then in the file; for keys use --env-file
+    /// Environment variable, stored in the configuration file; for keys use --env-file; can be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<(String, String)>,
-    /// A variable that it gets from the daemon's environment
+    /// Environment variable to pass on from the daemon's environment; can be repeated
     #[arg(long, value_name = "NAME")]
     env_pass: Vec<String>,
-    /// A file of NAME=value lines, read at each start; nobody else may be able to read it
+    /// File of NAME=value lines, read at each start; only you may have read access; can be repeated
     #[arg(long, value_name = "FILE")]
     env_file: Vec<PathBuf>,
-    /// The way to sign in that it is told to take, by its own name for it (see `acpd agents check --json`)
+    /// Sign-in method to use, by the agent's id for it (see `acpd agents check --json`)
     #[arg(long, value_name = "METHOD")]
     auth_method: Option<String>,
-    /// What it may do without asking: ask, read-only, edit, allow or deny
+    /// Permission mode of its sessions: ask, read-only, edit, allow or deny
     #[arg(long, value_name = "MODE")]
     permissions: Option<String>,
-    /// What people are shown beside its name
+    /// Description for lists
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// Have sessions that name no agent use it
+    /// Make it the default agent
     #[arg(long)]
     default: bool,
-    /// Change one that is in the file already: a program replaces the old one with its arguments, variables are added
+    /// Change an agent that is already in the file: a program replaces the old program and its arguments, variables are added
     #[arg(long)]
     force: bool,
-    /// Only print what the file would be
+    /// Print the resulting file and do not write it
     #[arg(long)]
     dry_run: bool,
 }
@@ -91,7 +92,7 @@ struct Program {
 impl Add {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
         if !is_slug(&self.name) {
-            return Err(ClientError::local(format!("{:?} is not a name for an agent", self.name), SLUG_HINT));
+            return Err(ClientError::local(format!("{:?} is not a valid agent name", self.name), SLUG_HINT));
         }
         let access = if self.dry_run { Access::Read } else { Access::Change };
         let mut file = ConfigFile::open(context, access).await?;
@@ -99,14 +100,14 @@ impl Add {
         let is_there = file.agents()?.contains_key(&self.name);
         let program = self.program();
         if program.is_none() && !is_shipped && !is_there {
-            let message = format!("what does the agent {:?} run?", self.name);
-            let hint = "give its program with --command, or a package with --npx or --uvx";
+            let message = format!("the agent {:?} has no program", self.name);
+            let hint = "name its program with --command, or its package with --npx or --uvx";
             return Err(ClientError::local(message, hint));
         }
         let has_section = program.is_some() || self.says_more();
         if !has_section && !self.default {
-            let message = format!("acpd knows the agent {:?} already, and nothing is to be changed", self.name);
-            let hint = format!("`acpd agents check {}` tries it; --env-file gives it a key", self.name);
+            let message = format!("acpd already knows the agent {:?}, and no change was given", self.name);
+            let hint = format!("check it with `acpd agents check {}`; pass it a key with --env-file", self.name);
             return Err(ClientError::local(message, hint));
         }
         if has_section {
@@ -127,11 +128,11 @@ impl Add {
             done.push(format!("{what} {:?} in {place}", self.name));
         }
         if self.default {
-            done.push(format!("{:?} is the default agent now, by {place}", self.name));
+            done.push(format!("{:?} is now the default agent in {place}", self.name));
         }
         super::write(context, &mut file, &self.name, &done).await?;
         if !context.output.json {
-            context.output.aside(&format!("`acpd agents check {}` tries it", self.name));
+            context.output.aside(&format!("check it with `acpd agents check {}`", self.name));
         }
         self.warn(context, &file, program.as_ref());
         Ok(Exit::Ok)
@@ -141,10 +142,12 @@ impl Add {
     fn warn(&self, context: &Context, file: &ConfigFile, program: Option<&Program>) {
         if let Some((name, _)) = self.env.iter().find(|(name, _)| is_secret(name)) {
             context.output.note(&format!(
-                "the value of {name} is in that file now; a file of its own, given with --env-file, can be kept apart"
+                "the value of {name} is now in the configuration file; use --env-file to keep it in a separate file"
             ));
             if file.is_open_to_others() {
-                context.output.note(&format!("others can read that file; hint: chmod 600 {}", file.path().display()));
+                context
+                    .output
+                    .note(&format!("other users can read that file; hint: chmod 600 {}", file.path().display()));
             }
         }
         let Some(Program { command, .. }) = program else { return };
@@ -152,10 +155,10 @@ impl Add {
             return;
         }
         let hint = match command.split_once(char::is_whitespace) {
-            Some((first, _)) => format!("arguments are given with --arg: --command {first} --arg …"),
-            None => "install it, or give its whole path".to_owned(),
+            Some((first, _)) => format!("pass arguments with --arg: --command {first} --arg …"),
+            None => "install it, or give its full path".to_owned(),
         };
-        context.output.note(&format!("the program {command:?} is not found from here; hint: {hint}"));
+        context.output.note(&format!("the program {command:?} was not found; hint: {hint}"));
     }
 
     fn program(&self) -> Option<Program> {
@@ -189,8 +192,8 @@ impl Add {
             return file.add_agent(&self.name, section);
         };
         if !self.force {
-            let message = format!("the agent {:?} is in {place} already", self.name);
-            return Err(ClientError::local(message, "give --force to change it, or choose another name"));
+            let message = format!("the agent {:?} is already in {place}", self.name);
+            return Err(ClientError::local(message, "change it with --force, or choose another name"));
         }
         let Some(section) = known.as_table_like_mut() else {
             return Err(not_a_section(&format!("agents.{}", self.name)));
@@ -297,7 +300,10 @@ fn forget_program(section: &mut dyn TableLike) {
 }
 
 fn not_a_section(name: &str) -> ClientError {
-    ClientError::local(format!("{name} in the file is not a section"), "put that right first; nothing was changed")
+    ClientError::local(
+        format!("{name} in the configuration file is not a table"),
+        "correct the file; nothing was changed",
+    )
 }
 
 fn environment() -> BTreeMap<String, String> {

@@ -8,12 +8,12 @@ use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
 use crate::control::wire::Agent;
 
-/// Put an agent away that was made with `create`, and print its name
+/// Archive an agent made with `create` and print its name
 ///
-/// It takes no new sessions, and those that it has go on. `acpd agents edit NAME --restore` brings it back.
+/// An archived agent gets no new sessions. Its existing sessions continue. `acpd agents edit NAME --restore` restores it.
 #[derive(Args, Debug)]
 pub struct Archive {
-    /// The agent's name or id
+    /// Name or id of the agent
     #[arg(id = "agent", value_name = "NAME")]
     name: String,
 }

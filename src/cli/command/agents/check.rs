@@ -26,22 +26,22 @@ const MESSAGE_COLUMNS_MAX: usize = 500;
 const MESSAGE_BEGINNING_COLUMNS: usize = 200;
 const NAME_COLUMNS_MAX: usize = 80;
 
-/// Start agents, shake hands with them, and tell how that went
+/// Start agents and check that they work
 ///
-/// Each is started as for a session, in an empty directory, and stopped again; nothing stays. Without names: the default
-/// agent. The exit code is 1 when an agent that was named does not work.
+/// Each agent is started as for a session, in an empty directory, and stopped again. Without names, the default agent is
+/// checked. The exit code is 1 if a named agent does not work.
 #[derive(Args, Debug)]
 pub struct Check {
-    /// The agents' names
+    /// Names of agents
     #[arg(id = "agent", value_name = "NAME")]
     names: Vec<String>,
-    /// Try all that are installed
+    /// Check all installed agents
     #[arg(long, conflicts_with = "agent")]
     all: bool,
-    /// Only shake hands: begin no conversation, which would tell whether somebody is signed in
+    /// Create no session in the agent; then the check cannot tell whether you are signed in
     #[arg(long)]
     no_session: bool,
-    /// How long each may take
+    /// Timeout for each agent
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=600))]
     timeout: u64,
 }
@@ -104,7 +104,7 @@ pub async fn checked(
     let output = context.output;
     let shows = output.stderr_is_terminal && !output.json && !names.is_empty();
     if shows {
-        output.show(&output.note_style.dim(&format!("trying {}…", names.join(", "))));
+        output.show(&output.note_style.dim(&format!("checking {}…", names.join(", "))));
     }
     let attempt = async |index: usize, path: String| {
         let check = daemon.post_patiently(&path, request, patience).await;
@@ -150,8 +150,8 @@ pub fn finding(check: &AgentCheck, failure: Status) -> Finding {
     let who = who.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
     if let Some(error) = &check.error {
         let message = match (error.code.as_str(), who.is_empty()) {
-            ("auth_required", false) => format!("{who} works, and nobody is signed in"),
-            ("auth_required", true) => "nobody is signed in".to_owned(),
+            ("auth_required", false) => format!("{who} works, but you are not signed in"),
+            ("auth_required", true) => "you are not signed in".to_owned(),
             _ => bounded(&one_line(&error.message)),
         };
         return Finding::new(failure, &check.slug, message, one_line(&error.hint));
@@ -174,7 +174,7 @@ pub fn finding(check: &AgentCheck, failure: Status) -> Finding {
         return Finding::ok(&check.slug, facts);
     }
     let warnings = bounded(&one_line(&check.warnings.join("; ")));
-    let hint = format!("correct agents.{}.mcp_servers; docs/mcp.md tells how", check.slug);
+    let hint = format!("correct agents.{}.mcp_servers (see docs/mcp.md)", check.slug);
     Finding::warning(&check.slug, format!("{facts}; {warnings}"), hint)
 }
 

@@ -10,13 +10,13 @@ use crate::control::wire::{Agent, CreateAgent, McpChoice, PermissionPolicy};
 use crate::model::PermissionMode;
 use crate::model::profile::Temperature;
 
-/// Make an agent of your own from one that is configured, and print its name
+/// Create an agent based on a configured one and print its name
 ///
-/// It runs what its base runs, with a system prompt, a model or a policy of its own, and may do no more than its base. It is kept
-/// by the daemon and not in the configuration file; for that there is `acpd agents add`.
+/// It runs the program of its base, with its own system prompt, model or policy. It can have no more permissions than its
+/// base. The daemon stores it in the store, not in the configuration file; for that, use `acpd agents add`.
 #[derive(Args, Debug)]
 pub struct Create {
-    /// What it is called: lower-case letters, digits, - and _
+    /// Name of the agent: lower-case letters, digits, - and _
     #[arg(value_name = "NAME")]
     slug: String,
     #[command(flatten)]
@@ -26,40 +26,40 @@ pub struct Create {
 /// What an agent is, beside what it runs.
 #[derive(Args, Debug)]
 pub struct ProfileOptions {
-    /// The configured agent that it stands on [default for a new one: the default agent]
+    /// Configured agent to base it on [default for a new one: the default agent]
     #[arg(long, value_name = "NAME")]
     pub base: Option<String>,
-    /// What people call it
+    /// Display name
     #[arg(long, value_name = "TEXT")]
     pub name: Option<String>,
-    /// What people are shown beside its name
+    /// Description for lists
     #[arg(long, value_name = "TEXT")]
     pub description: Option<String>,
-    /// What the agent is told before anything else, or @ and the file that has it
+    /// System prompt, or @ and a file with it
     #[arg(long, value_name = "TEXT|@FILE")]
     system_prompt: Option<String>,
-    /// The model of sessions that choose none, by the agent's own name
+    /// Default model of its sessions, by the agent's id for it
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
-    /// The mode of sessions that choose none, by the agent's own name
+    /// Default mode of its sessions, by the agent's id for it
     #[arg(long, value_name = "MODE")]
     pub mode: Option<String>,
-    /// From 0 to 2, for agents that have an option for it
+    /// Temperature from 0 to 2, for agents with such an option
     #[arg(long, value_name = "NUMBER", value_parser = temperature)]
     pub temperature: Option<Temperature>,
-    /// Tokens of one answer, for agents that have an option for it
+    /// Maximum tokens per answer, for agents with such an option
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_tokens: Option<u32>,
-    /// An MCP server of its base's that it has; may be given several times [default: all of them]
+    /// MCP server of its base to use; can be repeated [default: all]
     #[arg(long = "mcp", value_name = "NAME", conflicts_with = "no_mcp")]
     mcp: Vec<String>,
-    /// Have none of its base's MCP servers
+    /// Use none of its base's MCP servers
     #[arg(long)]
     no_mcp: bool,
-    /// What it may do without asking, and no more than its base: ask, read-only, edit, allow or deny
+    /// Permission mode, no wider than its base's: ask, read-only, edit, allow or deny
     #[arg(long, value_name = "MODE")]
     permissions: Option<PermissionMode>,
-    /// A tag; may be given several times
+    /// Tag; can be repeated
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
 }
@@ -122,13 +122,10 @@ pub fn told(context: &Context, answer: &RawValue, what: &str) -> Result<Exit, Cl
     }
     let agent: Agent = crate::cli::context::read(answer)?;
     output.print(&agent.slug)?;
-    output.aside(&format!(
-        "{what} the agent {:?}; `acpd new --agent {}` begins a session with it",
-        agent.slug, agent.slug
-    ));
+    output.aside(&format!("{what} the agent {:?}; start a session with `acpd new --agent {}`", agent.slug, agent.slug));
     if !agent.not_applied.is_empty() {
         let fields = agent.not_applied.join(" and ");
-        output.note(&format!("{fields}: kept, and applied only by an agent that has an option for it"));
+        output.note(&format!("{fields}: stored, but used only by agents that have such an option"));
     }
     Ok(Exit::Ok)
 }

@@ -11,20 +11,20 @@ use crate::control::wire::PatchAgent;
 use crate::model::context::Change;
 use crate::model::profile::Status;
 
-/// Change an agent that was made with `create`, and print its name
+/// Change an agent made with `create` and print its name
 ///
-/// What is not given stays. Sessions that are there keep what they were made with.
+/// Only the given options change. Existing sessions keep their settings.
 #[derive(Args, Debug)]
 pub struct Edit {
-    /// The agent's name or id
+    /// Name or id of the agent
     #[arg(id = "agent", value_name = "NAME")]
     name: String,
     #[command(flatten)]
     options: ProfileOptions,
-    /// Take this away: what its base has then holds; may be given several times
+    /// Remove this setting and use the one of its base; can be repeated
     #[arg(long, value_name = "FIELD")]
     unset: Vec<Field>,
-    /// Bring it back after `acpd agents archive`
+    /// Restore it after `acpd agents archive`
     #[arg(long)]
     restore: bool,
 }
@@ -64,10 +64,10 @@ impl Edit {
             ..PatchAgent::default()
         };
         if serde_json::to_string(&change).is_ok_and(|text| text == "{}") {
-            let message = format!("nothing of the agent {:?} is to be changed", self.name);
+            let message = format!("no change given for the agent {:?}", self.name);
             return Err(ClientError::local(
                 message,
-                "say what, such as --system-prompt @FILE; see `acpd agents edit --help`",
+                "give a change, such as --system-prompt @FILE; `acpd agents edit --help` lists them",
             ));
         }
         let daemon = context.daemon().await?;

@@ -10,11 +10,11 @@ use crate::cli::table::{Fit, Table};
 use crate::control::wire::{Agent, AgentList};
 use crate::model::profile::{Source, Status};
 
-/// List the agents, and whether their programs are there
+/// List agents and whether their programs are installed
 #[derive(Args, Debug, Default)]
 #[command(visible_alias = "ls")]
 pub struct List {
-    /// The archived ones too
+    /// Include archived agents
     #[arg(long)]
     all: bool,
 }
@@ -32,9 +32,9 @@ impl List {
             table(list.agents).render(output.width(), output.style)
         })?;
         if left > 0 {
-            output.note(&format!("{left} more are not shown; GET /v1/agents?offset=N goes on"));
+            output.note(&format!("{left} more are not shown; list them with GET /v1/agents?offset=N"));
         }
-        output.aside("`acpd agents check NAME` tries one; `acpd agents show NAME` tells what it needs");
+        output.aside("`acpd agents show NAME` shows the settings, `acpd agents check NAME` tests it");
         Ok(exit)
     }
 }

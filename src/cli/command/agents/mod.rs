@@ -20,7 +20,7 @@ use crate::cli::reload;
 
 pub use check::{checked, finding};
 
-/// List the agents, try them, add others
+/// List, check, add and change agents
 ///
 /// An agent is any program that speaks ACP on its standard input and output.
 #[derive(Args, Debug)]

@@ -8,13 +8,13 @@ use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
 use crate::config::Config;
 
-/// Take an agent out of the configuration file
+/// Remove an agent from the configuration file
 ///
-/// Sessions of it go on with what they were made with. One of the agents that acpd knows is as it was shipped again.
+/// Its existing sessions continue with their settings. An agent that acpd knows gets its default settings back.
 #[derive(Args, Debug)]
 #[command(visible_alias = "rm")]
 pub struct Remove {
-    /// The agent's name
+    /// Name of the agent
     #[arg(value_name = "NAME")]
     name: String,
 }
@@ -25,13 +25,16 @@ impl Remove {
         let is_shipped = Config::default().agents.contains_key(&self.name);
         if file.agents()?.remove(&self.name).is_none() {
             let message = format!("{} has no [agents.{}]", file.path().display(), self.name);
-            let hint =
-                if is_shipped { "it is shipped with acpd, and stays" } else { "list the agents with `acpd agents`" };
+            let hint = if is_shipped {
+                "it is built into acpd and cannot be removed"
+            } else {
+                "list the agents with `acpd agents`"
+            };
             return Err(ClientError::local(message, hint));
         }
         file.check()?;
-        let rest = if is_shipped { "; it is as it was shipped again" } else { "" };
-        let done = format!("took the agent {:?} out of {}{rest}", self.name, file.path().display());
+        let rest = if is_shipped { "; it has its default settings again" } else { "" };
+        let done = format!("removed the agent {:?} from {}{rest}", self.name, file.path().display());
         super::write(context, &mut file, &self.name, &[done]).await?;
         Ok(Exit::Ok)
     }

@@ -13,10 +13,10 @@ use crate::model::profile::{Source, Status};
 /// Of the system prompt; `--json` has all of it.
 const PROMPT_COLUMNS: usize = 200;
 
-/// Show how an agent is started, and what it needs
+/// Show the settings of an agent
 #[derive(Args, Debug)]
 pub struct Show {
-    /// The agent's name or id
+    /// Name or id of the agent
     #[arg(id = "agent", value_name = "NAME")]
     name: String,
 }
@@ -37,8 +37,8 @@ fn facts(agent: Agent, context: &Context) -> String {
     let servers: Vec<String> = agent.mcp_servers.into_iter().map(|server| server.name).collect();
     let state = [
         (agent.status != Status::Active.as_str()).then_some(agent.status),
-        agent.shadowed.then(|| "the configuration has another of this name, which is meant by it".to_owned()),
-        agent.base_missing.then(|| "its base is not configured any more".to_owned()),
+        agent.shadowed.then(|| "hidden by an agent of the same name in the configuration".to_owned()),
+        agent.base_missing.then(|| "its base is no longer configured".to_owned()),
     ];
     let state: Vec<String> = state.into_iter().flatten().collect();
     // Nobody needs the id of one whose name is for life.

@@ -47,7 +47,7 @@ pub async fn call(
 async fn restore(daemon: &Daemon, own: SessionId, arguments: &Arguments) -> Result<Value, ClientError> {
     let name = text(arguments, "name")?.ok_or_else(|| wrong("name", "is missing"))?;
     if let Some(unknown) = arguments.keys().find(|key| !["name", "session_id"].contains(&key.as_str())) {
-        return Err(wrong(unknown, "is no argument of this tool"));
+        return Err(wrong(unknown, "is not an argument of this tool"));
     }
     if let Some(session) = text(arguments, "session_id")? {
         return daemon.get(&of_session(session, name)).await;
@@ -61,7 +61,7 @@ async fn restore(daemon: &Daemon, own: SessionId, arguments: &Arguments) -> Resu
     let asked = [("name", name.to_owned()), ("workspaceId", workspace), ("limit", "1".to_owned())];
     let found: Value = daemon.get(&with_query("/v1/checkpoints", &asked)).await?;
     let Some(session) = found["checkpoints"][0]["sessionId"].as_str() else {
-        let message = format!("neither this session nor another one of its workspace has a checkpoint {name:?}");
+        let message = format!("no session of this workspace has a checkpoint {name:?}");
         return Err(ClientError::local(message, "query_agent_history lists the checkpoints of earlier sessions"));
     };
     daemon.get(&of_session(session, name)).await
@@ -94,12 +94,15 @@ fn text<'a>(arguments: &'a Arguments, name: &str) -> Result<Option<&'a str>, Cli
     match arguments.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) if !text.is_empty() => Ok(Some(text)),
-        Some(_) => Err(wrong(name, "is not a text, or an empty one")),
+        Some(_) => Err(wrong(name, "must be a non-empty string")),
     }
 }
 
 fn wrong(argument: &str, problem: &str) -> ClientError {
-    ClientError::local(format!("{argument}: {problem}"), "look at the tool's schema, correct it and call again")
+    ClientError::local(
+        format!("{argument}: {problem}"),
+        "read the tool's schema, correct the arguments and call the tool again",
+    )
 }
 
 /// As the query of a request. What it does not take the daemon names.
@@ -122,7 +125,7 @@ fn bounded(mut answer: Value) -> Value {
     let cut = before - list.len();
     if cut > 0 {
         answer["left_out"] = json!(cut);
-        answer["hint"] = json!("the last entries were left out, because all would be too long; ask for less at a time");
+        answer["hint"] = json!("the answer was too long, so the last entries were left out; request fewer entries");
     }
     answer
 }

@@ -54,27 +54,27 @@ impl Tool {
     const fn description(self) -> &'static str {
         match self {
             Self::SubmitAgentSession => {
-                "Record what you did in this session, for people and for later sessions: the actions you took and how each ended, \
-                 and what came of them. Call it when a piece of work is done; every call adds an observation, and of each field \
-                 the latest counts."
+                "Submit a record of your work in this session, for people and for later sessions: the actions you took, their \
+                 results and their outcomes. Call it when a piece of work is done. Every call adds an observation, and the latest \
+                 value of each field counts."
             }
             Self::QueryAgentHistory => {
-                "List the records of earlier agent sessions of the same user, the newest first: what was done, how it ended, \
-                 which checkpoints there are. Use it to find out what happened before you were asked."
+                "List the records of earlier agent sessions of the same user, newest first, with actions, outcomes and \
+                 checkpoints. Use it to find out what happened before this session."
             }
             Self::QueryEntityTimeline => {
-                "List in order of time what happened to one entity, across sessions: starts and ends of sessions, checkpoints, \
-                 and outcomes that name it. An entity is a session, by its id, or whatever outcomes name as their id, such as a \
-                 file, a ticket or a pull request."
+                "List the history of one entity across sessions, oldest first: starts and ends of sessions, checkpoints, and \
+                 outcomes that name the entity. An entity is a session, by its id, or anything that outcomes name by an id, such \
+                 as a file, a ticket or a pull request."
             }
             Self::CreateCheckpoint => {
-                "Save a named checkpoint of this session: what is done, what is left, and all that you or a successor needs to go \
-                 on from here without this conversation. It outlives the session, and is never changed: a name is used once in a \
-                 session."
+                "Save a named checkpoint of this session: what is done, what is left, and everything that a later session needs to \
+                 continue without this conversation. A checkpoint outlives the session and never changes. Its name is unique \
+                 within the session."
             }
             Self::RestoreCheckpoint => {
-                "Get the state that was saved under a checkpoint's name: of this session, or else the newest of that name in the \
-                 same workspace, of any earlier session. It only returns the state; nothing is changed by it."
+                "Get the state of a checkpoint by its name: this session's, or else the newest checkpoint of that name from any \
+                 earlier session in the same workspace. It only returns the state and changes nothing."
             }
         }
     }
@@ -85,8 +85,8 @@ impl Tool {
             Self::QueryAgentHistory => object(
                 &json!({
                     "limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 10,
-                        "description": "How many at the most"},
-                    "offset": {"type": "integer", "minimum": 0, "default": 0, "description": "How many are passed over"},
+                        "description": "Maximum number of entries"},
+                    "offset": {"type": "integer", "minimum": 0, "default": 0, "description": "Number of entries to skip"},
                     "order_by": {"type": "string", "default": "started_at", "enum": ["started_at", "ended_at", "duration",
                         "session_id", "observation_count", "last_observed_at"]},
                     "order": {"type": "string", "enum": ["asc", "desc"], "default": "desc"},
@@ -95,27 +95,27 @@ impl Tool {
             ),
             Self::QueryEntityTimeline => object(
                 &json!({
-                    "entity": {"type": "string", "description": "The id of a session, or an id that outcomes name"},
-                    "from": time("Nothing before this time"),
-                    "to": time("Nothing after this time"),
+                    "entity": {"type": "string", "description": "Id of a session, or an id that outcomes name"},
+                    "from": time("Only entries at or after this time"),
+                    "to": time("Only entries at or before this time"),
                     "limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 50,
-                        "description": "How many at the most"},
-                    "offset": {"type": "integer", "minimum": 0, "default": 0, "description": "How many are passed over"},
+                        "description": "Maximum number of entries"},
+                    "offset": {"type": "integer", "minimum": 0, "default": 0, "description": "Number of entries to skip"},
                 }),
                 &["entity"],
             ),
             Self::CreateCheckpoint => object(
                 &json!({
-                    "name": {"type": "string", "description": "A short name by which it is found again, such as tests-green"},
-                    "state": {"description": "Whatever is needed to go on: any JSON, an object as a rule"},
+                    "name": {"type": "string", "description": "Short name to restore it by, such as tests-green"},
+                    "state": {"description": "Everything needed to continue: any JSON, usually an object"},
                 }),
                 &["name"],
             ),
             Self::RestoreCheckpoint => object(
                 &json!({
-                    "name": {"type": "string", "description": "The name that it was saved under"},
-                    "session_id": {"type": "string", "description": "Whose checkpoint, when it is not this session's or the \
-                        newest of that name"},
+                    "name": {"type": "string", "description": "Name of the checkpoint"},
+                    "session_id": {"type": "string", "description": "Session of the checkpoint, if it is not this session's or \
+                        the newest of that name"},
                 }),
                 &["name"],
             ),
@@ -126,35 +126,35 @@ impl Tool {
 fn submission() -> Value {
     let action = object(
         &json!({
-            "type": {"type": "string", "description": "What kind of thing you did, such as edit, test, research"},
-            "result": {"type": "string", "description": "How it ended: success, failure, warning, or a word of your own"},
-            "details": {"description": "What is worth knowing about it"},
-            "timestamp": time("When it was"),
+            "type": {"type": "string", "description": "Kind of action, such as edit, test, research"},
+            "result": {"type": "string", "description": "Result: success, failure, warning, or another word"},
+            "details": {"description": "Details worth knowing"},
+            "timestamp": time("Time of the action"),
         }),
         &["type", "result"],
     );
     let outcome = object(
         &json!({
-            "type": {"type": "string", "description": "What kind of thing came of it, such as file, pull_request, decision"},
-            "id": {"type": "string", "description": "By which it is found again, in a timeline too"},
-            "details": {"description": "What is worth knowing about it"},
+            "type": {"type": "string", "description": "Kind of outcome, such as file, pull_request, decision"},
+            "id": {"type": "string", "description": "Id of the outcome, also used by the timeline"},
+            "details": {"description": "Details worth knowing"},
         }),
         &["type"],
     );
     let checkpoint = object(
-        &json!({"name": {"type": "string"}, "timestamp": time("When it was"), "state": {}}),
+        &json!({"name": {"type": "string"}, "timestamp": time("Time of the checkpoint"), "state": {}}),
         &["name", "timestamp"],
     );
     object(
         &json!({
-            "actions": {"type": "array", "minItems": 1, "items": action, "description": "What you did, in order"},
-            "outcomes": {"type": "array", "items": outcome, "description": "What came of it"},
+            "actions": {"type": "array", "minItems": 1, "items": action, "description": "Actions you took, in order"},
+            "outcomes": {"type": "array", "items": outcome, "description": "Outcomes of the work"},
             "checkpoints": {"type": "array", "items": checkpoint,
-                "description": "Points that you passed; create_checkpoint saves one that can be restored"},
-            "started_at": time("When the work began"),
-            "ended_at": time("When it ended; not before it began"),
-            "duration": {"type": "number", "exclusiveMinimum": 0, "description": "How long it took, in seconds"},
-            "session_id": {"type": "string", "description": "Your own session's, which it is without a word"},
+                "description": "Milestones you reached; create_checkpoint saves one that can be restored"},
+            "started_at": time("Start of the work"),
+            "ended_at": time("End of the work, not before its start"),
+            "duration": {"type": "number", "exclusiveMinimum": 0, "description": "Duration in seconds"},
+            "session_id": {"type": "string", "description": "Your own session [default]"},
         }),
         &["actions"],
     )
