@@ -128,7 +128,7 @@ async fn a_reload_says_what_changed_and_what_needs_a_restart() {
     assert_eq!(daemon.get("/v1/info").await.expect_status(200)["processes"]["max"], 4, "nothing has changed");
     daemon.terminate().await;
     let alone = daemon.cli(&["reload"]).await;
-    assert!(alone.code == 3 && alone.stderr.contains("no daemon runs"), "{}", alone.stderr);
+    assert!(alone.code == 3 && alone.stderr.contains("no daemon is running"), "{}", alone.stderr);
 }
 
 #[tokio::test]
@@ -148,7 +148,7 @@ async fn the_configuration_is_shown_and_set() {
     assert!(unknown.code == 1 && unknown.stderr.contains("did you mean \"limits.processes\"?"), "{}", unknown.stderr);
 
     let set = acpd(&["config", "set", "limits.processes", "9"]).await;
-    assert!(set.code == 0 && set.stderr.contains("has reloaded"), "{}", set.stderr);
+    assert!(set.code == 0 && set.stderr.contains("has reloaded its"), "{}", set.stderr);
     assert_eq!(daemon.get("/v1/info").await.expect_status(200)["processes"]["max"], 9);
     acpd(&["config", "set", "sessions.agent", "echo"]).await.success();
     acpd(&["config", "set", "agents.echo.env.SOME_KEY", "12345678"]).await.success();
@@ -158,6 +158,10 @@ async fn the_configuration_is_shown_and_set() {
     for kept in ["# mine\n", "processes = 9 # few", "agent = \"echo\"", "SOME_KEY = \"12345678\""] {
         assert!(text.contains(kept), "{kept} in {text}");
     }
+    assert_eq!(
+        acpd(&["config", "get", "agents.echo.env"]).await.success(),
+        "agents.echo.env.SOME_KEY = \"(hidden)\"\n"
+    );
     let shown = acpd(&["config"]).await.success();
     assert!(shown.contains("SOME_KEY") && !shown.contains("12345678"), "{shown}");
     for (key, value, told) in [
@@ -193,7 +197,7 @@ async fn the_configuration_is_edited_and_checked() {
         (ended.status.code(), String::from_utf8(ended.stderr).unwrap())
     };
     let (code, told) = run("sed -i 's/processes = 3/processes = 5/' \"$1\"").await;
-    assert!(code == Some(0) && told.contains("has reloaded") && max().await == 5, "{told}");
+    assert!(code == Some(0) && told.contains("has reloaded its") && max().await == 5, "{told}");
     let (code, told) = run("true").await;
     assert!(code == Some(0) && told.contains("nothing was changed"), "{told}");
     let before = text();
@@ -208,7 +212,7 @@ async fn the_configuration_is_edited_and_checked() {
     terminal.shows("Edit again?").await;
     terminal.types("y\n");
     let ended = terminal.ended().await;
-    assert!(ended.code == 0 && ended.screen.contains("has reloaded"), "{}", ended.screen);
+    assert!(ended.code == 0 && ended.screen.contains("has reloaded its"), "{}", ended.screen);
     assert_eq!(max().await, 7);
     let left = daemon
         .root()

@@ -121,9 +121,10 @@ async fn changed(context: &Context) -> Result<(), ClientError> {
 }
 
 async fn get(context: &Context, key: &str) -> Result<(), ClientError> {
-    let mut keys = defaults();
-    // A table that the file sets as a whole stands for an empty one of the defaults.
-    keys.extend(own(context).await?);
+    let (mut keys, own) = (defaults(), own(context).await?);
+    // An empty table of the defaults may have keys in the file.
+    keys.retain(|key, _| !own.keys().any(|own| is_below(own, key)));
+    keys.extend(own);
     if let Some(value) = keys.get(key) {
         let text = match value {
             value if context.output.json => clean_json(&serde_json::to_value(value).unwrap_or_default().to_string()),
@@ -132,23 +133,14 @@ async fn get(context: &Context, key: &str) -> Result<(), ClientError> {
         };
         return context.output.print(&text);
     }
-    let section: Keys =
-        keys.iter().filter(|(name, _)| is_below(name, key)).map(|(k, v)| (k.clone(), v.clone())).collect();
-    if !section.is_empty() {
-        return print(context, &section);
-    }
     let known = known(&keys);
-    let (message, otherwise) = match known.contains(key) {
-        true => (
-            format!("{key} is not set, so the agent's default holds"),
-            "`acpd agents show NAME` prints an agent's settings",
-        ),
-        false => (format!("there is no key {key:?}"), "`acpd config --default` prints every key"),
-    };
-    Err(ClientError::local(
-        message,
-        suggest::hint(key, known.iter().map(String::as_str).filter(|known| *known != key), otherwise),
-    ))
+    keys.retain(|name, _| is_below(name, key));
+    if !keys.is_empty() {
+        return print(context, &keys);
+    }
+    let others = known.iter().map(String::as_str).filter(|known| *known != key);
+    let hint = suggest::hint(key, others, "`acpd config --default` prints every key");
+    Err(ClientError::local(format!("the key {key:?} is not set"), hint))
 }
 
 fn is_below(key: &str, section: &str) -> bool {
@@ -204,22 +196,17 @@ async fn edit(context: &Context) -> Result<(), ClientError> {
         let hint = format!("{} is unchanged, and your text is in {}", file.path().display(), copy.display());
         ClientError::local(why, hint)
     };
-    let config = loop {
-        let editor = ["VISUAL", "EDITOR"]
-            .iter()
-            .find_map(|name| std::env::var(name).ok().filter(|value| !value.trim().is_empty()));
-        let editor = editor.unwrap_or_else(|| USUAL_EDITOR.to_owned());
+    let text = loop {
+        let editor = ["VISUAL", "EDITOR"].into_iter().find_map(|name| std::env::var(name).ok());
+        let editor = editor.filter(|editor| !editor.trim().is_empty()).unwrap_or_else(|| USUAL_EDITOR.to_owned());
         // Through a shell, because the variable may have arguments.
         let ended = Command::new("sh").args(["-c", &format!("{editor} \"$0\"")]).arg(&copy).status();
         if !ended.is_ok_and(|status| status.success()) {
             return Err(unchanged(format!("the editor {editor:?} failed")));
         }
-        let text =
-            std::fs::read_to_string(&copy).map_err(|error| unchanged(format!("cannot read the text: {error}")))?;
-        if text == before {
-            break None;
-        }
-        let Err(error) = file.check_text(&text) else { break Some(text) };
+        let read = std::fs::read_to_string(&copy);
+        let text = read.map_err(|error| unchanged(format!("cannot read {}: {error}", copy.display())))?;
+        let Err(error) = file.check_text(&text) else { break text };
         if !io::stdin().is_terminal() || !context.output.stderr_is_terminal {
             return Err(unchanged(error.to_string()));
         }
@@ -228,21 +215,16 @@ async fn edit(context: &Context) -> Result<(), ClientError> {
             return Err(unchanged("the new text is not valid".to_owned()));
         }
     };
-    let outcome = match config {
-        None => {
-            context.output.note("nothing was changed");
-            Ok(())
-        }
-        Some(text) => {
-            file.replace(&text)?;
-            write(context, file, "changed").await
-        }
-    };
-    if outcome.is_ok() {
-        // The text is in the file itself now.
-        std::fs::remove_file(&copy).ok();
+    if text == before {
+        context.output.note("nothing was changed");
+    } else {
+        let failed = format!("your text is in {}", copy.display());
+        file.replace(&text)?;
+        write(context, file, "changed").await.inspect_err(|_| context.output.note(&failed))?;
     }
-    outcome
+    // The text is in the file itself now.
+    std::fs::remove_file(&copy).ok();
+    Ok(())
 }
 
 async fn write(context: &Context, mut file: ConfigFile, done: &str) -> Result<(), ClientError> {

@@ -22,7 +22,7 @@ impl Reload {
             ClientError::Unreachable { source, .. }
                 if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
             {
-                let message = format!("no daemon runs at {}", context.socket.display());
+                let message = format!("no daemon is running at {}", context.socket.display());
                 let hint = "there is nothing to reload: the next daemon reads the configuration when it starts";
                 ClientError::NotStarted { message, hint: hint.to_owned() }
             }
