@@ -123,7 +123,7 @@ async fn a_reload_says_what_changed_and_what_needs_a_restart() {
     assert_eq!(refused["error"], "config_invalid");
     assert_eq!(refused["details"]["problems"][0]["key"], "limits.processes");
     let told = daemon.cli(&["reload"]).await;
-    assert!(told.code == 1 && told.stderr.contains("limits.processes: has the wrong value 0"), "{}", told.stderr);
+    assert!(told.code == 1 && told.stderr.contains("limits.processes: has an invalid value 0"), "{}", told.stderr);
     assert!(told.stderr.contains("hint: write a whole number"), "{}", told.stderr);
     assert_eq!(daemon.get("/v1/info").await.expect_status(200)["processes"]["max"], 4, "nothing has changed");
     daemon.terminate().await;
@@ -145,7 +145,7 @@ async fn the_configuration_is_shown_and_set() {
     assert_eq!(acpd(&["config", "get", "sessions.agent"]).await.success(), "gemini\n");
     assert!(acpd(&["config", "get", "limits"]).await.success().contains("limits.processes = 3\n"));
     let unknown = acpd(&["config", "get", "limits.proceses"]).await;
-    assert!(unknown.code == 1 && unknown.stderr.contains("did you mean \"limits.processes\"?"), "{}", unknown.stderr);
+    assert!(unknown.code == 1 && unknown.stderr.contains("did you mean `limits.processes`?"), "{}", unknown.stderr);
 
     let set = acpd(&["config", "set", "limits.processes", "9"]).await;
     assert!(set.code == 0 && set.stderr.contains("has reloaded its"), "{}", set.stderr);
@@ -165,8 +165,8 @@ async fn the_configuration_is_shown_and_set() {
     let shown = acpd(&["config"]).await.success();
     assert!(shown.contains("SOME_KEY") && !shown.contains("12345678"), "{shown}");
     for (key, value, told) in [
-        ("limits.processes", "many", "has the wrong value \"many\""),
-        ("limits.proceses", "4", "did you mean \"limits.processes\"?"),
+        ("limits.processes", "many", "has an invalid value \"many\""),
+        ("limits.proceses", "4", "did you mean `limits.processes`?"),
         ("nonsense", "1", "is not a key"),
     ] {
         let refused = acpd(&["config", "set", key, value]).await;
@@ -202,7 +202,7 @@ async fn the_configuration_is_edited_and_checked() {
     assert!(code == Some(0) && told.contains("nothing was changed"), "{told}");
     let before = text();
     let (code, told) = run("sed -i 's/processes = 5/processes = 0/' \"$1\"").await;
-    assert!(code == Some(1) && told.contains("wrong value 0") && told.contains("your text is in"), "{told}");
+    assert!(code == Some(1) && told.contains("invalid value 0") && told.contains("your text is in"), "{told}");
     assert_eq!(text(), before);
 
     // A person is asked, and corrects it: the second time the editor finds the mistake.

@@ -159,7 +159,7 @@ async fn bash_completes_commands_and_what_the_daemon_knows() {
 
 #[tokio::test]
 async fn bash_completes_what_the_agent_of_a_session_offers() {
-    if !is_there("bash", true).await {
+    if !harness::has("bash") {
         return;
     }
     let offers = serde_json::json!({
@@ -264,7 +264,7 @@ async fn the_manual_has_a_page_for_every_command() {
         assert!(first.contains(&format!("\n.SH {section}\n")), "there is no {section}:\n{first}");
     }
     // The pages are found, or acpd says how.
-    if is_there("manpath", false).await {
+    if harness::has("manpath") {
         let parent = directories[0].path().canonicalize().unwrap();
         let parent = parent.to_str().unwrap();
         let mut acpd = Command::new(env!("CARGO_BIN_EXE_acpd"));

@@ -182,7 +182,7 @@ async fn set(context: &Context, key: &str, value: &str) -> Result<(), ClientErro
     let known = known(&defaults());
     if let Err(error) = checked {
         let meant = suggest::nearest(key, known.iter().map(String::as_str)).filter(|meant| *meant != key);
-        let hint = meant.map(|meant| format!("nothing was changed; did you mean {meant:?}?"));
+        let hint = meant.map(|meant| format!("nothing was changed; did you mean `{meant}`?"));
         return Err(ClientError::local(error.to_string(), hint.unwrap_or_else(|| error.hint().to_owned())));
     }
     write(context, file, &format!("set {key} in")).await
