@@ -300,7 +300,7 @@ async fn try_route(stranger: &Who<'_>, method: &str, route: &str, own: &Belongin
         ("POST", "/v1/agents") => {}
         // And records of their own, whatever they call what these are of.
         ("POST", "/v1/records") => {}
-        ("POST", "/v1/gc" | "/v1/backup") | ("GET", "/metrics") => {
+        ("POST", "/v1/gc" | "/v1/backup" | "/v1/reload") | ("GET", "/metrics") => {
             assert_eq!(ask(own, "").await.expect_status(403)["error"], "root_only", "{what}");
         }
         _ => {

@@ -15,6 +15,13 @@ const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
+/// A time on the clock of whoever reads it: `2026-01-31 12:00:00`.
+pub fn local_time(time: Timestamp) -> String {
+    let zoned =
+        jiff::Timestamp::from_millisecond(time.as_millis()).map(|time| time.to_zoned(jiff::tz::TimeZone::system()));
+    zoned.map_or_else(|_| time.to_string(), |zoned| zoned.strftime("%Y-%m-%d %H:%M:%S").to_string())
+}
+
 /// A number of bytes as people say it, rounded up.
 pub fn byte_count(bytes: usize) -> String {
     size(bytes as u64)

@@ -37,6 +37,13 @@ pub fn config(text: &str, source: &str, environment: &BTreeMap<String, String>) 
     if problems.is_empty() { Ok(config) } else { Err(failed(problems)) }
 }
 
+/// The keys that a text and the environment set, before they are checked. Nothing of a text that is not TOML.
+pub fn table(text: &str, environment: &BTreeMap<String, String>) -> Option<Table> {
+    let mut table = text.parse::<Table>().ok()?;
+    overlay_environment(&mut table, environment, &mut Vec::new());
+    Some(table)
+}
+
 /// Where the text stops to be TOML. The library would show the line itself, and a key may stand in it.
 fn place(text: &str, error: &toml::de::Error) -> String {
     let Some(before) = error.span().and_then(|span| text.get(..span.start)) else {
@@ -198,7 +205,7 @@ mod tests {
 
     #[test]
     fn the_shipped_file_is_the_default_and_has_every_key() {
-        let text = include_str!("../../config.toml");
+        let text = super::super::DEFAULT_TEXT;
         assert_eq!(read(text, &[]).unwrap(), Config::default());
 
         // Every key is there: a file with nothing but unknown keys makes the reader name all that it knows. The keys of

@@ -370,6 +370,18 @@ pub struct ConfigOrigin {
     pub error: Option<String>,
 }
 
+/// The outcome of a reload.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Reload {
+    /// The file that was read; null when there is none.
+    pub file: Option<String>,
+    /// Keys whose new values are in force now. Agents and notifications are named as a whole: `agents.NAME`.
+    pub changed: Vec<String>,
+    /// Keys whose values in the file take effect after a restart.
+    pub needs_restart: Vec<String>,
+}
+
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ProcessCount {
     /// Running processes of sessions and agent checks.

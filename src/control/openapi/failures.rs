@@ -24,6 +24,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("checkpoint_exists", "the session already has a checkpoint with this name"),
     ("checkpoint_limit", "the session has the maximum number of checkpoints"),
     ("checkpoint_not_found", "the session has no such checkpoint"),
+    ("config_invalid", "the configuration file is invalid; details.problems lists each key"),
     ("file_exists", "a file with this name exists"),
     ("head_timeout", "the request head did not arrive in time"),
     ("head_too_large", "the request head is larger than 32 KiB or has more than 100 fields"),
@@ -207,6 +208,7 @@ fn groups(operation: &str) -> Option<Vec<&'static [Failure]>> {
             &[(403, "mcp_server_not_allowed"), (403, "mcp_url_not_allowed"), (404, "agent_not_found")],
             &[(409, "agent_archived"), (409, "agent_base_missing"), (409, "record_full")],
         ],
+        "reloadConfig" => &[OF_WORK, &[(403, "root_only"), (422, "config_invalid")]],
         "createBackup" => &[OF_BODIES, OF_WORK, &[(403, "root_only"), (409, "backup_running"), (409, "file_exists")]],
         _ => return groups_of_sessions(operation),
     };

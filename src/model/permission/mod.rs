@@ -31,6 +31,8 @@ pub enum PermissionMode {
 }
 
 impl PermissionMode {
+    pub const ALL: [Self; 5] = [Self::Ask, Self::ReadOnly, Self::Edit, Self::Allow, Self::Deny];
+
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ask => "ask",
