@@ -117,7 +117,7 @@ async fn a_key_is_stored_in_a_private_file_and_reaches_the_next_process() {
         (&add, "bell\u{7}", "control character"),
         (&["agents", "key", "mine"], KEY, "--variable"),
         (&["agents", "key", "mine", "--variable", "NOT A NAME"], KEY, "not a valid variable name"),
-        (&["agents", "key", "mime"], KEY, "did you mean \"mine\"?"),
+        (&["agents", "key", "mime"], KEY, "did you mean `mine`?"),
     ] {
         let refused = daemon.cli_with_input(arguments, input).await;
         assert!(refused.code == 1 && refused.stderr.contains(problem), "{problem}: {}", refused.stderr);
