@@ -123,14 +123,15 @@ async fn a_check_tells_what_the_agent_says_of_itself_and_leaves_nothing() {
 
 #[tokio::test]
 async fn a_check_that_cannot_know_of_a_sign_in_says_so() {
-    let daemon = agents().agent("trusting", trusting()).start().await;
+    let config = "[sessions]\nagent = \"trusting\"";
+    let daemon = Daemon::builder().config(config).agent("trusting", trusting()).start().await;
     for more in [&[][..], &["--no-session"]] {
         let told = daemon.cli(&[&["agents", "check", "trusting"], more].concat()).await.success();
         assert!(told.starts_with("  · trusting") && told.contains("sign-in: unknown"), "{told}");
         assert!(told.contains("hint: `acpd run --agent trusting hello`"), "{told}");
     }
     assert_eq!(daemon.cli(&["agents", "check", "trusting", "--json"]).await.json()[0]["signedIn"], Value::Null);
-    let doctor = daemon.cli(&["doctor", "--agents"]).await.stdout;
+    let doctor = daemon.cli(&["doctor"]).await.stdout;
     assert!(doctor.contains("· trusting"), "{doctor}");
     let demo = daemon.cli(&["agents", "check", "demo"]).await.success();
     assert!(demo.starts_with("  ✓ demo") && !demo.contains("sign-in"), "the built-in agent needs none: {demo}");
@@ -328,7 +329,7 @@ async fn a_new_file_is_private_and_a_link_stays_one() {
     let shown = add("new/config.toml", &["--dry-run"]).await.success();
     assert!(shown.contains("[agents.mine]\ncommand = \"uvx\"") && !at("new").exists(), "{shown}");
     let told = add("new/config.toml", &["--env", "API_KEY=x"]).await;
-    assert!(told.stderr.contains("the running daemon was not reloaded: it reads"), "{}", told.stderr);
+    assert!(told.stderr.contains("the running daemon does not use this change: it reads"), "{}", told.stderr);
     assert!(told.stderr.contains("API_KEY") && told.code == 0, "{}", told.stderr);
     let mode = |name: &str| std::fs::metadata(at(name)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("new"), mode("new/config.toml")), (0o700, 0o600));

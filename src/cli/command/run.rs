@@ -52,6 +52,11 @@ impl Run {
         if !self.waiting.is_wanted() {
             return follow::tell_accepted(context, session.id, &accepted);
         }
+        if !context.output.stderr_is_terminal || context.output.json {
+            // On a terminal it is said at the end, with how to go on.
+            context.output.note(&format!("session {}", session.id));
+        }
+        interrupts.after(self.waiting.timeout);
         let agent = &session.agent;
         let exit =
             follow::turn(context, &daemon, session.id, &accepted, agent, self.following, &mut interrupts).await?;
