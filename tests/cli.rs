@@ -26,9 +26,10 @@ async fn run_prints_the_answer_alone_and_the_session_stays() {
     let daemon = Daemon::builder().agent("echo", echo()).start().await;
     let output = daemon.cli(&["run", "--agent", "echo", "hello", "there"]).await;
     assert_eq!(output.clone().success(), "you said: hello there\n");
-    assert_eq!(output.stderr, "", "nothing to say to people who are not there");
+    let told = output.stderr.strip_prefix("acpd: session ").map(str::trim);
     let listed = daemon.cli(&["ls", "--json"]).await.json();
     assert_eq!((&listed["total"], &listed["sessions"][0]["title"]), (&json!(1), &json!("hello there")));
+    assert_eq!(told, listed["sessions"][0]["id"].as_str(), "a script learns which session it is");
 
     let again = daemon.cli(&["prompt", "-", "more"]).await.success();
     assert_eq!(again, "you said: more\n");
@@ -290,4 +291,68 @@ async fn migrate_goes_up_and_down_while_no_daemon_runs() {
     assert!(!success && text.starts_with("error:"), "{text}");
     let copies = home.path().join(".local/state/acpd/backups");
     assert_eq!(std::fs::read_dir(copies).unwrap().count(), 1, "a copy was made before going down");
+}
+
+#[tokio::test]
+async fn a_turn_that_takes_too_long_is_cancelled() {
+    let polite = json!([{"handshake": {}}, {"repeat": [{"expect": "session/prompt"}, {"text": "half"},
+        {"expect": "session/cancel"}, {"reply": {"stopReason": "cancelled"}}]}]);
+    let daemon = Daemon::builder().agent("polite", polite).start().await;
+    for arguments in
+        [&["run", "--agent", "polite", "--timeout", "300ms", "go"][..], &["prompt", "-", "--timeout", "300ms", "go"]]
+    {
+        let ended = daemon.cli(arguments).await;
+        assert_eq!(ended.code, 5, "{}", ended.stderr);
+        assert!(ended.stderr.contains("the timeout has passed; cancelling the turn"), "{}", ended.stderr);
+    }
+    let turns = daemon.cli(&["turns", "-", "--json"]).await.json();
+    assert!(turns["turns"].as_array().unwrap().iter().all(|turn| turn["status"] == "cancelled"), "{turns}");
+    let wrong = daemon.cli(&["run", "--timeout", "soon", "go"]).await;
+    assert!(wrong.code == 2 && wrong.stderr.contains("such as 90s"), "{}", wrong.stderr);
+}
+
+#[tokio::test]
+async fn a_session_is_attached_at_its_last_turns() {
+    let daemon = Daemon::builder().agent("echo", echo()).start().await;
+    let session = daemon.create_session("echo").await;
+    for text in ["one", "two", "three"] {
+        daemon.prompt_and_wait(&session, text).await;
+    }
+    let attached = async |tail: &str| daemon.cli(&["attach", "-", "--no-follow", "--tail", tail]).await.success();
+    assert_eq!(attached("0").await, "");
+    let last = attached("1").await;
+    assert!(last.contains("three") && !last.contains("two"), "{last}");
+    let two = attached("2").await;
+    assert!(two.contains("two") && two.contains("three") && !two.contains("one"), "{two}");
+    let all = attached("9").await;
+    assert!(["one", "two", "three"].iter().all(|text| all.contains(text)), "{all}");
+}
+
+#[tokio::test]
+async fn messages_are_rendered_for_people_in_their_time() {
+    let script = json!([{"handshake": {}}, {"prompt": [{"text": "## Found\n\nIt is **bold**."}]}]);
+    let daemon = Daemon::builder().agent("writer", script).start().await;
+    let session = daemon.create_session("writer").await;
+    daemon.prompt_and_wait(&session, "**as typed**").await;
+    daemon.sql("UPDATE messages SET created_at = 1763262000007".to_owned()).await;
+    let piped = daemon.cli(&["messages", "-"]).await.success();
+    assert!(piped.contains("2025-11-16T03:00:00.007Z") && piped.contains("**bold**"), "{piped}");
+    let mut command = daemon.client(&["messages", "-", "--no-pager"]);
+    command.env("TZ", "Asia/Tokyo");
+    let screen = harness::Terminal::start(80, 24, &command).ended().await.screen;
+    assert!(screen.contains("2025-11-16 12:00:00") && screen.contains("It is bold."), "{screen}");
+    assert!(screen.contains("**as typed**"), "a prompt is as it was typed: {screen}");
+}
+
+#[tokio::test]
+async fn mistaken_roles_and_long_prompts_get_a_useful_answer() {
+    let daemon = Daemon::builder().config("[limits]\nprompt_max = \"1KiB\"").agent("echo", echo()).start().await;
+    daemon.create_lazy_session("echo").await;
+    let role = daemon.cli(&["messages", "-", "--role", "bot"]).await;
+    assert!(role.code == 2 && role.stderr.contains("user, agent, tool_call, tool_result, system"), "{}", role.stderr);
+    let long = daemon.cli(&["prompt", "-", &"x".repeat(2000)]).await;
+    assert_eq!(long.code, 1);
+    for told in ["2000 bytes", "limits.prompt_max, which is 1KiB", "--attach FILE"] {
+        assert!(long.stderr.contains(told), "{told} in {}", long.stderr);
+    }
 }

@@ -329,7 +329,7 @@ async fn a_new_file_is_private_and_a_link_stays_one() {
     let shown = add("new/config.toml", &["--dry-run"]).await.success();
     assert!(shown.contains("[agents.mine]\ncommand = \"uvx\"") && !at("new").exists(), "{shown}");
     let told = add("new/config.toml", &["--env", "API_KEY=x"]).await;
-    assert!(told.stderr.contains("the running daemon was not reloaded: it reads"), "{}", told.stderr);
+    assert!(told.stderr.contains("the running daemon does not use this change: it reads"), "{}", told.stderr);
     assert!(told.stderr.contains("API_KEY") && told.code == 0, "{}", told.stderr);
     let mode = |name: &str| std::fs::metadata(at(name)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("new"), mode("new/config.toml")), (0o700, 0o600));

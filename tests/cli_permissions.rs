@@ -64,6 +64,8 @@ async fn a_piped_run_says_what_answers_it_and_goes_on_waiting() {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("acpd can be started");
         let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+        let session = within("a line on stderr", stderr.next_line()).await.unwrap().unwrap();
+        assert!(session.starts_with("acpd: session "), "{session}");
         let told = within("a line on stderr", stderr.next_line()).await.unwrap().unwrap();
         let asked = open(&daemon).await.remove(0);
         let short = &text(&asked, "id")[24..];
@@ -188,7 +190,8 @@ async fn of_two_terminals_one_answers_and_the_other_is_told_who() {
     second.until(PROMPT).await;
     second.types("n\n");
     let who = first.until("with acpd)").await;
-    assert!(who.contains("permission rejected: Run make (user "), "{who:?}");
+    let user = harness::user_name(rustix::process::geteuid().as_raw());
+    assert!(who.contains(&format!("permission rejected: Run make ({user} with ")), "{who:?}");
     let Ended { code, written: screen, .. } = first.ended().await;
     assert_eq!(code, 0, "{screen}");
     assert!(!screen.contains("hint:"), "a person who rejects needs no advice: {screen}");

@@ -47,6 +47,11 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("timeline", "records"),
     ("import", "import"),
     ("run", "cli_stream"),
+    ("ps", "cli_daemon"),
+    ("logs", "cli_daemon"),
+    ("rename", "cli_daemon"),
+    ("reload", "cli_daemon"),
+    ("config", "cli_daemon"),
     ("prompt", "cli_stream"),
     ("attach", "cli_stream"),
     ("new", "cli"),
@@ -59,6 +64,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("mcp", "agent_tools"),
     ("doctor", "doctor"),
     ("top", "top"),
+    ("keep", "retention"),
     ("stop", "tour"),
     ("completions", "help"),
     ("man", "help"),
@@ -124,31 +130,39 @@ async fn furnish(daemon: &Daemon) {
     daemon
         .sql(format!(
             "UPDATE sessions SET status = 'suspended' WHERE id = '{suspended}';
+             UPDATE permissions SET resolution = json_set(resolution, '$.by.uid', {NO_ACCOUNT})
+             WHERE resolution IS NOT NULL;
+             UPDATE permission_rules SET made_by = json_set(made_by, '$.uid', {NO_ACCOUNT});
              UPDATE sessions SET title = 'rude' || char(27) || '[2K' || char(10) || 'title' WHERE id = '{rude}'"
         ))
         .await;
 }
 
+/// A user without a name, so that a table is as wide for every user who runs the tests.
+const NO_ACCOUNT: u32 = 424_242;
+
 /// What differs from run to run. What stands in a column keeps its width.
 fn settled() -> insta::Settings {
     let mut settings = insta::Settings::clone_current();
+    let user = format!("by {} with", harness::user_name(rustix::process::geteuid().as_raw()));
     for (pattern, text) in [
         (r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", "[uuid]"),
         (r"\b[0-9a-f]{12}\b", "[----id----]"),
-        (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "[time]"),
+        (r"\d{4}-\d\d-\d\d(T[\d:.]+Z| \d\d:\d\d:\d\d)", "[time]"),
         (r"\bpid \d+", "pid [pid]"),
         (r"[\d.]+ s CPU", "[time] CPU"),
         (r"(,|\(|has) \d+ (bytes|KiB|MiB)\b", "$1 [size]"),
         (r"\(\d+ [KM]iB\b", "([size]"),
         (r"( \d|\d\d) MiB\b", "[size]"),
         (r"up [\dms. ]+s", "up [time]"),
+        (r"\bin \d[dh]\b", "[exp]"),
         (r"in \d+\.\d s", "in [time]"),
         (r"\d+\.\ds", "[s]"),
         (r"\b\d+[sm] ago", "[age] ago"),
         (r"( \d|\d\d)[sm]\b", "[s]"),
         (r"/\S*/acpd-\w+", "[root]"),
         (r"…\S*(/\w+)", "…$1"),
-        (r"user \d+ with", "user [uid] with"),
+        (&user, "by [user] with"),
         (r"(?m)^kernel.*(\n +.*)*", "kernel [kernel]"),
         (r"(?m)^(warning|store) .*(\n {5,}.*)*\n", ""),
     ] {
@@ -285,6 +299,33 @@ async fn several_sessions_are_each_attempted_and_get_a_line() {
         let _ = writeln!(text, "$ acpd {}: {}\n{}\n", arguments.join(" "), end.code, end.screen);
     }
     settled().bind(|| insta::assert_snapshot!(text));
+}
+
+#[tokio::test]
+async fn a_dash_means_one_session_for_the_whole_command() {
+    let daemon = start().await;
+    let one = new(&daemon, "echo", "one").await;
+    let two = new(&daemon, "echo", "two").await;
+    assert_eq!(daemon.cli(&["archive", "-", "-", &two]).await.success().trim(), two);
+    assert_eq!(daemon.session(&one).await["status"], "active");
+}
+
+#[tokio::test]
+async fn a_person_is_asked_before_several_sessions_are_archived() {
+    let daemon = start().await;
+    for title in ["one", "two"] {
+        new(&daemon, "echo", title).await;
+    }
+    let mut terminal = daemon.terminal(80, 24, &["rm", "one", "two"]);
+    terminal.shows("Archive them? [y/N]").await;
+    terminal.types("\n");
+    let no = terminal.ended().await;
+    assert!(no.code == 1 && no.screen.contains("nothing was archived"), "{}", no.screen);
+    let mut terminal = daemon.terminal(80, 24, &["rm", "one", "two"]);
+    terminal.shows("Archive them? [y/N]").await;
+    terminal.types("y\n");
+    assert_eq!(terminal.ended().await.code, 0);
+    assert_eq!(daemon.cli(&["ls", "--json"]).await.json()["total"], 0);
 }
 
 #[tokio::test]

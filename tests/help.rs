@@ -136,6 +136,15 @@ async fn bash_completes_commands_and_what_the_daemon_knows() {
     let questions = daemon.cli(&["permissions", "--json"]).await.json();
     let id = questions["permissions"][0]["id"].as_str().unwrap();
     assert_eq!(bash(&daemon, TAB, &["acpd", "approve", ""]).await, [&id[24..]]);
+    assert_eq!(bash(&daemon, TAB, &["acpd", "archive", &titled_short[..6]]).await, [titled_short], "of several too");
+    let modes = ["ask", "read-only", "edit", "allow", "deny"];
+    assert_eq!(bash(&daemon, TAB, &["acpd", "run", "--permissions", ""]).await, modes);
+    assert_eq!(bash(&daemon, TAB, &["acpd", "new", "--scope", "p"]).await, ["project"]);
+    assert_eq!(bash(&daemon, TAB, &["acpd", "messages", "-", "--role", "tool_r"]).await, ["tool_result"]);
+    assert_eq!(
+        bash(&daemon, TAB, &["acpd", "config", "get", "limits.proc"]).await,
+        ["limits.processes", "limits.processes_per_user"]
+    );
     let workspace = daemon.workspace().to_str().unwrap();
     assert!(
         bash(&daemon, TAB, &["acpd", "ls", "-C", &workspace[..workspace.len() - 3]])
@@ -146,6 +155,25 @@ async fn bash_completes_commands_and_what_the_daemon_knows() {
     assert_eq!(bash(&daemon, TAB, &["acpd", "show", ""]).await, [""; 0], "no daemon is started");
     assert_eq!(daemon.cli(&["status"]).await.code, 3);
     assert_eq!(bash(&daemon, TAB, &["acpd", "arch"]).await, ["archive"], "commands need none");
+}
+
+#[tokio::test]
+async fn bash_completes_what_the_agent_of_a_session_offers() {
+    if !harness::has("bash") {
+        return;
+    }
+    let offers = serde_json::json!({
+        "modes": {"currentModeId": "default", "availableModes": [
+            {"id": "default", "name": "Default"}, {"id": "plan", "name": "Plan"}]},
+        "models": {"currentModelId": "fast", "availableModels": [
+            {"modelId": "fast", "name": "Fast"}, {"modelId": "slow", "name": "Slow"}]}});
+    let script = serde_json::json!([{"handshake": {"newSession": offers}}, {"prompt": [{"text": "hello"}]}]);
+    let daemon = Daemon::builder().agent("choosy", script).start().await;
+    let session = daemon.create_session("choosy").await;
+    daemon.prompt_and_wait(&session, "hello").await;
+    assert_eq!(bash(&daemon, TAB, &["acpd", "mode", "-", ""]).await, ["default", "plan"]);
+    assert_eq!(bash(&daemon, TAB, &["acpd", "mode", &session[24..], "p"]).await, ["plan"]);
+    assert_eq!(bash(&daemon, TAB, &["acpd", "model", "-", ""]).await, ["fast", "slow"]);
 }
 
 #[tokio::test]
@@ -234,6 +262,24 @@ async fn the_manual_has_a_page_for_every_command() {
     assert_eq!(first.trim_end(), read(&directories[0], "acpd.1").trim_end());
     for section in ["NAME", "SYNOPSIS", "EXAMPLES", "\"EXIT STATUS\"", "FILES", "ENVIRONMENT", "\"SEE ALSO\""] {
         assert!(first.contains(&format!("\n.SH {section}\n")), "there is no {section}:\n{first}");
+    }
+    // The pages are found, or acpd says how.
+    if harness::has("manpath") {
+        let parent = directories[0].path().canonicalize().unwrap();
+        let parent = parent.to_str().unwrap();
+        let mut acpd = Command::new(env!("CARGO_BIN_EXE_acpd"));
+        acpd.args(["man", "--out", &format!("{parent}/man1")]);
+        let told = within("the end of acpd man", acpd.output()).await.unwrap();
+        let told = String::from_utf8(told.stderr).unwrap();
+        assert!(told.contains(&format!("hint: `export MANPATH=\"{parent}:\"`")), "{told}");
+        let silent = within("the end of acpd man", acpd.env("MANPATH", format!("{parent}:")).output()).await.unwrap();
+        assert_eq!(String::from_utf8(silent.stderr).unwrap(), "", "what acpd says helps");
+        for arguments in [&["-w", "acpd-run"][..], &["-M", parent, "-w", "acpd-run"]] {
+            let mut man = Command::new("man");
+            man.args(arguments).env("MANPATH", format!("{parent}:"));
+            let found = within("the end of man", man.output()).await.unwrap();
+            assert_eq!(String::from_utf8_lossy(&found.stdout).trim(), format!("{parent}/man1/acpd-run.1"));
+        }
     }
     let refused = bare(&["man", "--out", "/dev/null/man1"]).await;
     assert!(refused.code == 1 && refused.stderr.contains("hint:"), "{}", refused.stderr);

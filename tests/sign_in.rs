@@ -118,7 +118,7 @@ async fn a_key_is_stored_in_a_private_file_and_reaches_the_next_process() {
         (&add, "two\nlines", "a line break"),
         (&add, "bell\u{7}", "control character"),
         (&["agents", "key", "mine"], KEY, "--variable"),
-        (&["agents", "key", "mine", "--variable", "NOT A NAME"], KEY, "not a name for a variable"),
+        (&["agents", "key", "mine", "--variable", "NOT A NAME"], KEY, "not a valid variable name"),
         (&["agents", "key", "mime"], KEY, "did you mean `mine`?"),
     ] {
         let refused = daemon.cli_with_input(arguments, input).await;

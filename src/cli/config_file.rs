@@ -35,6 +35,8 @@ pub enum Access {
     Read,
     /// Nobody else changes it meanwhile.
     Change,
+    /// Its text is replaced as a whole, and need not be TOML now. It is not locked: that may take a person a while.
+    Replace,
 }
 
 pub struct ConfigFile {
@@ -61,20 +63,33 @@ impl ConfigFile {
             path.ok_or_else(|| ClientError::local("cannot find the configuration file", "set HOME, or give --config"))?;
         let real = followed(&path);
         let lock = match access {
-            Access::Read => None,
+            Access::Read | Access::Replace => None,
             Access::Change => locked(&real).await?,
         };
         let before = read(&real)?;
-        let document = before.as_deref().unwrap_or_default().parse::<DocumentMut>().map_err(|error| {
-            let message = format!("{} is not valid TOML: {}", path.display(), error.message());
-            ClientError::local(message, "`acpd doctor` shows the place; nothing was changed")
-        })?;
-        let (preamble, document) = if document.is_empty() {
-            (before.clone().unwrap_or_default(), DocumentMut::new())
-        } else {
-            (String::new(), document)
+        let (preamble, document) = match parsed(&path, before.as_deref().unwrap_or_default()) {
+            Err(_) if access == Access::Replace => Default::default(),
+            parsed => parsed?,
         };
         Ok(Self { path, real, lock, before, preamble, document })
+    }
+
+    /// The text as it was read, if the file was there.
+    pub fn original(&self) -> Option<&str> {
+        self.before.as_deref()
+    }
+
+    /// A private file beside it with this text, for an editor.
+    pub fn copy(&self, text: &str) -> Result<PathBuf, ClientError> {
+        let copy = directory_of(&self.real).join(format!("config.edit-{}.toml", std::process::id()));
+        let written = make(directory_of(&copy)).and_then(|()| write_whole(&copy, text, None));
+        written.map_err(|error| ClientError::io(format!("write {}", copy.display()), error))?;
+        Ok(copy)
+    }
+
+    pub fn replace(&mut self, text: &str) -> Result<(), ClientError> {
+        (self.preamble, self.document) = parsed(&self.path, text)?;
+        Ok(())
     }
 
     pub fn path(&self) -> &Path {
@@ -123,13 +138,26 @@ impl ConfigFile {
         self.section("agents")
     }
 
+    /// Sets a key of a section, which may be one of another section: `agents.mine`.
     pub fn set(&mut self, section: &str, key: &str, item: Item) -> Result<(), ClientError> {
-        if !self.document.contains_key(section) {
+        let (first, rest) = section.split_once('.').map_or((section, None), |(first, rest)| (first, Some(rest)));
+        if !self.document.contains_key(first) {
             let mut table = Table::new();
+            table.set_implicit(rest.is_some());
             self.move_behind_all(&mut table);
-            self.document.insert(section, Item::Table(table));
+            self.document.insert(first, Item::Table(table));
         }
-        put(self.section(section)?, key, item);
+        let mut table = self.section(first)?;
+        for name in rest.into_iter().flat_map(|rest| rest.split('.')) {
+            let inner = table.entry(name).or_insert_with(|| Item::Table(Table::new()));
+            table = inner.as_table_like_mut().ok_or_else(|| {
+                ClientError::local(
+                    format!("{name} in [{section}] is not a section"),
+                    "`acpd config edit` opens the file",
+                )
+            })?;
+        }
+        put(table, key, item);
         Ok(())
     }
 
@@ -149,8 +177,12 @@ impl ConfigFile {
 
     /// Reads it as the daemon would. What the environment adds is the daemon's own affair.
     pub fn check(&self) -> Result<(), ClientError> {
+        self.check_text(&self.text())
+    }
+
+    pub fn check_text(&self, text: &str) -> Result<(), ClientError> {
         let name = self.path.display().to_string();
-        Config::read(&self.text(), &name, &BTreeMap::new()).map(drop).map_err(|error| {
+        Config::read(text, &name, &BTreeMap::new()).map(drop).map_err(|error| {
             ClientError::local(error.to_string(), "nothing was changed; correct the configuration first")
         })
     }
@@ -186,6 +218,15 @@ pub fn put(section: &mut dyn TableLike, key: &str, item: Item) {
         }
         None => drop(section.insert(key, item)),
     }
+}
+
+/// A text as comments alone, or as a document.
+fn parsed(path: &Path, text: &str) -> Result<(String, DocumentMut), ClientError> {
+    let document = text.parse::<DocumentMut>().map_err(|error| {
+        let message = format!("{} is not TOML: {}", path.display(), error.message());
+        ClientError::local(message, "`acpd doctor` tells where; nothing was changed")
+    })?;
+    Ok(if document.is_empty() { (text.to_owned(), DocumentMut::new()) } else { (String::new(), document) })
 }
 
 fn read(path: &Path) -> Result<Option<String>, ClientError> {
@@ -230,7 +271,7 @@ async fn locked(file: &Path) -> Result<Option<File>, ClientError> {
                 let message = format!("another process has locked {}; nothing was written", directory.display());
                 return Err(ClientError::local(
                     message,
-                    "another `acpd agents add` may be stuck; end it and try again",
+                    "another acpd command is changing the configuration; end it and try again",
                 ));
             }
         }

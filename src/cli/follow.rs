@@ -1,6 +1,10 @@
 //! Following a stream until it is over: one turn for whoever wrote the prompt, or a session for whoever looks on.
 
+use std::collections::{HashSet, VecDeque};
+use std::time::Duration;
+
 use clap::Args;
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc::{Receiver, channel};
 
@@ -11,10 +15,11 @@ use super::connection::Daemon;
 use super::context::Context;
 use super::error::ClientError;
 use super::exit::Exit;
-use super::interrupts::Interrupts;
+use super::interrupts::{Interruption, Interrupts};
 use super::question::Desk;
 use super::render::{Outcome, Scope, ThoughtsShown, Wait};
 use super::sign_in;
+use super::span;
 use super::stream::{Event, EventStream, Notice};
 use super::text::{one_line, short_id};
 use super::verdict::Verdict;
@@ -40,6 +45,9 @@ pub struct Waiting {
     /// Print the session and the turn and exit once the prompt is accepted
     #[arg(long, overrides_with = "wait")]
     no_wait: bool,
+    /// Cancel the turn after this time, such as 90s or 10m, and exit with code 5
+    #[arg(long, value_name = "DURATION", value_parser = span::timeout, conflicts_with = "no_wait")]
+    pub timeout: Option<Duration>,
 }
 
 impl Waiting {
@@ -63,7 +71,7 @@ pub fn tell_accepted(context: &Context, session: SessionId, accepted: &Accepted)
 /// What happens while a stream is followed.
 enum Happening {
     Event(Result<Option<Event>, ClientError>),
-    Interrupt,
+    Interrupt(Interruption),
 }
 
 /// The next event, or Ctrl-C; meanwhile the desk does its work. The wait for the event is one, however often the desk has
@@ -79,7 +87,7 @@ async fn next(
     loop {
         tokio::select! {
             biased;
-            () = interrupts.next() => return Ok(Happening::Interrupt),
+            interruption = interrupts.interruption() => return Ok(Happening::Interrupt(interruption)),
             Some(notice) = notices.recv() => desk.notice(notice)?,
             input = desk.next(is_caught_up) => desk.take(input)?,
             event = &mut event => return Ok(Happening::Event(event)),
@@ -108,14 +116,18 @@ pub async fn turn(
     let mut is_cancelling = false;
     loop {
         let event = match next(&mut stream, &mut notices, &mut desk, interrupts).await? {
-            Happening::Interrupt => {
+            Happening::Interrupt(Interruption::Timeout) if is_cancelling => continue,
+            Happening::Interrupt(interruption) => {
                 desk.interrupt()?;
                 if is_cancelling {
                     desk.close()?;
                     return Ok(leave(context, session));
                 }
                 is_cancelling = true;
-                context.output.note("cancelling the turn; press Ctrl-C again to detach without waiting");
+                context.output.note(match interruption {
+                    Interruption::Key => "cancelling the turn; press Ctrl-C again to detach without waiting",
+                    Interruption::Timeout => "the timeout has passed; cancelling the turn",
+                });
                 match interrupts.unless(cancel(daemon, session, accepted.turn_id)).await {
                     Ok(()) => {}
                     Err(ClientError::Left) => return Ok(leave(context, session)),
@@ -170,6 +182,30 @@ fn tell_position(context: &Context, desk: &mut Desk<'_>, position: usize, agent:
     }
 }
 
+/// How far a session's log reaches.
+#[derive(Deserialize)]
+struct Head {
+    cursor: i64,
+}
+
+/// The cursor before the last turns of a session.
+pub async fn tail(context: &Context, daemon: &Daemon, session: SessionId, turns: usize) -> Result<i64, ClientError> {
+    if turns == 0 {
+        return Ok(daemon.get::<Head>(&format!("/v1/sessions/{session}")).await?.cursor);
+    }
+    let (mut seen, mut beginnings) = (HashSet::new(), VecDeque::new());
+    let mut stream = EventStream::new(daemon, context.output, session, None, false);
+    while let Some(event) = stream.next().await? {
+        if event.turn_id.is_some_and(|turn| seen.insert(turn)) {
+            beginnings.push_back(event.sequence - 1);
+        }
+        if beginnings.len() > turns {
+            beginnings.pop_front();
+        }
+    }
+    Ok(beginnings.pop_front().unwrap_or(0))
+}
+
 /// Follows a session until it has an end, or to the tail of its log. Ctrl-C leaves.
 pub async fn session(
     context: &Context,
@@ -198,7 +234,7 @@ pub async fn session(
                 desk.close()?;
                 return Ok(Exit::Ok);
             }
-            Happening::Interrupt => {
+            Happening::Interrupt(_) => {
                 desk.close()?;
                 return Ok(leave(context, session));
             }

@@ -7,10 +7,41 @@ use super::exit::Exit;
 use super::output::Output;
 use super::text::{one_line, shell_word};
 use super::{Cli, help, suggest};
+use crate::model::mistake;
 
 /// Where clap puts what it takes to be meant.
 const SUGGESTIONS: [ContextKind; 3] =
     [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
+
+/// Commands of other programs, and what does the same here.
+const GUESSES: &[(&[&str], &str)] = &[
+    (
+        &["kill"],
+        "`acpd cancel SESSION` cancels the running turn, `acpd archive SESSION` ends the session, and `acpd stop` stops \
+         the daemon",
+    ),
+    (&["list", "sessions"], "`acpd ls` lists the sessions, and `acpd ps` the running processes"),
+    (
+        &["delete", "del", "remove", "close"],
+        "`acpd archive SESSION` ends a session and keeps its messages; `acpd rm --purge SESSION` deletes them too",
+    ),
+    (
+        &["start"],
+        "`acpd run \"PROMPT\"` starts a session, and a daemon where none runs; `acpd serve` runs only the daemon",
+    ),
+    (
+        &["restart"],
+        "`acpd reload` reloads the configuration; after `acpd stop` the next command starts the daemon again",
+    ),
+    (
+        &["log", "history", "tail"],
+        "`acpd messages SESSION` prints a session's messages, and `acpd logs` the daemon's log",
+    ),
+    (&["continue", "send"], "`acpd prompt - \"PROMPT\"` goes on with the newest session of this directory"),
+    (&["ask", "chat", "exec"], "`acpd run \"PROMPT\"` starts a session with this prompt"),
+    (&["login", "auth"], "`acpd agents check NAME` says how to sign in to an agent"),
+    (&["version"], "`acpd --version` prints the version"),
+];
 
 /// What the arguments say. Who wrote a prompt without a command is told which one takes it.
 pub fn parse() -> Cli {
@@ -41,7 +72,7 @@ fn told(mut error: clap::Error, command: &mut clap::Command) -> i32 {
     }
     let arguments: Vec<String> = std::env::args().collect();
     let hints = hints(&mut error, &arguments, command);
-    output.show(&as_shown(&error.render(), output.note_style.is_enabled()));
+    output.show(&mistake::with_plain_words(&as_shown(&error.render(), output.note_style.is_enabled())));
     for hint in hints {
         output.hint(&hint);
     }
@@ -54,6 +85,10 @@ fn as_shown(text: &clap::builder::StyledStr, is_coloured: bool) -> String {
 
 /// What may have been meant. clap's own suggestions are taken out of the error, so that all hints look alike.
 fn hints(error: &mut clap::Error, arguments: &[String], command: &clap::Command) -> Vec<String> {
+    if let Some(hint) = guessed(error, arguments) {
+        error.remove(ContextKind::SuggestedSubcommand);
+        return vec![hint.to_owned()];
+    }
     if let Some(prompt) = forgotten_run(error, arguments) {
         error.remove(ContextKind::SuggestedSubcommand);
         return vec![format!("to send that as a prompt: acpd run {prompt}")];
@@ -77,6 +112,12 @@ fn did_you_mean(suggested: &ContextValue) -> Option<String> {
     };
     let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     (!quoted.is_empty()).then(|| format!("did you mean {}?", quoted.join(" or ")))
+}
+
+/// What to type instead of a command that other programs have.
+fn guessed(error: &clap::Error, arguments: &[String]) -> Option<&'static str> {
+    let word = unknown_command(error).filter(|word| arguments.get(1).is_some_and(|first| first == word))?;
+    GUESSES.iter().find(|(guesses, _)| guesses.contains(&word)).map(|(_, hint)| *hint)
 }
 
 /// The words that stand where a command should, as they go into a shell, when they are no mistyped command.

@@ -30,6 +30,7 @@ mod sign_in;
 mod interrupts;
 mod prompt_text;
 mod document;
+mod account;
 mod attachments;
 mod import;
 mod transcript;
@@ -151,9 +152,11 @@ pub enum ClientCommand {
     Prompt(command::prompt::Prompt),
     Attach(command::attach::Attach),
     Ls(command::ls::Ls),
+    Ps(command::ps::Ps),
     Show(command::show::Show),
     Messages(command::messages::Messages),
     Turns(command::turns::Turns),
+    Rename(command::rename::Rename),
     Mode(command::choice::Mode),
     Model(command::choice::Model),
     Search(command::search::Search),
@@ -167,6 +170,7 @@ pub enum ClientCommand {
     Reject(command::answer::Reject),
     Rules(command::rules::Rules),
     Resume(command::resume::Resume),
+    Keep(command::keep::Keep),
     Archive(command::archive::Archive),
     Rm(command::rm::Rm),
     Gc(command::gc::Gc),
@@ -176,6 +180,9 @@ pub enum ClientCommand {
     Workspaces(command::workspaces::Workspaces),
     Status(command::status::Status),
     Top(top::Top),
+    Logs(command::logs::Logs),
+    Reload(command::reload::Reload),
+    Config(command::config::ConfigCommand),
     Stop(command::stop::Stop),
     Doctor(command::doctor::Doctor),
     InstallService(command::install_service::InstallService),
@@ -236,7 +243,7 @@ pub fn print(command: &ShellCommand, globals: &Globals) -> ExitCode {
     let output = Output::new(globals.json);
     let text = match command {
         ShellCommand::Completions(arguments) => arguments.text(),
-        ShellCommand::Man(arguments) => arguments.text(),
+        ShellCommand::Man(arguments) => arguments.text(output),
     };
     let exit = text.and_then(|text| output.print(&text)).map_or_else(
         |error| {
@@ -255,6 +262,11 @@ async fn execute(client: ClientCommand, context: &Context) -> Result<Exit, Clien
         ClientCommand::Prompt(arguments) => arguments.execute(context).await,
         ClientCommand::Attach(arguments) => arguments.execute(context).await,
         ClientCommand::Ls(arguments) => arguments.execute(context).await,
+        ClientCommand::Ps(arguments) => arguments.execute(context).await,
+        ClientCommand::Rename(arguments) => arguments.execute(context).await,
+        ClientCommand::Logs(arguments) => arguments.execute(context).await,
+        ClientCommand::Reload(arguments) => arguments.execute(context).await,
+        ClientCommand::Config(arguments) => arguments.execute(context).await,
         ClientCommand::Show(arguments) => arguments.execute(context).await,
         ClientCommand::Messages(arguments) => arguments.execute(context).await,
         ClientCommand::Turns(arguments) => arguments.execute(context).await,
@@ -271,6 +283,7 @@ async fn execute(client: ClientCommand, context: &Context) -> Result<Exit, Clien
         ClientCommand::Reject(arguments) => arguments.execute(context).await,
         ClientCommand::Rules(arguments) => arguments.execute(context).await,
         ClientCommand::Resume(arguments) => arguments.execute(context).await,
+        ClientCommand::Keep(arguments) => arguments.execute(context).await,
         ClientCommand::Archive(arguments) => arguments.execute(context).await,
         ClientCommand::Rm(arguments) => arguments.execute(context).await,
         ClientCommand::Gc(arguments) => arguments.execute(context).await,

@@ -100,6 +100,14 @@ impl Output {
         self.tell(&format!("{} {}", self.note_style.yellow("hint:"), clean(text)));
     }
 
+    /// Asks the person at the terminal; only a yes is one.
+    pub fn agrees(self, question: &str) -> Result<bool, ClientError> {
+        self.show(question);
+        let mut line = String::new();
+        io::stdin().read_line(&mut line).map_err(|source| ClientError::io("read the answer", source))?;
+        Ok(matches!(line.trim().to_lowercase().as_str(), "y" | "yes"))
+    }
+
     /// Whether what is on the screen can be painted over.
     pub fn can_repaint(self) -> bool {
         self.stdout_is_terminal && !is_dumb() && !self.json

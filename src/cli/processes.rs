@@ -41,22 +41,15 @@ impl Processes {
 
     /// What the session's process does: busy, idle, starting, stopping; or that there is none.
     pub fn state(&self, session: &Session) -> &'static str {
-        let state = self.of(session.id).map_or(session.process_state, |process| process.process_state);
-        match state {
-            ProcessState::Stopped => NONE,
-            ProcessState::Ready => "idle",
-            other => other.as_str(),
-        }
+        state_word(self.state_of(session))
     }
 
     pub fn state_cell(&self, session: &Session) -> Cell {
-        let state = self.state(session);
-        let paint = match state {
-            "busy" => Paint::Bold,
-            NONE => Paint::Dim,
-            _ => Paint::Plain,
-        };
-        Cell::new(state, paint)
+        state_cell(self.state_of(session))
+    }
+
+    fn state_of(&self, session: &Session) -> ProcessState {
+        self.of(session.id).map_or(session.process_state, |process| process.process_state)
     }
 
     pub fn memory(&self, session: SessionId) -> String {
@@ -66,4 +59,21 @@ impl Processes {
     pub fn queued(&self, session: SessionId) -> u64 {
         self.of(session).map_or(0, |process| process.queued_turns as u64)
     }
+}
+
+fn state_word(state: ProcessState) -> &'static str {
+    match state {
+        ProcessState::Stopped => NONE,
+        ProcessState::Ready => "idle",
+        other => other.as_str(),
+    }
+}
+
+pub fn state_cell(state: ProcessState) -> Cell {
+    let paint = match state {
+        ProcessState::Busy => Paint::Bold,
+        ProcessState::Stopped => Paint::Dim,
+        _ => Paint::Plain,
+    };
+    Cell::new(state_word(state), paint)
 }

@@ -1,5 +1,7 @@
 //! The same for several sessions: each is attempted, each gets its line, and the worst of what went wrong is the exit code.
 
+use std::collections::HashSet;
+
 use serde_json::value::RawValue;
 
 use crate::model::SessionId;
@@ -14,6 +16,24 @@ use crate::control::wire::Session;
 
 const TITLE_COLUMNS: usize = 60;
 
+/// A name as it was given, and the session that it means.
+pub type Named = (String, Result<SessionId, ClientError>);
+
+/// The sessions that the names mean, each once. All are looked up before any of them changes, so that `-` means one session
+/// for the whole command.
+pub async fn named(daemon: &Daemon, names: &[String]) -> Vec<Named> {
+    let mut seen = HashSet::new();
+    let mut named = Vec::new();
+    for name in names {
+        let found = lookup::session(daemon, name).await;
+        if found.as_ref().is_ok_and(|id| !seen.insert(*id)) {
+            continue;
+        }
+        named.push((name.clone(), found));
+    }
+    named
+}
+
 /// Does the work for every session that is named, in the order of the names, and prints the line that `told` makes of the answer.
 pub async fn each(
     context: &Context,
@@ -22,18 +42,29 @@ pub async fn each(
     work: impl AsyncFn(SessionId) -> Result<Box<RawValue>, ClientError>,
     told: impl Fn(&RawValue) -> Result<String, ClientError>,
 ) -> Result<Exit, ClientError> {
+    each_of(context, named(daemon, names).await, work, told).await
+}
+
+/// The same for sessions that are looked up already.
+pub async fn each_of(
+    context: &Context,
+    sessions: Vec<Named>,
+    work: impl AsyncFn(SessionId) -> Result<Box<RawValue>, ClientError>,
+    told: impl Fn(&RawValue) -> Result<String, ClientError>,
+) -> Result<Exit, ClientError> {
     let mut worst = Exit::Ok;
-    for name in names {
-        let done = async {
-            let id = lookup::session(daemon, name).await?;
-            work(id).await
+    let is_alone = sessions.len() == 1;
+    for (name, found) in sessions {
+        let done = match found {
+            Ok(id) => work(id).await,
+            Err(error) => Err(error),
         };
-        match done.await {
+        match done {
             Ok(answer) if context.output.json => context.output.print_json(&answer)?,
             Ok(answer) => context.output.print(&told(&answer)?)?,
-            Err(error) if names.len() == 1 => return Err(error),
+            Err(error) if is_alone => return Err(error),
             Err(error) => {
-                let error = of(name, error);
+                let error = of(&name, error);
                 context.output.error(&error);
                 if Exit::of(&error).code() > worst.code() {
                     worst = Exit::of(&error);

@@ -1,5 +1,7 @@
 //! A time as people name it on the command line.
 
+use std::time::Duration;
+
 use crate::config;
 use crate::model::Timestamp;
 
@@ -14,6 +16,12 @@ pub fn since(text: &str) -> Result<Timestamp, String> {
     text.parse()
         .or_else(|_| day.parse())
         .map_err(|_| "write a time (2026-01-31T12:00:00Z or 2026-01-31) or a duration (7d, 2h)".to_owned())
+}
+
+/// How long something may take.
+pub fn timeout(text: &str) -> Result<Duration, String> {
+    let timeout = config::duration(text).filter(|timeout| !timeout.is_zero());
+    timeout.ok_or_else(|| "is not a duration above zero, such as 90s, 10m or 2h".to_owned())
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@ use serde_json::Value;
 
 use crate::model::{Content, Timestamp};
 
+use super::render;
 use super::style::Style;
-use super::text::{age, byte_count, clean, columns, cut_end, one_line, steady};
+use super::text::{age, byte_count, clean, columns, cut_end, local_time, one_line, steady};
 
 const ARGUMENTS_COLUMNS_MAX: usize = 200;
 const RESULT_LINES_MAX: usize = 12;
@@ -22,15 +23,25 @@ pub struct MessageView {
     pub created_at: Timestamp,
 }
 
-pub fn render(messages: &[MessageView], style: Style) -> String {
+/// With a width, for a person at a terminal: answers are rendered as Markdown, and times are local.
+pub fn render(messages: &[MessageView], style: Style, width: Option<usize>) -> String {
     let blocks: Vec<String> = messages
         .iter()
         .map(|message| {
             // Reasoning looks like an answer where there are no colours.
             let thinking = if message.content["type"] == "thought" { ", thinking" } else { "" };
             let head = format!("#{} {}{thinking}", message.sequence, one_line(&message.role));
-            let time = style.dim(&message.created_at.to_string());
-            format!("{} {time}\n{}", style.bold(&head), body(&message.content, style))
+            let time = width.map_or_else(|| message.created_at.to_string(), |_| local_time(message.created_at));
+            let answer =
+                width.filter(|_| message.role == "agent" && message.content["type"] == "text").and_then(|width| {
+                    let mut text = message.content["text"].as_str()?.to_owned();
+                    if message.content["partial"] == true {
+                        text.push_str(" […]");
+                    }
+                    Some(render::markdown(&text, width, style))
+                });
+            let body = answer.unwrap_or_else(|| body(&message.content, style));
+            format!("{} {}\n{body}", style.bold(&head), style.dim(&time))
         })
         .collect();
     blocks.join("\n\n")
@@ -189,7 +200,7 @@ mod tests {
                 created_at: Timestamp::from_millis(0),
             })
             .collect();
-        insta::assert_snapshot!(render(&messages, Style::plain()), @r#"
+        insta::assert_snapshot!(super::render(&messages, Style::plain(), None), @r#"
         #1 user 1970-01-01T00:00:00.000Z
         hello[2J
 

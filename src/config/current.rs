@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::{Config, reload};
+use super::{Config, Difference, reload};
 use crate::model::Timestamp;
 
 #[derive(Debug)]
@@ -50,16 +50,16 @@ impl Current {
         (Arc::clone(&loaded.config), Arc::clone(&loaded.origin))
     }
 
-    /// Puts a new configuration in force, but for what is built in at start. Tells the keys that stay as they are.
-    pub fn replace(&self, new: Config, file: Option<PathBuf>) -> Vec<&'static str> {
-        let mut needs_restart = Vec::new();
+    /// Puts a new configuration in force, but for what is built in at start. Returns the keys that differ.
+    pub fn replace(&self, new: Config, file: Option<PathBuf>) -> Difference {
+        let mut difference = Difference::default();
         self.0.send_modify(|loaded| {
-            let (config, kept) = reload::merge(&loaded.config, new);
-            let origin = Origin::new(file, kept.clone());
+            let config;
+            (config, difference) = reload::merge(&loaded.config, new);
+            let origin = Origin::new(file, difference.needs_restart.clone());
             *loaded = Loaded { config: Arc::new(config), origin: Arc::new(origin) };
-            needs_restart = kept;
         });
-        needs_restart
+        difference
     }
 
     /// A reload changed nothing; this is why.
@@ -114,10 +114,10 @@ mod tests {
         let mut new = Config::default();
         new.limits.processes = 9;
         new.log.files = 1;
-        assert_eq!(current.replace(new, None), ["log.files"]);
+        assert_eq!(current.replace(new, None).needs_restart, ["log.files"]);
         let (config, origin) = current.get_with_origin();
         assert_eq!((config.limits.processes, config.log.files), (9, Config::default().log.files));
         assert_eq!((&origin.file, &origin.error, &*origin.needs_restart), (&None, &None, &["log.files"][..]));
-        assert!(current.replace(Config::default(), file).is_empty(), "what was taken back needs nothing");
+        assert!(current.replace(Config::default(), file).needs_restart.is_empty(), "what was taken back needs nothing");
     }
 }

@@ -28,8 +28,13 @@ pub use current::{Changes, Current, Origin};
 pub use group::ControlGroup;
 pub use notifications::{Notification, Notifications, Occasion, PLACEHOLDERS};
 pub use paths::{Overrides, Paths};
+pub use read::table;
+pub use reload::Difference;
 pub use sandbox::{BubblewrapMode, HomePaths, NetworkMode, Sandbox, SandboxMode};
 pub use value::{ByteSize, duration};
+
+/// Every key with its default and what it does.
+pub const DEFAULT_TEXT: &str = include_str!("../../config.toml");
 
 /// `{acpd}` as an agent's command stands for this program itself.
 pub const SELF_COMMAND: &str = "{acpd}";

@@ -29,8 +29,19 @@ pub fn config(text: &str, source: &str, environment: &BTreeMap<String, String>) 
     let mut root = Section { path: String::new(), table, known: Vec::new(), problems: &mut problems };
     sections::read(&mut root, &mut config);
     root.finish();
-    sections::check(&config, &mut problems);
+    let mut others = Vec::new();
+    sections::check(&config, &mut others);
+    // A key that could not be read has its default, of which nothing need be said.
+    others.retain(|other| problems.iter().all(|problem| problem.key != other.key));
+    problems.extend(others);
     if problems.is_empty() { Ok(config) } else { Err(failed(problems)) }
+}
+
+/// The keys that a text and the environment set, before they are checked. Nothing of a text that is not TOML.
+pub fn table(text: &str, environment: &BTreeMap<String, String>) -> Option<Table> {
+    let mut table = text.parse::<Table>().ok()?;
+    overlay_environment(&mut table, environment, &mut Vec::new());
+    Some(table)
 }
 
 /// Where the text stops to be TOML. The library would show the line itself, and a key may stand in it.
@@ -194,7 +205,7 @@ mod tests {
 
     #[test]
     fn the_shipped_file_is_the_default_and_has_every_key() {
-        let text = include_str!("../../config.toml");
+        let text = super::super::DEFAULT_TEXT;
         assert_eq!(read(text, &[]).unwrap(), Config::default());
 
         // Every key is there: a file with nothing but unknown keys makes the reader name all that it knows. The keys of

@@ -88,7 +88,13 @@ fn within_prompt_max(field: &str, bytes: usize, limits: &config::Limits) -> Resu
         return Ok(());
     }
     let besides = if field == "text" { "" } else { " without its media" };
-    Err(ApiError::invalid(field, format!("has {bytes} bytes{besides}; the maximum is {bytes_max} (limits.prompt_max)")))
+    let problem = format!("has {bytes} bytes{besides}; the maximum is {bytes_max} (limits.prompt_max)");
+    let hint = format!(
+        "put long text in a file of the workspace and name the file in the prompt, or attach it with `--attach FILE`; or \
+         raise limits.prompt_max, which is {}: `acpd config set limits.prompt_max 4MiB`",
+        limits.prompt_max
+    );
+    Err(ApiError::misunderstood(field, problem, hint))
 }
 
 /// What a block weighs without its media: its texts, and whatever else is said in it. The names of the fields that ACP
@@ -237,7 +243,9 @@ mod tests {
         (limits.prompt_max, limits.media_max) = (ByteSize(150), ByteSize(6));
         let Value::Array(blocks) = content else { panic!("blocks are a list") };
         prompt(Prompt { content: Some(blocks), ..Prompt::default() }, &limits).map_err(|error| match error {
-            ApiError::Invalid { field, problem } => format!("{field}: {problem}"),
+            ApiError::Invalid { field, problem } | ApiError::Misunderstood { field, problem, hint: _ } => {
+                format!("{field}: {problem}")
+            }
             other => panic!("{other:?}"),
         })
     }

@@ -2,6 +2,7 @@
 
 mod ailment;
 mod bounds;
+mod config;
 mod import;
 mod mcp;
 pub mod plain;
@@ -26,6 +27,7 @@ use super::misreading;
 use super::wire::ErrorBody;
 use super::wire::permissions::Permission;
 use crate::agent::WorkspaceError;
+use crate::config::ConfigError;
 use crate::model::error::chain;
 use crate::model::status::Denied;
 use crate::model::{Choice, FsScope, SessionStatus, TurnId};
@@ -114,6 +116,8 @@ pub enum ApiError {
     /// Something is wrong with the daemon or its store.
     Unhealthy(Ailment),
     Backup(BackupError),
+    /// The configuration file cannot be loaded.
+    ConfigInvalid(ConfigError),
     Import(ImportError),
     Registry(RegistryError),
 }
@@ -253,6 +257,7 @@ impl ApiError {
             Self::IdempotencyMismatch { key } => mismatch_answer(&key),
             Self::Unhealthy(ailment) => ailment::answer(ailment),
             Self::Backup(error) => backup_answer(error),
+            Self::ConfigInvalid(error) => config::invalid_answer(&error),
             Self::Import(error) => import::answer(error),
             Self::Registry(error) => registry_answer(error),
         }
@@ -326,8 +331,10 @@ fn registry_answer(error: RegistryError) -> Answer {
             Answer::new(S::UNPROCESSABLE_ENTITY, "agent_not_installed", message, hint)
                 .details(json!({ "agent": agent, "command": command }))
         }
-        RegistryError::WiderPermissions { agent, granted, .. } => {
-            let hint = format!("a session may only narrow its profile: raise agents.{agent}.permissions to allow this");
+        RegistryError::WiderPermissions { agent, granted, asked } => {
+            let hint = format!(
+                "choose a stricter mode, or set permissions_max = {asked:?} in [agents.{agent}] of config.toml"
+            );
             Answer::new(S::FORBIDDEN, "wider_permissions", message, hint).details(json!({ "granted": granted }))
         }
         RegistryError::WiderScope { agent, granted, .. } => {

@@ -41,6 +41,7 @@ mod profiles;
 mod progress;
 mod records;
 mod refuse;
+mod reload;
 mod room;
 mod router;
 mod search;
@@ -58,9 +59,12 @@ mod workspaces;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use tokio::sync::mpsc::Sender;
+
 use crate::model::Timestamp;
 use crate::registry::Registry;
 
+pub use reload::{RELOADS_MAX, ReloadError, ReloadRequest};
 pub use room::fit_connections;
 pub use server::Server;
 pub use socket::{ControlSocket, Door};
@@ -87,10 +91,17 @@ pub struct Api {
     pub started_at: Timestamp,
     pub state_dir: PathBuf,
     pub socket: PathBuf,
+    /// Where requests to reload the configuration go.
+    pub reloads: Sender<ReloadRequest>,
 }
 
 impl Api {
-    pub fn new(registry: Arc<Registry>, state_dir: PathBuf, socket: PathBuf) -> Arc<Self> {
+    pub fn new(
+        registry: Arc<Registry>,
+        state_dir: PathBuf,
+        socket: PathBuf,
+        reloads: Sender<ReloadRequest>,
+    ) -> Arc<Self> {
         let config = registry.shared().config();
         let settings = &config.control;
         let load: Arc<load::Load> = Arc::default();
@@ -110,6 +121,7 @@ impl Api {
             registry,
             state_dir,
             socket,
+            reloads,
         })
     }
 }

@@ -17,7 +17,7 @@ use super::caller::Caller;
 use super::error::ApiError;
 use super::{
     Api, agents, backup, blobs, checkpoints, events, export, gc, health, import, info, messages, metrics, openapi,
-    permissions, processes, records, search, sessions, timeline, turns, workspaces,
+    permissions, processes, records, reload, search, sessions, timeline, turns, workspaces,
 };
 use crate::session::Refusal;
 
@@ -85,6 +85,7 @@ macro_rules! with_every_route {
             timeline::show,
             search::search,
             blobs::show,
+            reload::reload,
             gc::collect,
             backup::create,
             import::create,

@@ -156,12 +156,13 @@ async fn run(config: Config, origin: Origin<'_>) -> anyhow::Result<()> {
     let notifier = Notifier::new(Arc::clone(&shared)).await;
     let stop_notifying = notifier.stopper();
     let (hub, registry) = (shared.hub.clone(), Registry::new(shared));
-    let api = Api::new(Arc::clone(&registry), paths.state_dir.clone(), paths.socket.clone());
+    let (reloads, reload_requests) = mpsc::channel(control::RELOADS_MAX);
+    let api = Api::new(Arc::clone(&registry), paths.state_dir.clone(), paths.socket.clone(), reloads.clone());
     let server = Server::new(socket, Arc::clone(&api), control);
     let stop_accepting = server.stopper();
     let tools_server = ToolsServer::new(opened_tools, api, stop_accepting.clone());
     let tasks = TaskTracker::new();
-    let reloader = Reloader::new(Arc::clone(&registry), overrides.clone());
+    let reloader = Reloader::new(Arc::clone(&registry), overrides.clone(), reload_requests);
     // It is given until the end, also while the daemon stops.
     let mut sign_of_life = JoinSet::new();
     let serving = async {
@@ -181,7 +182,8 @@ async fn run(config: Config, origin: Origin<'_>) -> anyhow::Result<()> {
         }
     };
     tokio::select! {
-        () = stop_requested(&mut signals, || reloader.ask()) => {}
+        // Where no more can wait, those that wait read the file after this signal.
+        () = stop_requested(&mut signals, || drop(reloads.try_send(None))) => {}
         () = reap_children(child_ends, &registry) => {}
         // The agents go with the daemon; whoever starts it again finds all that was acknowledged.
         () = hub.lost() => anyhow::bail!("the store's writer failed; acpd cannot run without it"),

@@ -22,7 +22,7 @@ pub enum Role {
 }
 
 impl Role {
-    const ALL: [Self; 5] = [Self::User, Self::Agent, Self::ToolCall, Self::ToolResult, Self::System];
+    pub const ALL: [Self; 5] = [Self::User, Self::Agent, Self::ToolCall, Self::ToolResult, Self::System];
 
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -45,10 +45,9 @@ impl FromStr for Role {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|role| role.as_str() == text)
-            .ok_or_else(|| format!("{text:?} is not a message role"))
+        Self::ALL.into_iter().find(|role| role.as_str() == text).ok_or_else(|| {
+            format!("{text:?} is not a message role; the roles are {}", Self::ALL.map(Self::as_str).join(", "))
+        })
     }
 }
 

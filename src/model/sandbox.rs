@@ -19,6 +19,8 @@ pub enum FsScope {
 }
 
 impl FsScope {
+    pub const ALL: [Self; 3] = [Self::Sandboxed, Self::Project, Self::Full];
+
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Sandboxed => "sandboxed",

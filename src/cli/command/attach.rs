@@ -18,6 +18,9 @@ pub struct Attach {
     /// Start after the event with this sequence number [default: from the first event]
     #[arg(long, value_name = "SEQUENCE", value_parser = clap::value_parser!(i64).range(0..))]
     pub after: Option<i64>,
+    /// Start with the last turns, as many as given; 0 shows only new events
+    #[arg(long, value_name = "COUNT", conflicts_with = "after")]
+    pub tail: Option<usize>,
     /// Exit at the end of the log instead of following
     #[arg(long)]
     pub no_follow: bool,
@@ -29,6 +32,10 @@ impl Attach {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
         let daemon = context.daemon().await?;
         let session = lookup::session(&daemon, &self.session).await?;
-        follow::session(context, &daemon, session, self.after, !self.no_follow, self.following).await
+        let after = match self.tail {
+            Some(turns) => Some(follow::tail(context, &daemon, session, turns).await?),
+            None => self.after,
+        };
+        follow::session(context, &daemon, session, after, !self.no_follow, self.following).await
     }
 }

@@ -135,7 +135,7 @@ impl Sink {
             Self::Reader { pager, output, is_first } => {
                 for message in messages {
                     let view: MessageView = read(message)?;
-                    let text = transcript::render(&[view], output.style);
+                    let text = transcript::render(&[view], output.style, output.width());
                     let gap = if std::mem::take(is_first) { "" } else { "\n" };
                     if !pager.write(&format!("{gap}{text}"))? {
                         return Ok(false);

@@ -41,6 +41,7 @@ impl Prompt {
         if !self.waiting.is_wanted() {
             return follow::tell_accepted(context, session, &accepted);
         }
+        interrupts.after(self.waiting.timeout);
         follow::turn(context, &daemon, session, &accepted, "", self.following, &mut interrupts).await
     }
 

@@ -10,10 +10,14 @@ mod shells;
 use std::ffi::OsString;
 
 use clap_complete::CompleteEnv;
-use clap_complete::engine::ArgValueCompleter;
+use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::{EnvCompleter, Shells};
 
+use super::command::choice::Kind;
+use super::command::config;
 use super::help;
+use crate::model::message::Role;
+use crate::model::{FsScope, PermissionMode};
 
 use self::names::Names;
 
@@ -48,12 +52,26 @@ fn completed(command: clap::Command, names: &Names) -> clap::Command {
     let mut command = command.mut_args(|arg| {
         let (names, name) = (names.clone(), name.clone());
         match arg.get_id().as_str() {
-            "session" => arg.add(ArgValueCompleter::new(move |current: &_| names.sessions(&name, current))),
+            "session" | "sessions" => {
+                arg.add(ArgValueCompleter::new(move |current: &_| names.sessions(&name, current)))
+            }
             "agent" | "base" => arg.add(ArgValueCompleter::new(move |current: &_| names.agents(current))),
             "permission" => arg.add(ArgValueCompleter::new(move |current: &_| names.questions(current))),
             "workspace" => arg.add(ArgValueCompleter::new(move |current: &_| names.directories(current))),
-            "mode" if name == "mode" => arg.add(ArgValueCompleter::new(move |current: &_| names.modes(current))),
-            "model" if name == "model" => arg.add(ArgValueCompleter::new(move |current: &_| names.models(current))),
+            "name" if name == "mode" => {
+                arg.add(ArgValueCompleter::new(move |current: &_| names.choices(Kind::Mode, current)))
+            }
+            "name" if name == "model" => {
+                arg.add(ArgValueCompleter::new(move |current: &_| names.choices(Kind::Model, current)))
+            }
+            "permissions" => {
+                arg.add(ArgValueCandidates::new(|| values(&PermissionMode::ALL.map(PermissionMode::as_str))))
+            }
+            "scope" => arg.add(ArgValueCandidates::new(|| values(&FsScope::ALL.map(FsScope::as_str)))),
+            "role" => arg.add(ArgValueCandidates::new(|| values(&Role::ALL.map(Role::as_str)))),
+            "key" if matches!(name.as_str(), "get" | "set") => {
+                arg.add(ArgValueCandidates::new(|| values(&config::keys())))
+            }
             _ => arg,
         }
     });
@@ -61,6 +79,10 @@ fn completed(command: clap::Command, names: &Names) -> clap::Command {
         command = command.mut_subcommand(subcommand, |inner| completed(inner, names));
     }
     command
+}
+
+fn values(names: &[impl ToString]) -> Vec<CompletionCandidate> {
+    names.iter().map(|name| CompletionCandidate::new(name.to_string())).collect()
 }
 
 /// The words that the shell has so far: what follows the `--` of its call.

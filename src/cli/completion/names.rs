@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use clap_complete::PathCompleter;
 use clap_complete::engine::{CompletionCandidate, ValueCompleter};
-use serde_json::Value;
 
+use crate::cli::command::choice::{Choice, Kind, Offers};
 use crate::cli::connection::{Daemon, with_query};
 use crate::cli::context::Context;
 use crate::cli::output::Output;
@@ -43,7 +43,7 @@ impl Names {
         let status = match command {
             "resume" => "suspended",
             "cancel" => "active",
-            "prompt" | "attach" | "archive" | "mode" | "model" => "active,suspended",
+            "prompt" | "attach" | "archive" | "mode" | "model" | "rename" => "active,suspended",
             _ => "active,suspended,archived,error",
         };
         let parameters = [("status", status.to_owned()), ("limit", SESSIONS_MAX.to_string())];
@@ -97,27 +97,16 @@ impl Names {
         PathCompleter::dir().complete(current).into_iter().chain(known).collect()
     }
 
-    pub fn modes(&self, current: &OsStr) -> Vec<CompletionCandidate> {
-        self.choices("/modes/availableModes", "id", current)
-    }
-
-    pub fn models(&self, current: &OsStr) -> Vec<CompletionCandidate> {
-        self.choices("/models/availableModels", "modelId", current)
-    }
-
-    /// What the agent of the session that is named before has announced.
-    fn choices(&self, list: &str, id: &str, current: &OsStr) -> Vec<CompletionCandidate> {
+    /// The modes or models that the agent of the session named before offers.
+    pub fn choices(&self, kind: Kind, current: &OsStr) -> Vec<CompletionCandidate> {
         let Some(name) = self.positional() else { return Vec::new() };
-        let session: Option<Value> = self.asked(async |daemon| {
+        let offers: Option<Offers> = self.asked(async |daemon| {
             let session = lookup::session(daemon, &name).await.ok()?;
             daemon.get(&format!("/v1/sessions/{session}")).await.ok()
         });
-        let session = session.unwrap_or_default();
-        let choices = session.pointer(list).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let named = choices.iter().filter_map(|choice| {
-            let value = choice[id].as_str().filter(|id| !id.chars().any(char::is_control))?;
-            Some(candidate(value.to_owned(), choice["name"].as_str().unwrap_or_default()))
-        });
+        let choices = offers.unwrap_or_default().of(kind).choices;
+        let is_clean = |choice: &Choice| !choice.id.chars().any(char::is_control);
+        let named = choices.into_iter().filter(is_clean).map(|choice| candidate(choice.id, &choice.name));
         fitting(named, current)
     }
 

@@ -19,6 +19,7 @@ const EXAMPLES: &[(&str, &str)] = &[
   git diff | acpd run \"review this\"
   acpd run --no-wait \"write the tests\"          return at once; acpd attach - shows the answer
   acpd run --attach screen.png \"what is wrong here?\"
+  acpd run --timeout 10m \"update the dependencies\"
   acpd run -C ~/src/app --title changelog \"write the changelog\"",
     ),
     (
@@ -38,6 +39,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     (
         "attach",
         "  acpd attach -                                 follow the newest session here
+  acpd attach - --tail 1                        start with its last turn
   acpd attach 5f6a7b8c9d0e --json               print its events, one per line",
     ),
     (
@@ -48,6 +50,32 @@ const EXAMPLES: &[(&str, &str)] = &[
   acpd ls -w                                    update the list until you press q
   acpd ls -C . --json",
     ),
+    ("ps", "  acpd ps                                       list the agents that run now"),
+    ("rename", "  acpd rename - \"fix the parser\""),
+    (
+        "logs",
+        "  acpd logs                                     show the last 100 lines
+  acpd logs -f -n 20                            show the last 20 lines and follow",
+    ),
+    ("reload", "  acpd reload                                   after you have changed the file"),
+    (
+        "config",
+        "  acpd config                                   list keys that differ from their defaults
+  acpd config --default                         print every key with a comment
+  acpd config set sessions.agent claude",
+    ),
+    (
+        "config get",
+        "  acpd config get limits.processes
+  acpd config get limits                        print all keys of the section",
+    ),
+    (
+        "config set",
+        "  acpd config set sessions.agent claude
+  acpd config set workspace.roots '[\"~/src\"]'",
+    ),
+    ("config edit", "  acpd config edit"),
+    ("config path", "  acpd config path"),
     (
         "show",
         "  acpd show -                                   show the newest session here
@@ -149,6 +177,11 @@ const EXAMPLES: &[(&str, &str)] = &[
   acpd rules - --revoke 7b8c9d0e",
     ),
     ("resume", "  acpd resume -\n  acpd resume docs"),
+    (
+        "keep",
+        "  acpd keep -                                   exempt it from retention
+  acpd keep - --undo                            let it expire again",
+    ),
     ("archive", "  acpd archive -                                end it; its messages stay readable"),
     (
         "rm",

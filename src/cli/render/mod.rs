@@ -21,6 +21,9 @@ use serde_json::Value;
 
 use crate::model::TurnStatus;
 
+use self::markdown::{Markdown, Paper};
+use super::style::Style;
+
 pub use self::canvas::Canvas;
 pub use self::diff::Change;
 pub use self::glyphs::Glyphs;
@@ -54,6 +57,14 @@ struct Failure {
     message: String,
     #[serde(default)]
     hint: Option<String>,
+}
+
+/// A whole text in Markdown, as lines for a terminal of this width.
+pub fn markdown(text: &str, columns: usize, style: Style) -> String {
+    let mut markdown = Markdown::new(Paper::new(Glyphs::of_environment(), style.is_enabled()));
+    markdown.push(text);
+    let lines: Vec<String> = markdown.end(columns).iter().map(|line| line.render(style)).collect();
+    lines.join("\n")
 }
 
 /// That the log does not reach as far as what was asked for, be it that it was restored or that nobody has got there yet.

@@ -13,7 +13,7 @@ use super::failures;
 use crate::control::wire::{ErrorBody, Event};
 use crate::control::{
     agents, backup, blobs, checkpoints, events, export, gc, health, import, info, messages, metrics, openapi,
-    permissions, processes, records, router, search, sessions, timeline, turns, workspaces,
+    permissions, processes, records, reload, router, search, sessions, timeline, turns, workspaces,
 };
 
 macro_rules! described {

@@ -33,6 +33,9 @@ pub struct RunningProcess {
     pub pid: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
+    /// When the session was last active.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_active_at: Option<Timestamp>,
     /// The number of processes: the agent, its children and its terminals.
     pub processes: usize,
     pub rss_bytes: u64,
@@ -86,6 +89,7 @@ impl RunningProcess {
             process_state: live.process_state,
             pid: live.pid,
             started_at: figures.started_at,
+            last_active_at: Some(session.last_active_at),
             processes: figures.processes,
             rss_bytes: figures.resident_bytes,
             cpu_millis: figures.cpu_millis(),

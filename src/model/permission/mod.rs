@@ -31,6 +31,8 @@ pub enum PermissionMode {
 }
 
 impl PermissionMode {
+    pub const ALL: [Self; 5] = [Self::Ask, Self::ReadOnly, Self::Edit, Self::Allow, Self::Deny];
+
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ask => "ask",
@@ -50,6 +52,12 @@ impl PermissionMode {
             Self::Ask => matches!(self, Self::Ask | Self::Deny),
             Self::Deny => matches!(self, Self::Deny),
         }
+    }
+
+    /// The stricter of two modes.
+    #[must_use]
+    pub const fn or_stricter(self, other: Self) -> Self {
+        if self.narrows(other) { self } else { other }
     }
 
     /// How it answers what no rule has answered. What is guarded is allowed by no mode.
