@@ -444,7 +444,7 @@ async fn a_command_that_cannot_be_run_is_reported_with_the_reason() {
         let started = daemon.cli(&["run", "--agent", "mine", "hello"]).await;
         let error = format!("error: cannot start the agent \"mine\": {problem}\nhint: ");
         assert!(started.code == 1 && started.stderr.starts_with(&error), "{}", started.stderr);
-        let checked = daemon.cli(&["agents", "check", "mine"]).await.stdout.replace("\n", " ");
+        let checked = daemon.cli(&["agents", "check", "mine"]).await.stdout.replace('\n', " ");
         assert!(checked.contains(&problem), "{checked}");
     }
 }

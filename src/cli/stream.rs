@@ -78,6 +78,7 @@ impl Notice {
     }
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct EventStream<'a> {
     daemon: &'a Daemon,
     output: Output,

@@ -42,6 +42,7 @@ pub enum SystemPromptWay {
 
 /// All that an adapter can say. Whoever adds to it adds a line to `docs/adapters.md`.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Quirks {
     /// Variables that the agent needs when nobody runs it by hand. The profile's own go before them.
     pub environment: &'static [(&'static str, &'static str)],
@@ -78,8 +79,8 @@ pub struct ApiKey {
     pub auth_method: Option<&'static str>,
 }
 
-const fn key(variable: &'static str) -> Option<ApiKey> {
-    Some(ApiKey { variable, auth_method: None })
+const fn key(variable: &'static str) -> ApiKey {
+    ApiKey { variable, auth_method: None }
 }
 
 #[derive(Debug)]
@@ -131,10 +132,10 @@ const GEMINI: Quirks = Quirks {
     system_prompt: SystemPromptWay::FirstBlock,
     login_prompt: Some("Please visit the following URL to authorize the application"),
     new_session_needs_login: true,
-    key: key("GEMINI_API_KEY"),
+    key: Some(key("GEMINI_API_KEY")),
 };
 
-const CLAUDE: Quirks = Quirks { system_prompt: SystemPromptWay::Meta, key: key("ANTHROPIC_API_KEY"), ..PLAIN };
+const CLAUDE: Quirks = Quirks { system_prompt: SystemPromptWay::Meta, key: Some(key("ANTHROPIC_API_KEY")), ..PLAIN };
 
 const CODEX: Quirks = Quirks {
     // Nobody sits before the browser that it would open.
@@ -156,7 +157,7 @@ const QWEN: Quirks = Quirks {
     // It comes from Gemini CLI, and its older releases are said to have kept the argument of that time.
     older_argument: Some(EXPERIMENTAL),
     new_session_needs_login: true,
-    key: key("OPENAI_API_KEY"),
+    key: Some(key("OPENAI_API_KEY")),
     ..PLAIN
 };
 

@@ -143,7 +143,7 @@ impl Registry {
         let Some(Err(problem)) = found else { return Ok(()) };
         let hint = problem.advice().unwrap_or_else(|| profile.how_to_install());
         let (agent, command) = (profile.slug.clone(), profile.command.clone());
-        Err(RegistryError::AgentNotInstalled { agent, command, problem, hint })
+        Err(RegistryError::AgentNotInstalled { agent, command, problem: Box::new(problem), hint })
     }
 
     /// Registers a directory once for whoever works there, by its real path.

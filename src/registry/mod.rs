@@ -69,7 +69,7 @@ pub enum RegistryError {
     #[error("there is no agent {0:?}")]
     UnknownAgent(String),
     #[error("cannot start the agent {agent:?}: {problem}")]
-    AgentNotInstalled { agent: String, command: String, problem: NoProgram, hint: String },
+    AgentNotInstalled { agent: String, command: String, problem: Box<NoProgram>, hint: String },
     #[error("sessions of the agent {agent:?} may have the permission mode {granted:?} at most, not {asked:?}")]
     WiderPermissions { agent: String, granted: &'static str, asked: &'static str },
     #[error("the agent {agent:?} allows at most the scope {granted:?}, not {asked:?}")]

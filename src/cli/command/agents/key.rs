@@ -28,7 +28,7 @@ const PRIVATE: u32 = 0o600;
 /// Store a key for an agent
 ///
 /// Reads the key from the terminal without showing it, or from standard input. Stores it in a file that only you can read:
-/// the agent's env_file, or NAME.env beside the configuration file. The agent's next process uses it.
+/// the agent's `env_file`, or NAME.env beside the configuration file. The agent's next process uses it.
 #[derive(Args, Debug)]
 pub struct Key {
     /// Name of the agent
@@ -47,13 +47,12 @@ impl Key {
         let key = checked(&read(context, &format!("{variable} for {}: ", self.name)).await?)?;
         let mut file = ConfigFile::open(context, Access::Change).await?;
         let profile = self.profile(&file)?;
-        let path = match profile.env_file.last() {
-            Some(named) => PathBuf::from(named.strip_prefix('-').unwrap_or(named)),
-            None => {
-                let path = own_file(file.path(), &self.name);
-                put(self.section(&mut file)?, "env_file", value(path.display().to_string()));
-                path
-            }
+        let path = if let Some(named) = profile.env_file.last() {
+            PathBuf::from(named.strip_prefix('-').unwrap_or(named))
+        } else {
+            let path = own_file(file.path(), &self.name);
+            put(self.section(&mut file)?, "env_file", value(path.display().to_string()));
+            path
         };
         let usual = profile.adapter.quirks().key.as_ref().filter(|key| key.variable == variable);
         if let (Some(method), None) = (usual.and_then(|key| key.auth_method), &profile.auth_method) {
