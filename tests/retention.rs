@@ -304,7 +304,7 @@ async fn gc_tells_what_it_does_and_refuses_what_it_does_not_know() {
         insta::assert_snapshot!(nothing, @r"
         no expired sessions
 
-        the store has [size]; 0 text deltas would be removed, 0 messages would be indexed
+        the store uses [size]; 0 text deltas would be removed, 0 messages would be indexed
 
         dry run: nothing was changed
         ");
@@ -341,7 +341,7 @@ async fn gc_tells_what_it_does_and_refuses_what_it_does_not_know() {
         ID            STATUS  EXPIRY  DELETION  TITLE
         [    id    ]  active  never   no        kept after all
 
-        the store has [size]; 0 text deltas would be removed, 0 messages would be indexed
+        the store uses [size]; 0 text deltas would be removed, 0 messages would be indexed
 
         dry run: nothing was changed
         ");
@@ -367,7 +367,7 @@ async fn gc_tells_what_it_does_and_refuses_what_it_does_not_know() {
         ID            STATUS  EXPIRY  DELETION  TITLE
         [    id    ]  active  never   no        kept after all
 
-        the store has [size]; 0 text deltas removed, 0 messages indexed
+        the store uses [size]; 0 text deltas removed, 0 messages indexed
         ");
     });
 
