@@ -304,7 +304,7 @@ async fn gc_tells_what_it_does_and_refuses_what_it_does_not_know() {
         insta::assert_snapshot!(nothing, @r"
         no expired sessions
 
-        the store has [size]; 0 text deltas would be removed, 0 messages would be indexed
+        the store uses [size]; 0 text deltas would be removed, 0 messages would be indexed
 
         dry run: nothing was changed
         ");
@@ -341,7 +341,7 @@ async fn gc_tells_what_it_does_and_refuses_what_it_does_not_know() {
         ID            STATUS  EXPIRY  DELETION  TITLE
         [    id    ]  active  never   no        kept after all
 
-        the store has [size]; 0 text deltas would be removed, 0 messages would be indexed
+        the store uses [size]; 0 text deltas would be removed, 0 messages would be indexed
 
         dry run: nothing was changed
         ");
@@ -367,7 +367,7 @@ async fn gc_tells_what_it_does_and_refuses_what_it_does_not_know() {
         ID            STATUS  EXPIRY  DELETION  TITLE
         [    id    ]  active  never   no        kept after all
 
-        the store has [size]; 0 text deltas removed, 0 messages indexed
+        the store uses [size]; 0 text deltas removed, 0 messages indexed
         ");
     });
 
@@ -391,7 +391,7 @@ async fn a_kept_session_never_expires_whatever_its_status() {
         assert!(daemon.cli(&["show", &id]).await.success().contains("never expires"));
         let report = gc(&daemon, false).await;
         assert!(ids(&report, "deleted").is_empty() && exists(&daemon, &id).await, "{report}");
-        assert_eq!(ids(&report, "unmarked"), [id.clone()], "its mark is gone");
+        assert_eq!(ids(&report, "unmarked"), [id.as_str()], "its mark is gone");
         daemon.restart().await;
         assert_eq!(daemon.session(&id).await["keep"], true);
 
@@ -401,7 +401,7 @@ async fn a_kept_session_never_expires_whatever_its_status() {
         daemon.cli(&["keep", "--undo", &id]).await.success();
         assert_eq!(daemon.session(&id).await["keep"], false);
         if status != "archived" {
-            assert_eq!(ids(&gc(&daemon, false).await, "marked"), [id.clone()], "it is marked anew");
+            assert_eq!(ids(&gc(&daemon, false).await, "marked"), [id.as_str()], "it is marked anew");
         }
         daemon.cli(&["keep", &id]).await.success();
         daemon.cli(&["rm", "--purge", &id]).await.success();

@@ -82,7 +82,7 @@ mod tests {
             (r#"p = [{ decision = "allow", commands = ["a; b"] }]"#, "[0].commands[0]", "shell"),
             (r#"p = [{ decision = "allow", commands = [[]] }]"#, "[0].commands[0]", "words"),
             (r#"p = [{ decision = "maybe" }]"#, "[0].decision", "maybe"),
-            (r#"p = [{ decision = 5 }]"#, "[0].decision", "must be"),
+            ("p = [{ decision = 5 }]", "[0].decision", "must be"),
             (r#"p = [{ decision = "allow", paths = 5 }]"#, "[0].paths", "must be a list"),
             ("p = 5", "", "must be a list"),
             ("p = [5]", "[0]", "must be an object"),

@@ -20,6 +20,7 @@ use super::usage::{Amount, Basis, OnExceed, Usage};
 
 /// A session as it is recorded.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a column of its own")]
 pub struct Session {
     pub id: SessionId,
     pub workspace_id: WorkspaceId,

@@ -137,6 +137,7 @@ pub(super) struct Closing {
     pub is_purging: bool,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct SessionActor {
     pub(super) shared: Arc<Shared>,
     pub(super) id: SessionId,
