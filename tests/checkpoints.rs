@@ -302,8 +302,8 @@ async fn the_command_line_makes_lists_shows_and_restores() {
     assert!(daemon.cli(&["show", "second"]).await.success().contains("half of"), "it tells where it comes from");
 
     for (arguments, told) in [
-        (vec!["create", "first", "half"], "has a checkpoint \"half\" already"),
-        (vec!["create", "first", ""], "the name is empty"),
+        (vec!["create", "first", "half"], "already has a checkpoint \"half\""),
+        (vec!["create", "first", ""], "the name must not be empty"),
         (vec!["create", "first", "x", "--state", "{next}"], "is not valid JSON"),
         (vec!["create", "first", "x", "--state", "@/nowhere"], "cannot read /nowhere"),
         (vec!["show", "first", "none"], "has no checkpoint \"none\""),

@@ -129,7 +129,7 @@ async fn errors_have_a_hint_and_a_code() {
     let gemini = daemon.cli(&["run", "hello"]).await;
     assert_eq!((gemini.code, gemini.stdout.as_str()), (1, ""));
     insta::assert_snapshot!(gemini.stderr, @r#"
-    error: the command "gemini" of the agent "gemini" was not found on the daemon's PATH
+    error: cannot start the agent "gemini": the command "gemini" was not found on the daemon's PATH
     hint: install it with `npm install -g @google/gemini-cli` and run `gemini` once to sign in; to try acpd without a key, use --agent demo
     "#);
     let outside = daemon.cli(&["run", "--agent", "echo", "--workspace", "/", "hello"]).await;

@@ -25,13 +25,21 @@ fn assert_seen(name: &str, daemon: &Daemon, seen: &str) {
 
 fn signed_in() -> Value {
     json!([{"handshake": {
-        "capabilities": {"loadSession": true, "promptCapabilities": {"image": true}},
+        "capabilities": {"loadSession": true, "promptCapabilities": {"image": true}, "_meta": {"authStatus": {}}},
         "initialize": {
             "agentInfo": {"name": "scripted", "title": "Scripted \u{1b}[31magent", "version": "1.2.3"},
             "authMethods": [{"id": "key", "name": "A key"}],
         },
         "newSession": {"modes": {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}]}},
-    }}, {"repeat": [{"prompt": [{"textFromPrompt": true}]}]}])
+    }},
+    {"notify": {"method": "_auth/status_update", "params": {"authStatus": {"kind": "key"}}}},
+    {"repeat": [{"prompt": [{"textFromPrompt": true}]}]}])
+}
+
+/// Begins a conversation without a sign-in, and refuses the first prompt.
+fn trusting() -> Value {
+    json!([{"handshake": {"initialize": {"authMethods": [{"id": "key", "name": "A key"}]}}}, {"expect": "session/prompt"},
+        {"replyError": {"code": -32000, "message": "Authentication required"}}, {"hang": true}])
 }
 
 fn stranger() -> Value {
@@ -111,6 +119,21 @@ async fn a_check_tells_what_the_agent_says_of_itself_and_leaves_nothing() {
     for body in [json!({"sesion": true}), json!({"timeoutSeconds": 0}), json!({"timeoutSeconds": 601})] {
         daemon.post("/v1/agents/good/check", body).await.refused(400, "invalid_request");
     }
+}
+
+#[tokio::test]
+async fn a_check_that_cannot_know_of_a_sign_in_says_so() {
+    let daemon = agents().agent("trusting", trusting()).start().await;
+    for more in [&[][..], &["--no-session"]] {
+        let told = daemon.cli(&[&["agents", "check", "trusting"], more].concat()).await.success();
+        assert!(told.starts_with("  · trusting") && told.contains("sign-in: unknown"), "{told}");
+        assert!(told.contains("hint: `acpd run --agent trusting hello`"), "{told}");
+    }
+    assert_eq!(daemon.cli(&["agents", "check", "trusting", "--json"]).await.json()[0]["signedIn"], Value::Null);
+    let doctor = daemon.cli(&["doctor", "--agents"]).await.stdout;
+    assert!(doctor.contains("· trusting"), "{doctor}");
+    let demo = daemon.cli(&["agents", "check", "demo"]).await.success();
+    assert!(demo.starts_with("  ✓ demo") && !demo.contains("sign-in"), "the built-in agent needs none: {demo}");
 }
 
 #[tokio::test]
@@ -222,7 +245,7 @@ async fn what_an_agent_says_of_itself_stays_on_its_line() {
     let chatty = json!([{"stderr": chatter}, {"exit": 3}]);
     let daemon = agents().agent("broken", script).agent("chatty", chatty).start().await;
     let told = daemon.cli(&["agents", "check", "broken"]).await.success();
-    assert!(told.contains("two lines 1 2,") && told.trim_end().lines().count() == 1, "{told}");
+    assert!(told.contains("two lines 1 2,") && told.trim_end().lines().count() == 2, "a line and its hint: {told}");
     let told = daemon.cli(&["agents", "check", "chatty"]).await.stdout;
     assert!(told.contains("with code 3") && told.contains("the last word"), "{told}");
     assert!(told.lines().count() == 2 && told.len() < 1200, "a line and its hint: {told}");
@@ -319,7 +342,7 @@ async fn a_new_file_is_private_and_a_link_stays_one() {
 
     std::fs::write(at("broken.toml"), "[agents").unwrap();
     let refused = add("broken.toml", &[]).await;
-    assert!(refused.code == 1 && refused.stderr.contains("is not TOML"), "{}", refused.stderr);
+    assert!(refused.code == 1 && refused.stderr.contains("is not valid TOML"), "{}", refused.stderr);
 }
 
 /// What is in the file after that, and what was said.
@@ -392,13 +415,37 @@ async fn what_may_be_a_mistake_is_noted() {
     let home = daemon.home().display().to_string();
     let (after, told) = changed(&daemon, "", &["mine", "--command", "~/bin/x"]).await;
     assert!(after.contains(&format!("command = \"{home}/bin/x\"")), "{after}");
-    assert!(told.contains("was not found"), "{told}");
+    assert!(told.contains("/bin/x does not exist"), "{told}");
     let (_, told) = changed(&daemon, "", &["mine", "--command", "my agent --acp"]).await;
     assert!(told.contains("--command my --arg"), "{told}");
     let (_, told) = changed(&daemon, "", &["mine", "--command", "/bin/cat", "--env", "MY_KEY=x"]).await;
     assert!(told.contains("chmod 600"), "{told}");
     let (after, _) = changed(&daemon, "", &["mine", "--npx", "agent"]).await;
     assert!(after.contains("env_plain = [\"npm_config_cache\"]"), "{after}");
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_be_run_is_reported_with_the_reason() {
+    let daemon = Daemon::start().await;
+    let program = daemon.home().join("my-agent");
+    std::fs::write(&program, "#!/bin/sh\n").unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let program = program.display().to_string();
+    let (home, absent) = (daemon.home().display().to_string(), format!("{program}/absent"));
+    for (command, problem, hint) in [
+        (&program, format!("{program} is not executable"), format!("chmod +x {program}")),
+        (&home, format!("{home} is a directory"), "name the program in it".to_owned()),
+        (&absent, format!("{absent} does not exist"), "install it, or give its absolute path".to_owned()),
+    ] {
+        let added = daemon.cli(&["agents", "add", "mine", "--command", command, "--force"]).await;
+        assert_eq!(added.code, 0, "{}", added.stderr);
+        assert!(added.stderr.contains(&problem) && added.stderr.contains(&hint), "{}", added.stderr);
+        let started = daemon.cli(&["run", "--agent", "mine", "hello"]).await;
+        let error = format!("error: cannot start the agent \"mine\": {problem}\nhint: ");
+        assert!(started.code == 1 && started.stderr.starts_with(&error), "{}", started.stderr);
+        let checked = daemon.cli(&["agents", "check", "mine"]).await.stdout.replace("\n", " ");
+        assert!(checked.contains(&problem), "{checked}");
+    }
 }
 
 #[tokio::test]

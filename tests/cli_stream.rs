@@ -154,16 +154,34 @@ async fn what_was_painted_over_is_not_in_the_history_of_tmux() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_is_gone_is_what_is_waited_for() {
+async fn a_client_starts_a_daemon_that_was_killed_and_tells_how_the_turn_ended() {
     let mut daemon = daemon().await;
     let mut terminal = daemon.terminal(100, 24, &["run", "--agent", "busy", "go"]);
     shows_all(&mut terminal, &["thinking"]).await;
+    let began = daemon.cli(&["status", "--json"]).await.json()["info"]["pid"].clone();
     daemon.kill().await;
-    shows_all(&mut terminal, &["acpd: lost the connection to the daemon", "waiting for the daemon…"]).await;
+    shows_all(&mut terminal, &["acpd: the daemon was killed; starting it again"]).await;
+    let end = terminal.ended().await;
+    assert_eq!(end.code, 6, "{}", end.screen);
+    assert!(end.screen.contains("the daemon crashed while the turn was running"), "{}", end.screen);
+    assert!(!end.screen.contains("lost the connection"), "{}", end.screen);
+    let now = daemon.cli(&["status", "--json"]).await.json()["info"]["pid"].clone();
+    assert!(now.is_u64() && now != began, "{now}");
+    daemon.cli(&["stop"]).await.success();
+}
+
+#[tokio::test]
+async fn a_client_waits_for_a_daemon_that_was_stopped() {
+    let mut daemon = daemon().await;
+    daemon.cli(&["run", "--agent", "demo", "hello"]).await.success();
+    let mut terminal = daemon.terminal(100, 60, &["attach", "-"]);
+    shows_all(&mut terminal, &["demo agent"]).await;
+    daemon.terminate().await;
+    shows_all(&mut terminal, &["acpd: lost the connection to the daemon; reconnecting"]).await;
     let end = terminal.ended().await;
     assert_eq!(end.code, 3, "{}", end.screen);
     assert!(end.screen.contains("hint: `acpd attach ") && !end.screen.contains("acpd serve"), "{}", end.screen);
-    daemon.restart().await;
+    assert!(!daemon.socket().exists(), "it has started none");
 }
 
 #[tokio::test]

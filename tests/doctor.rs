@@ -87,7 +87,7 @@ async fn when_all_is_well_it_says_so() {
         assert_seen(&format!("well_{columns}"), &daemon, &without_machine(&ended.screen));
     }
     let all = daemon.cli(&["doctor", "--agents"]).await;
-    assert!(all.code == 0 && all.stdout.contains("✓ echo"), "{}", all.stdout);
+    assert!(all.code == 0 && all.stdout.contains("· echo"), "{}", all.stdout);
     let none = daemon.cli(&["doctor", "--no-agents"]).await.success();
     assert!(none.contains("demo") && !none.contains("answers in"), "{none}");
 }

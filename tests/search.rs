@@ -212,5 +212,5 @@ async fn the_command_prints_a_paragraph_a_hit() {
     let nothing = daemon.cli(&["search", "aardvark"]).await;
     assert_eq!((nothing.code, nothing.stdout.as_str(), nothing.stderr.as_str()), (1, "", ""));
     let refused = daemon.cli(&["search", "foo", "OR"]).await;
-    assert!(refused.code == 1 && refused.stderr.contains("hint: AND, OR and NOT"), "{}", refused.stderr);
+    assert!(refused.code == 1 && refused.stderr.contains("hint: put AND, OR and NOT"), "{}", refused.stderr);
 }

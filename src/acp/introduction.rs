@@ -1,6 +1,8 @@
 //! How an agent introduces itself, for people who want to know: its name, what it says it can do, and how one signs in.
 
-use serde::Deserialize;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -10,6 +12,7 @@ use super::is_shallow;
 const CAPABILITIES_BYTES_MAX: usize = 64 << 10;
 const METHODS_MAX: usize = 32;
 const WORDS_CHARS_MAX: usize = 500;
+const TERMINAL_BYTES_MAX: usize = 16 << 10;
 
 /// The notification by which some agents tell whether somebody is signed in.
 pub const AUTH_STATUS: &str = "_auth/status_update";
@@ -32,6 +35,17 @@ pub struct AuthMethod {
     pub id: String,
     pub name: String,
     pub description: String,
+    /// How the agent's own program signs a person in, for a method of type `terminal`.
+    pub terminal: Option<TerminalSignIn>,
+}
+
+/// What the agent's command gets beside its usual arguments and environment, to sign a person in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct TerminalSignIn {
+    #[serde(default)]
+    pub args: Vec<String>,
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
@@ -63,7 +77,14 @@ pub fn introduction(result: &RawValue) -> Introduction {
 fn auth_method(method: &Value) -> Option<AuthMethod> {
     let id = words(&method["id"])?;
     let name = words(&method["name"]).unwrap_or_else(|| id.clone());
-    Some(AuthMethod { id, name, description: words(&method["description"]).unwrap_or_default() })
+    let description = words(&method["description"]).unwrap_or_default();
+    Some(AuthMethod { id, name, description, terminal: terminal(method) })
+}
+
+/// Nothing for another type, and for one that cannot be run as the agent says.
+fn terminal(method: &Value) -> Option<TerminalSignIn> {
+    let is_terminal = method["type"] == "terminal" && method.to_string().len() <= TERMINAL_BYTES_MAX;
+    is_terminal.then(|| TerminalSignIn::deserialize(method).ok())?
 }
 
 /// Whether somebody is signed in, by the notification of that.
@@ -91,8 +112,13 @@ mod tests {
         let seen = introduction(&raw(answer));
         assert_eq!((seen.name.as_deref(), seen.version), (Some("x"), None));
         assert_eq!(seen.capabilities.unwrap().get(), r#"{"loadSession":true}"#);
-        let key = AuthMethod { id: "key".into(), name: "key".into(), description: "a key".into() };
+        let key = AuthMethod { id: "key".into(), name: "key".into(), description: "a key".into(), terminal: None };
         assert_eq!(seen.auth_methods, [key]);
+        let answer = r#"{"authMethods":[{"id":"a","type":"terminal","args":["--login"],"env":{"A":"1"}},
+            {"id":"b","type":"terminal"},{"id":"c","type":"terminal","args":[7]}]}"#;
+        let methods = introduction(&raw(answer)).auth_methods;
+        let args = |index: usize| methods[index].terminal.as_ref().map(|terminal| terminal.args.len());
+        assert_eq!((args(0), args(1), args(2)), (Some(1), Some(0), None));
         assert!(introduction(&raw("7")).auth_methods.is_empty());
     }
 

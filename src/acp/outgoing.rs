@@ -41,12 +41,12 @@ struct Failure<'a> {
 
 const JSONRPC: &str = "2.0";
 
-/// Tells which of our own abilities the agent may use.
+/// Tells which of our own abilities the agent may use. `acpd agents login` runs the agent in a terminal.
 pub fn initialize(id: u64, files: bool, terminals: bool) -> Bytes {
     let params = serde_json::json!({
         "protocolVersion": PROTOCOL_VERSION,
         "clientCapabilities": { "fs": { "readTextFile": files, "writeTextFile": files }, "terminal": terminals,
-            "elicitation": { "form": {}, "url": {} } },
+            "elicitation": { "form": {}, "url": {} }, "auth": { "terminal": true } },
         "clientInfo": { "name": "acpd", "title": "acpd", "version": env!("CARGO_PKG_VERSION") },
     });
     request(id, "initialize", &params)

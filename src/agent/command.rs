@@ -1,6 +1,7 @@
 //! What is started: the program found once, the arguments with their placeholders filled in, and a clean environment.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -53,15 +54,39 @@ pub struct Command {
 
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    #[error(
-        "the agent's command {command:?} was not found on the daemon's PATH; install it, or set its absolute path as the \
-            profile's command"
-    )]
-    NotFound { command: String },
+    #[error("{0}; {advice}", advice = .0.advice().unwrap_or_else(|| "install it, or set its absolute path as the profile's command".to_owned()))]
+    NoProgram(#[from] NoProgram),
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
     #[error(transparent)]
     Servers(#[from] UnsetReference),
+}
+
+/// Why a command names no program that can be run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoProgram {
+    #[error("the command {0:?} was not found on the daemon's PATH")]
+    NotOnPath(String),
+    #[error("the command {0:?} is a relative path")]
+    Relative(String),
+    #[error("{} does not exist", .0.display())]
+    Missing(PathBuf),
+    #[error("{} is a directory", .0.display())]
+    Directory(PathBuf),
+    #[error("{} is not executable", .0.display())]
+    NotExecutable(PathBuf),
+}
+
+impl NoProgram {
+    /// The remedy, unless that is to install the agent.
+    pub fn advice(&self) -> Option<String> {
+        match self {
+            Self::NotOnPath(_) | Self::Missing(_) => None,
+            Self::Relative(_) => Some("give the program's absolute path".to_owned()),
+            Self::Directory(_) => Some("name the program in it".to_owned()),
+            Self::NotExecutable(path) => Some(format!("make it executable: chmod +x {}", path.display())),
+        }
+    }
 }
 
 impl Command {
@@ -188,9 +213,26 @@ pub fn fill(text: &str, places: &[(&str, String)]) -> String {
 }
 
 /// The file that a profile's command stands for, with the daemon's PATH. For whoever looks, too.
-pub fn find_agent(command: &str, environment: &BTreeMap<String, String>) -> Result<PathBuf, CommandError> {
+pub fn find_agent(command: &str, environment: &BTreeMap<String, String>) -> Result<PathBuf, NoProgram> {
     let path = environment.get("PATH").map_or(DEFAULT_PATH, String::as_str);
-    find_program(command, path).ok_or_else(|| CommandError::NotFound { command: command.to_owned() })
+    find_program(command, path).ok_or_else(|| no_program(command, path))
+}
+
+/// As shells do, a file of that name on PATH that is not executable is named when no other is found.
+fn no_program(command: &str, path: &str) -> NoProgram {
+    if !command.contains('/') {
+        let unusable = on_path(command, path).find(|program| program.is_file());
+        return unusable.map_or_else(|| NoProgram::NotOnPath(command.to_owned()), NoProgram::NotExecutable);
+    }
+    let program = PathBuf::from(command);
+    match program.metadata() {
+        _ if !program.is_absolute() => NoProgram::Relative(command.to_owned()),
+        Ok(metadata) if metadata.is_dir() => NoProgram::Directory(program),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            NoProgram::Missing(program)
+        }
+        Ok(_) | Err(_) => NoProgram::NotExecutable(program),
+    }
 }
 
 /// The file that a command stands for: this program itself, a path, or the first match on PATH.
@@ -202,10 +244,12 @@ pub fn find_program(command: &str, path: &str) -> Option<PathBuf> {
         let program = PathBuf::from(command);
         return (program.is_absolute() && is_executable(&program)).then_some(program);
     }
-    path.split(':')
-        .filter(|directory| directory.starts_with('/'))
-        .map(|directory| Path::new(directory).join(command))
-        .find(|program| is_executable(program))
+    on_path(command, path).find(|program| is_executable(program))
+}
+
+fn on_path(command: &str, path: &str) -> impl Iterator<Item = PathBuf> {
+    let directories = path.split(':').filter(|directory| directory.starts_with('/'));
+    directories.map(move |directory| Path::new(directory).join(command))
 }
 
 /// Where the file of this program is, for others to start, if whoever looks may. What it was replaced by is what they get.

@@ -35,6 +35,38 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<(String, String)>, SyntaxError> {
     Ok(variables)
 }
 
+/// The text with this variable set, and everything else as it was.
+pub fn set(text: &str, name: &str, value: &str) -> Result<String, SyntaxError> {
+    let escape = |character| matches!(character, '"' | '\\' | '`' | '$').then_some('\\').into_iter().chain([character]);
+    let line = format!("{name}=\"{}\"\n", value.chars().flat_map(escape).collect::<String>());
+    let mut reader = Reader { rest: text.chars().peekable(), line: 1 };
+    let (mut kept, mut is_set) = (String::new(), false);
+    let mut begin = 0;
+    while let Some(first) = reader.rest.peek().copied() {
+        let is_it = match first {
+            first if first.is_whitespace() => reader.next().is_none(),
+            '#' | ';' => {
+                reader.skip_line();
+                false
+            }
+            _ => reader.variable()?.0 == name,
+        };
+        let end = text.len() - reader.rest.clone().map(char::len_utf8).sum::<usize>();
+        kept.push_str(match (is_it, is_set) {
+            (false, _) => &text[begin..end],
+            (true, false) => &line,
+            (true, true) => "",
+        });
+        is_set |= is_it;
+        begin = end;
+    }
+    if !is_set {
+        let gap = if kept.is_empty() || kept.ends_with('\n') { "" } else { "\n" };
+        kept = format!("{kept}{gap}{line}");
+    }
+    Ok(kept)
+}
+
 struct Reader<'a> {
     rest: Peekable<Chars<'a>>,
     line: usize,
@@ -146,6 +178,17 @@ mod tests {
         assert_eq!(parsed("# only a comment"), Ok(None));
         let two = parse(b"A='x'\nB=y\n").unwrap();
         assert_eq!(two, [("A", "x"), ("B", "y")].map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+
+    #[test]
+    fn a_variable_is_replaced_and_the_rest_stays() {
+        let before = "# mine\nA='two\nlines'\nexport B=old\nC=3\nB=older";
+        assert_eq!(set(before, "B", "new").unwrap(), "# mine\nA='two\nlines'\nB=\"new\"\nC=3\n");
+        assert_eq!(set("A=1", "B", "x").unwrap(), "A=1\nB=\"x\"\n");
+        let value = "a \"b\" \\ `c` $d 'e' #f";
+        let text = set("", "KEY", value).unwrap();
+        assert_eq!(parse(text.as_bytes()).unwrap(), [("KEY".to_owned(), value.to_owned())]);
+        assert!(set("no variable\n", "B", "x").is_err());
     }
 
     #[test]

@@ -137,6 +137,15 @@ pub fn known(profile: &AgentProfile, environment: &BTreeMap<String, String>) -> 
     own.chain(server_secrets(Some(profile))).collect()
 }
 
+/// The names in `env_pass` for which the agent gets a value from nowhere. Reads files.
+pub fn unset(profile: &AgentProfile, environment: &BTreeMap<String, String>) -> Vec<String> {
+    let frozen = profile.freeze();
+    let given = given(&frozen, Some(profile), environment).flatten().flatten();
+    let given: BTreeSet<String> = given.map(|(name, _)| name).collect();
+    let is_unset = |name: &&String| !environment.contains_key(*name) && !given.contains(*name);
+    profile.env_pass.iter().filter(is_unset).cloned().collect()
+}
+
 /// What is written for MCP servers in the profile itself. What refers to variables has their secrets, which are known, and
 /// what stands around them. Of `Bearer …` and its like, what follows the word is a secret by itself.
 fn server_secrets(current: Option<&AgentProfile>) -> Vec<Known> {

@@ -51,9 +51,12 @@ mod workspace;
 pub use account::AccountError;
 pub use beneath::{Beneath, FileError};
 pub use census::{Census, Figures};
-pub use command::{Command, CommandError, DEFAULT_PATH, WORKSPACE, fill, find_agent, find_program, own_path};
+pub use command::{
+    Command, CommandError, DEFAULT_PATH, NoProgram, WORKSPACE, fill, find_agent, find_program, own_path,
+};
 pub use descent::Descent;
-pub use environment::known as known_secrets;
+pub use env_file::set as set_variable;
+pub use environment::{known as known_secrets, unset as unset_variables};
 pub use errand::Errand;
 pub use features::Features;
 pub use files::{FileIdentity, Target, TextRead, Window, check_text};

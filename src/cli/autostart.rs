@@ -2,11 +2,13 @@
 //!
 //! 1. Clients that find no daemon take turns (a lock beside the log), so that only the first starts one.
 //! 2. The daemon is detached: it leaves the terminal's session itself (`--detached`), works in `/`, and of this
-//!    client's environment it gets an allowlist. It must not be a process group leader here: a leader cannot `setsid`.
+//!    client's environment it gets an allowlist and the variables that profiles name in `env_pass`. It must not be a
+//!    process group leader here: a leader cannot `setsid`.
 //! 3. It is ready when it has said so: one line on stdout. Its stderr goes to a log, which is quoted when it fails.
 //!
 //! Where the user has the unit installed (`acpd install-service --user`) none of that is done: the manager starts it.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -19,14 +21,13 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::config::Paths;
+use crate::config::{Config, Paths};
 use crate::model::error::chain;
 use crate::private;
 use crate::system;
 
 use super::connection::Daemon;
 use super::error::ClientError;
-use super::output::Output;
 use super::service::{Manager, SERVICE};
 use super::text::quoted;
 
@@ -37,8 +38,8 @@ const LOCK_PAUSE: Duration = Duration::from_millis(50);
 const LOG_BYTES_MAX: u64 = 8 << 20;
 const TAIL_BYTES_MAX: u64 = 4096;
 
-/// What a daemon may know of the environment of whoever happens to start it: where things are, how to reach the network,
-/// and its own settings. Keys and tokens stay here.
+/// The variables that the daemon gets from the client that starts it: where things are, how to reach the network, and acpd's own
+/// settings. It gets other variables, such as keys, only if a profile names them in `env_pass`.
 const ENVIRONMENT_NAMES: [&str; 19] = [
     "HOME",
     "PATH",
@@ -62,13 +63,13 @@ const ENVIRONMENT_NAMES: [&str; 19] = [
 ];
 const ENVIRONMENT_PREFIXES: [&str; 3] = ["LC_", "XDG_", "ACPD_"];
 
-/// Makes sure that a daemon answers at the socket, starting one when none does. `is_usual` tells that nobody has named another
-/// place for it than the one that the user's unit has.
-pub async fn ensure(daemon: &Daemon, paths: &Paths, is_usual: bool, output: Output) -> Result<(), ClientError> {
+/// Makes sure that a daemon answers at the socket. If it starts one, the answer is a note about it. `is_usual`: the socket, state
+/// directory and configuration are at their default places, where the user's unit has them.
+pub async fn ensure(daemon: &Daemon, paths: &Paths, is_usual: bool) -> Result<Option<String>, ClientError> {
     let Err(absent) = daemon.probe().await else {
-        return Ok(());
+        return Ok(None);
     };
-    if !is_absent(&absent) {
+    if !absent.is_absent() {
         return Err(absent);
     }
     let deadline = Instant::now() + READY_TIMEOUT;
@@ -76,42 +77,34 @@ pub async fn ensure(daemon: &Daemon, paths: &Paths, is_usual: bool, output: Outp
     let _turn = take_turn(paths, deadline).await?;
     // Whoever had the turn before may have started one.
     if daemon.probe().await.is_ok() {
-        return Ok(());
+        return Ok(None);
     }
     let is_installed = is_usual && Manager::User.runs() && Manager::User.installed(&paths.home).is_some();
     if is_installed && !Manager::User.is_without(SERVICE).await {
-        return start_unit(daemon, output).await;
+        return start_unit(daemon).await.map(Some);
     }
     let begin = std::fs::metadata(&log).map_or(0, |metadata| metadata.len());
     let mut child = spawn(daemon.socket(), paths, &log)?;
     let pid = child.id().unwrap_or_default();
     let readiness = wait_until_ready(&mut child, deadline).await;
     if matches!(readiness, Readiness::Ready) {
-        output.note(&format!("started the daemon (pid {pid}, logs in {})", paths.logs().display()));
-        return Ok(());
+        return Ok(Some(format!("started the daemon (pid {pid}, logs in {})", paths.logs().display())));
     }
     // A daemon that someone started in the same moment holds the lock: ours has gone, and theirs will do.
     if daemon.probe().await.is_ok() {
-        return Ok(());
+        return Ok(None);
     }
     Err(not_started(&readiness, pid, &log, begin))
 }
 
 /// It is ready when systemctl says so.
-async fn start_unit(daemon: &Daemon, output: Output) -> Result<(), ClientError> {
+async fn start_unit(daemon: &Daemon) -> Result<String, ClientError> {
     Manager::User
         .tell(&["start", SERVICE])
         .await
         .map_err(|error| ClientError::NotStarted { message: chain(&error), hint: error.hint().to_owned() })?;
     daemon.probe().await?;
-    output.note(&format!("started the daemon (your user service {SERVICE})"));
-    Ok(())
-}
-
-/// Whether the error means that no daemon runs, and not that one cannot be talked to.
-fn is_absent(error: &ClientError) -> bool {
-    use std::io::ErrorKind::{ConnectionRefused, NotFound};
-    matches!(error, ClientError::Unreachable { source, .. } if matches!(source.kind(), NotFound | ConnectionRefused))
+    Ok(format!("started the daemon (your user service {SERVICE})"))
 }
 
 enum Readiness {
@@ -170,7 +163,7 @@ fn spawn(socket: &Path, paths: &Paths, log: &Path) -> Result<Child, ClientError>
     }
     command
         .env_clear()
-        .envs(allowed_environment(std::env::vars_os()))
+        .envs(allowed_environment(std::env::vars_os(), &passed_names(paths)))
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -179,8 +172,19 @@ fn spawn(socket: &Path, paths: &Paths, log: &Path) -> Result<Child, ClientError>
         .map_err(failed("start the daemon"))
 }
 
-fn allowed_environment(all: impl Iterator<Item = (OsString, OsString)>) -> impl Iterator<Item = (OsString, OsString)> {
-    all.filter(|(name, _)| is_allowed(name))
+/// The names in `env_pass` of every profile that the daemon will have. A daemon whose configuration has mistakes does not start.
+fn passed_names(paths: &Paths) -> BTreeSet<String> {
+    let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+    let environment = std::env::vars_os().filter_map(text).collect();
+    let agents = Config::load(paths.config.as_deref(), &environment).map(|config| config.agents).unwrap_or_default();
+    agents.into_values().flat_map(|profile| profile.env_pass).collect()
+}
+
+fn allowed_environment(
+    all: impl Iterator<Item = (OsString, OsString)>,
+    passed: &BTreeSet<String>,
+) -> impl Iterator<Item = (OsString, OsString)> {
+    all.filter(|(name, _)| is_allowed(name) || name.to_str().is_some_and(|name| passed.contains(name)))
 }
 
 fn is_allowed(name: &OsStr) -> bool {
@@ -242,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_and_tokens_stay_with_the_client() {
+    fn keys_and_tokens_stay_with_the_client_unless_a_profile_names_them() {
         let all = [
             "HOME",
             "LC_ALL",
@@ -252,9 +256,13 @@ mod tests {
             "SSH_AUTH_SOCK",
             "LD_PRELOAD",
         ];
-        let given: Vec<OsString> =
-            allowed_environment(all.map(|name| (name.into(), "x".into())).into_iter()).map(|(name, _)| name).collect();
-        assert_eq!(given, ["HOME", "LC_ALL", "XDG_RUNTIME_DIR", "ACPD_LIMITS_PROCESSES"]);
+        let given = |passed: &[&str]| -> Vec<OsString> {
+            let passed = passed.iter().map(|name| (*name).to_owned()).collect();
+            let all = all.map(|name| (name.into(), "x".into())).into_iter();
+            allowed_environment(all, &passed).map(|(name, _)| name).collect()
+        };
+        assert_eq!(given(&[]), ["HOME", "LC_ALL", "XDG_RUNTIME_DIR", "ACPD_LIMITS_PROCESSES"]);
+        assert_eq!(given(&["GEMINI_API_KEY", "OTHER"]).last().unwrap(), "GEMINI_API_KEY");
     }
 
     #[test]

@@ -243,7 +243,7 @@ fn ends_lines_with_return(text: &str) -> bool {
 }
 
 /// Where links lead, also when there is nothing yet at their end.
-fn followed(path: &Path) -> PathBuf {
+pub fn followed(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
         let Ok(target) = std::fs::read_link(&path) else { break };
@@ -296,7 +296,8 @@ async fn daemons_file(context: &Context) -> Option<PathBuf> {
     info.config?.file.map(PathBuf::from)
 }
 
-fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+/// Writes the file as a whole or not at all.
+pub fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let directory = directory_of(path);
     make(directory)?;
     let known = std::fs::metadata(path).ok();

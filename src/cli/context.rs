@@ -52,11 +52,23 @@ impl Context {
     /// The daemon, started when none runs. Sessions are kept on disk, so even a list is worth starting it.
     pub async fn daemon(&self) -> Result<Daemon, ClientError> {
         let daemon = Daemon::new(self.socket.clone());
-        if self.may_start {
-            let is_usual = self.is_usual && self.socket == self.paths.socket;
-            autostart::ensure(&daemon, &self.paths, is_usual, self.output).await?;
+        if self.may_start
+            && let Some(note) = self.start(&daemon).await?
+        {
+            self.output.note(&note);
         }
         Ok(daemon)
+    }
+
+    /// Starts the daemon when none runs, and returns a note about it.
+    pub async fn start(&self, daemon: &Daemon) -> Result<Option<String>, ClientError> {
+        let is_usual = self.is_usual && self.socket == self.paths.socket;
+        autostart::ensure(daemon, &self.paths, is_usual).await
+    }
+
+    /// Whether this client may start the daemon. Only systemd starts the machine's.
+    pub fn may_start(&self) -> bool {
+        self.may_start
     }
 
     /// Where a daemon that is started from here keeps things.

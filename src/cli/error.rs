@@ -85,6 +85,12 @@ impl ClientError {
         matches!(self, Self::Api { body, .. } if body.error == name)
     }
 
+    /// Whether no daemon listens at the socket, as opposed to one that cannot be talked to.
+    pub fn is_absent(&self) -> bool {
+        use io::ErrorKind::{ConnectionRefused, NotFound};
+        matches!(self, Self::Unreachable { source, .. } if matches!(source.kind(), NotFound | ConnectionRefused))
+    }
+
     /// Whether the daemon has no room now, and may have soon.
     pub fn is_overload(&self) -> bool {
         let statuses = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];

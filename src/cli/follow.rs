@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc::{Receiver, channel};
 
-use crate::control::wire::{Accepted, Cancel, CancelAccepted, Prompt};
+use crate::control::wire::{Accepted, Cancel, CancelAccepted, Prompt, Session};
 use crate::model::{SessionId, TurnId};
 
 use super::connection::Daemon;
@@ -18,6 +18,7 @@ use super::exit::Exit;
 use super::interrupts::{Interruption, Interrupts};
 use super::question::Desk;
 use super::render::{Outcome, Scope, ThoughtsShown, Wait};
+use super::sign_in;
 use super::span;
 use super::stream::{Event, EventStream, Notice};
 use super::text::{one_line, short_id};
@@ -109,7 +110,8 @@ pub async fn turn(
     let mut desk = Desk::new(daemon, context.output, view, true);
     tell_position(context, &mut desk, accepted.position, agent);
     let (sender, mut notices) = channel(NOTICES_MAX);
-    let mut stream = EventStream::new(daemon, context.output, session, Some(accepted.after), true).telling(sender);
+    let stream = EventStream::new(daemon, context.output, session, Some(accepted.after), true);
+    let mut stream = stream.telling(sender).restarting(context);
     let mut verdict = Verdict::default();
     let mut is_cancelling = false;
     loop {
@@ -153,9 +155,20 @@ pub async fn turn(
         desk.event(&event)?;
         if event.kind == "turn.completed" {
             desk.close()?;
-            return outcome(&event).map(|outcome| verdict.exit(&outcome));
+            let outcome = outcome(&event)?;
+            if outcome.needs_sign_in()
+                && let Some(advice) = sign_in_advice(daemon, session).await
+            {
+                context.output.hint(&advice);
+            }
+            return Ok(verdict.exit(&outcome));
         }
     }
+}
+
+async fn sign_in_advice(daemon: &Daemon, session: SessionId) -> Option<String> {
+    let session: Session = daemon.get(&format!("/v1/sessions/{session}")).await.ok()?;
+    sign_in::advice(daemon, &session.agent).await
 }
 
 fn tell_position(context: &Context, desk: &mut Desk<'_>, position: usize, agent: &str) {
@@ -206,7 +219,8 @@ pub async fn session(
     let view = View::new(context.output, Scope::Session, following.thoughts);
     let mut desk = Desk::new(daemon, context.output, view, follow);
     let (sender, mut notices) = channel(NOTICES_MAX);
-    let mut stream = EventStream::new(daemon, context.output, session, after, follow).telling(sender);
+    let stream = EventStream::new(daemon, context.output, session, after, follow);
+    let mut stream = stream.telling(sender).restarting(context);
     loop {
         match next(&mut stream, &mut notices, &mut desk, &mut interrupts).await? {
             Happening::Event(Ok(Some(event))) => {

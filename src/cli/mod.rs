@@ -26,6 +26,7 @@ mod reload;
 mod doctor;
 mod lookup;
 mod several;
+mod sign_in;
 mod interrupts;
 mod prompt_text;
 mod document;

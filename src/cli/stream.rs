@@ -2,6 +2,9 @@
 //!
 //! The cursor moves when an event is handed out, never before; a connection that breaks is opened again from there. So
 //! a daemon that restarts, or a stream that is cut, costs the reader nothing but time.
+//!
+//! A daemon that stops ends its streams; one that is killed cuts them. The stream waits for a stopped daemon to come back, because
+//! a person or systemd stopped it. A killed daemon is started again, where the client may do that.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,6 +18,7 @@ use crate::model::event::LOG_RESET;
 use crate::model::{SessionId, Timestamp, TurnId};
 
 use super::connection::{Daemon, StreamBody, with_query};
+use super::context::Context;
 use super::error::ClientError;
 use super::output::Output;
 use super::sse::{Frame, SseParser};
@@ -23,6 +27,8 @@ use super::sse::{Frame, SseParser};
 const RECONNECTS_MAX: u32 = 10;
 /// After so many attempts in vain a person wants to know what is being waited for.
 const PATIENCE_ATTEMPTS: u32 = 3;
+/// A daemon that is killed more often than this is not started again.
+const RESTARTS_MAX: u32 = 3;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// What the daemon says of when to come again counts up to this.
@@ -53,6 +59,8 @@ pub struct Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     Lost,
+    /// The daemon was killed, and is being started again.
+    Killed,
     NoRoom,
     /// It flows again.
     Back,
@@ -63,6 +71,7 @@ impl Notice {
     pub const fn text(self) -> Option<&'static str> {
         match self {
             Self::Lost => Some("lost the connection to the daemon; reconnecting"),
+            Self::Killed => Some("the daemon was killed; starting it again"),
             Self::NoRoom => Some("the daemon has too many streams now; retrying"),
             Self::Back => None,
         }
@@ -80,9 +89,16 @@ pub struct EventStream<'a> {
     parser: SseParser,
     frames: VecDeque<Frame>,
     failures: u32,
+    /// The last connection was cut, and not ended by the daemon.
+    is_cut: bool,
+    /// The person knows that the stream does not flow.
+    is_told: bool,
     is_at_end: bool,
     /// Who tells the person, when not the stream itself.
     notices: Option<Sender<Notice>>,
+    restarts: u32,
+    /// Starts a daemon that was killed.
+    starter: Option<&'a Context>,
 }
 
 impl<'a> EventStream<'a> {
@@ -98,9 +114,19 @@ impl<'a> EventStream<'a> {
             parser: SseParser::default(),
             frames: VecDeque::new(),
             failures: 0,
+            is_cut: false,
+            is_told: false,
             is_at_end: false,
             notices: None,
+            restarts: 0,
+            starter: None,
         }
+    }
+
+    /// Has a daemon that is killed meanwhile started again, where this client may do that.
+    pub fn restarting(mut self, context: &'a Context) -> Self {
+        self.starter = Some(context).filter(|context| context.may_start());
+        self
     }
 
     /// Leaves what a person has to know to somebody who knows what else is on the terminal.
@@ -151,7 +177,8 @@ impl<'a> EventStream<'a> {
         let piece = timeout(SILENCE_MAX, connection.piece()).await.map_err(|_| self.too_slow())?;
         match piece {
             Ok(Some(bytes)) => {
-                if std::mem::take(&mut self.failures) > PATIENCE_ATTEMPTS {
+                self.failures = 0;
+                if std::mem::take(&mut self.is_told) {
                     self.tell(Notice::Back);
                 }
                 let frames = self.parser.push(&bytes).map_err(|error| self.broken(error))?;
@@ -162,8 +189,14 @@ impl<'a> EventStream<'a> {
                 self.is_at_end = true;
                 Ok(())
             }
-            Ok(None) => Err(self.broken("the daemon closed the event stream")),
-            Err(error) => Err(self.broken(error)),
+            Ok(None) => {
+                self.is_cut = false;
+                Err(self.broken("the daemon closed the event stream"))
+            }
+            Err(error) => {
+                self.is_cut = true;
+                Err(self.broken(error))
+            }
         }
     }
 
@@ -191,11 +224,20 @@ impl<'a> EventStream<'a> {
         if !is_passing || self.failures >= RECONNECTS_MAX {
             return Err(error);
         }
-        if self.failures == PATIENCE_ATTEMPTS {
+        let is_killed = self.is_cut && error.is_absent();
+        if !self.is_told && (is_killed || self.failures >= PATIENCE_ATTEMPTS) {
+            self.is_told = true;
             self.tell(match &error {
                 ClientError::Api { .. } => Notice::NoRoom,
+                _ if is_killed && self.starter.is_some() => Notice::Killed,
                 _ => Notice::Lost,
             });
+        }
+        if is_killed && let Some(context) = self.starter {
+            self.restarts += 1;
+            self.starter = self.starter.filter(|_| self.restarts < RESTARTS_MAX);
+            context.start(self.daemon).await?;
+            return Ok(());
         }
         let pause = PAUSE_MIN.saturating_mul(1 << self.failures).min(PAUSE_MAX);
         let pause = pause.max(error.retry_after().unwrap_or_default().min(RETRY_AFTER_MAX));

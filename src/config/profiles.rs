@@ -47,9 +47,9 @@ fn gemini() -> AgentProfile {
         install_hint: "install it with `npm install -g @google/gemini-cli` and run `gemini` once to sign in; to try \
             acpd without a key, use --agent demo"
             .to_owned(),
-        login_hint:
-            "run `gemini` once and sign in, or give it a GEMINI_API_KEY: `acpd agents add gemini --env-file FILE`"
-                .to_owned(),
+        login_hint: "sign in with `acpd agents login gemini`, or store a GEMINI_API_KEY with `acpd agents key gemini`"
+            .to_owned(),
+        login_command: names(["gemini"]),
         ..AgentProfile::new("gemini")
     }
 }
@@ -82,8 +82,9 @@ fn claude() -> AgentProfile {
                        newer"
                 .to_owned(),
         login_hint:
-            "run `claude` once and sign in, or give it an ANTHROPIC_API_KEY: `acpd agents add claude --env-file FILE`"
+            "sign in with `acpd agents login claude`, or store an ANTHROPIC_API_KEY with `acpd agents key claude`"
                 .to_owned(),
+        login_command: names(["claude", "/login"]),
         ..AgentProfile::new("claude")
     }
 }
@@ -96,11 +97,11 @@ fn codex() -> AgentProfile {
         env_pass: names(["CODEX_API_KEY", "CODEX_PATH", "DEFAULT_AUTH_REQUEST", "OPENAI_API_KEY", "OPENAI_BASE_URL"]),
         env_plain: names(["CODEX_HOME", "CODEX_PATH", "DEFAULT_AUTH_REQUEST", "OPENAI_BASE_URL"]),
         adapter: Adapter::Codex,
-        install_hint:
-            "install it with `npm install -g @agentclientprotocol/codex-acp`, which includes Codex"
-                .to_owned(),
-        login_hint: "run `npx @openai/codex login`, or give it an OPENAI_API_KEY: `acpd agents add codex --auth-method api-key --env-file FILE`"
+        install_hint: "install it with `npm install -g @agentclientprotocol/codex-acp`, which includes Codex"
             .to_owned(),
+        login_hint: "sign in with `acpd agents login codex`, or store an OPENAI_API_KEY with `acpd agents key codex`"
+            .to_owned(),
+        login_command: names(["npx", "-y", "@openai/codex", "login"]),
         ..AgentProfile::new("codex")
     }
 }
@@ -122,9 +123,8 @@ fn opencode() -> AgentProfile {
         env_plain: names(["OPENCODE_CONFIG", "OPENCODE_DISABLE_*"]),
         adapter: Adapter::Opencode,
         install_hint: "install it with `npm install -g opencode-ai`".to_owned(),
-        login_hint:
-            "run `opencode auth login`, or give it a provider's key: `acpd agents add opencode --env-file FILE`"
-                .to_owned(),
+        login_hint: "sign in with `acpd agents login opencode`, or store a provider's key with `acpd agents key opencode --variable NAME`".to_owned(),
+        login_command: names(["opencode", "auth", "login"]),
         ..AgentProfile::new("opencode")
     }
 }
@@ -146,8 +146,8 @@ fn qwen() -> AgentProfile {
         adapter: Adapter::Qwen,
         install_hint: "install it with `npm install -g @qwen-code/qwen-code`, which needs Node.js 22 or newer"
             .to_owned(),
-        login_hint: "run `qwen` once and sign in, or give it OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL: `acpd agents add qwen --env-file FILE`"
-            .to_owned(),
+        login_hint: "sign in with `acpd agents login qwen`, or store OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL with `acpd agents key qwen --variable NAME`".to_owned(),
+        login_command: names(["qwen"]),
         ..AgentProfile::new("qwen")
     }
 }

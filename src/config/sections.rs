@@ -180,6 +180,7 @@ fn read_agent(section: &mut Section<'_>, profile: &mut AgentProfile) {
     section.read("tags", &mut profile.tags);
     section.read("install_hint", &mut profile.install_hint);
     section.read("login_hint", &mut profile.login_hint);
+    section.read("login_command", &mut profile.login_command);
 }
 
 /// What no single key can say.

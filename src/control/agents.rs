@@ -16,6 +16,7 @@ use super::error::ApiError;
 use super::extract::{Json, LIMIT_MAX, NoQuery, OptionalJson, Query, Text, page};
 use super::profiles::changed;
 use super::wire::{Agent, AgentCheck, AgentList, CheckAgent, CreateAgent, PatchAgent};
+use crate::agent::unset_variables;
 use crate::model::AgentProfile;
 use crate::model::profile::{Definition, MadeProfile, Program, SLUG_HINT, Status, is_slug};
 use crate::registry::{Found, RegistryError};
@@ -111,17 +112,25 @@ pub async fn show(
     _: NoQuery,
     Text(slug): Text,
 ) -> Result<Json<Agent>, ApiError> {
-    let agents = match api.registry.agent(&slug, caller.sight()).await.map_err(not_found)? {
+    let (agents, profile) = match api.registry.agent(&slug, caller.sight()).await.map_err(not_found)? {
         Found::Configured(profile, known) => {
             let mut agents = shown(&api, &caller, vec![&profile]).await;
             for agent in &mut agents {
                 agent.register(Some(&known));
             }
-            agents
+            (agents, Some(*profile))
         }
-        Found::Made(made) => shown_made(&api, &caller, &[*made]).await,
+        Found::Made(made) => {
+            let profile = api.registry.resolved(&made).ok();
+            (shown_made(&api, &caller, &[*made]).await, profile)
+        }
     };
-    agents.into_iter().next().map(Json).ok_or(ApiError::NoSuchAgent(slug))
+    let mut agent = agents.into_iter().next().ok_or(ApiError::NoSuchAgent(slug))?;
+    if let Some(profile) = profile.filter(|_| !caller.is_guest()) {
+        let looked = tokio::task::spawn_blocking(move || unset_variables(&profile, &api.registry.shared().environment));
+        agent.env_unset = looked.await.unwrap_or_default();
+    }
+    Ok(Json(agent))
 }
 
 /// Create an agent.
@@ -221,7 +230,7 @@ fn named(error: ApiError) -> ApiError {
 async fn shown(api: &Api, caller: &Caller, profiles: Vec<&AgentProfile>) -> Vec<Agent> {
     let commands = profiles.iter().map(|profile| profile.command.clone()).collect();
     let found = api.registry.find_commands(commands, caller.owner()).await.unwrap_or_default();
-    let found = found.into_iter().chain(std::iter::repeat(None));
+    let found = found.into_iter().map(Result::ok).chain(std::iter::repeat(None));
     let default = &api.registry.shared().config().sessions.agent;
     let agent = |(profile, path): (&AgentProfile, Option<PathBuf>)| {
         Agent::new(profile, path.map(|path| path.display().to_string()), *default == profile.slug)

@@ -327,7 +327,7 @@ fn registry_answer(error: RegistryError) -> Answer {
         RegistryError::TrialLimit { .. } => bounds::overloaded(message),
         RegistryError::UnknownAgent(slug) => Answer::new(S::NOT_FOUND, "agent_not_found", message, AGENTS_HINT)
             .details(json!({ "agent": misreading::shortened(slug) })),
-        RegistryError::AgentNotInstalled { agent, command, hint } => {
+        RegistryError::AgentNotInstalled { agent, command, hint, .. } => {
             Answer::new(S::UNPROCESSABLE_ENTITY, "agent_not_installed", message, hint)
                 .details(json!({ "agent": agent, "command": command }))
         }

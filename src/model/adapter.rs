@@ -65,6 +65,21 @@ pub struct Quirks {
     /// What the agent writes to standard output when it wants a person to sign in. It reads the code from standard input,
     /// so that nothing must be said to it any more.
     pub login_prompt: Option<&'static str>,
+    /// Whether the agent refuses `session/new` until a person has signed in. Then its answer proves a sign-in.
+    pub new_session_needs_login: bool,
+    /// The key that the agent's provider gives out, for `acpd agents key`.
+    pub key: Option<ApiKey>,
+}
+
+#[derive(Debug)]
+pub struct ApiKey {
+    pub variable: &'static str,
+    /// What `auth_method` must be, for an agent that uses the key only then.
+    pub auth_method: Option<&'static str>,
+}
+
+const fn key(variable: &'static str) -> Option<ApiKey> {
+    Some(ApiKey { variable, auth_method: None })
 }
 
 #[derive(Debug)]
@@ -90,6 +105,8 @@ const PLAIN: Quirks = Quirks {
     methods_of_people: &[],
     system_prompt: SystemPromptWay::FirstBlock,
     login_prompt: None,
+    new_session_needs_login: false,
+    key: None,
 };
 
 const GEMINI: Quirks = Quirks {
@@ -113,14 +130,18 @@ const GEMINI: Quirks = Quirks {
     methods_of_people: &["oauth-personal"],
     system_prompt: SystemPromptWay::FirstBlock,
     login_prompt: Some("Please visit the following URL to authorize the application"),
+    new_session_needs_login: true,
+    key: key("GEMINI_API_KEY"),
 };
 
-const CLAUDE: Quirks = Quirks { system_prompt: SystemPromptWay::Meta, ..PLAIN };
+const CLAUDE: Quirks = Quirks { system_prompt: SystemPromptWay::Meta, key: key("ANTHROPIC_API_KEY"), ..PLAIN };
 
 const CODEX: Quirks = Quirks {
     // Nobody sits before the browser that it would open.
     environment: &[("NO_BROWSER", "1")],
     methods_of_people: &["chat-gpt", "chat-gpt-device-code"],
+    new_session_needs_login: true,
+    key: Some(ApiKey { variable: "OPENAI_API_KEY", auth_method: Some("api-key") }),
     ..PLAIN
 };
 
@@ -134,6 +155,8 @@ const OPENCODE: Quirks = Quirks {
 const QWEN: Quirks = Quirks {
     // It comes from Gemini CLI, and its older releases are said to have kept the argument of that time.
     older_argument: Some(EXPERIMENTAL),
+    new_session_needs_login: true,
+    key: key("OPENAI_API_KEY"),
     ..PLAIN
 };
 

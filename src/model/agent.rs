@@ -78,6 +78,8 @@ pub struct AgentProfile {
     pub install_hint: String,
     /// What to tell a person whom the agent does not know yet.
     pub login_hint: String,
+    /// The program that signs a person in, with its arguments. Empty: the agent's own, if it announces how.
+    pub login_command: Vec<String>,
 }
 
 /// The part of a profile that a session keeps for its whole life, without the values of `env`.
@@ -197,6 +199,7 @@ impl AgentProfile {
             tags: Vec::new(),
             install_hint: String::new(),
             login_hint: String::new(),
+            login_command: Vec::new(),
         }
     }
 
@@ -217,7 +220,7 @@ impl AgentProfile {
     /// What a person does whom the agent does not know.
     pub fn how_to_sign_in(&self) -> String {
         if self.login_hint.is_empty() {
-            format!("sign in with the agent's own program, or give it a key (agents.{}.env_file)", self.section())
+            format!("sign in with `acpd agents login {0}`, or store a key with `acpd agents key {0}`", self.section())
         } else {
             self.login_hint.clone()
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::{Registry, RegistryError, Restoring, context, mcp};
-use crate::agent::{self, WorkspaceError};
+use crate::agent::{self, NoProgram, WorkspaceError};
 use crate::model::mcp::ChosenServer;
 use crate::model::session::{Session, Workspace};
 use crate::model::{
@@ -124,9 +124,9 @@ impl Registry {
         &self,
         commands: Vec<String>,
         owner: Option<u32>,
-    ) -> Result<Vec<Option<PathBuf>>, WorkspaceError> {
+    ) -> Result<Vec<Result<PathBuf, NoProgram>>, WorkspaceError> {
         let shared = Arc::clone(&self.shared);
-        let find = move |command: &String| agent::find_agent(command, &shared.environment).ok();
+        let find = move |command: &String| agent::find_agent(command, &shared.environment);
         let looked = self.look_as(owner, move |persona, _| {
             let found = persona.run(|| commands.iter().map(find).collect());
             found.map_err(|error| WorkspaceError::NotLooked(error.to_string()))
@@ -135,11 +135,11 @@ impl Registry {
     }
 
     async fn check_installed(&self, profile: &AgentProfile, owner: Option<u32>) -> Result<(), RegistryError> {
-        if let [Some(_)] = self.find_commands(vec![profile.command.clone()], owner).await?.as_slice() {
-            return Ok(());
-        }
-        let hint = profile.how_to_install();
-        Err(RegistryError::AgentNotInstalled { agent: profile.slug.clone(), command: profile.command.clone(), hint })
+        let found = self.find_commands(vec![profile.command.clone()], owner).await?.into_iter().next();
+        let Some(Err(problem)) = found else { return Ok(()) };
+        let hint = problem.advice().unwrap_or_else(|| profile.how_to_install());
+        let (agent, command) = (profile.slug.clone(), profile.command.clone());
+        Err(RegistryError::AgentNotInstalled { agent, command, problem, hint })
     }
 
     /// Registers a directory once for whoever works there, by its real path.

@@ -30,7 +30,7 @@ use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
-use crate::agent::WorkspaceError;
+use crate::agent::{NoProgram, WorkspaceError};
 use crate::hub::Hub;
 use crate::lane::Lane;
 use crate::model::{By, ErrorCode, Peer, PermissionId, ProcessState, RuleId, SessionId, Sight, TurnId, WorkspaceId};
@@ -68,8 +68,8 @@ pub enum RegistryError {
     TrialLimit { max: usize },
     #[error("there is no agent {0:?}")]
     UnknownAgent(String),
-    #[error("the command {command:?} of the agent {agent:?} was not found on the daemon's PATH")]
-    AgentNotInstalled { agent: String, command: String, hint: String },
+    #[error("cannot start the agent {agent:?}: {problem}")]
+    AgentNotInstalled { agent: String, command: String, problem: NoProgram, hint: String },
     #[error("the agent {agent:?} grants {granted:?} at most, not {asked:?}")]
     WiderPermissions { agent: String, granted: &'static str, asked: &'static str },
     #[error("the agent {agent:?} allows at most the scope {granted:?}, not {asked:?}")]

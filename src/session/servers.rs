@@ -6,7 +6,7 @@ use super::actor::SessionActor;
 use super::handshake::Handshake;
 use crate::agent::mcp;
 use crate::agent::tools::ToolsSocket;
-use crate::agent::{Command, CommandError, OpenWorkspace, Process, SpawnError};
+use crate::agent::{Command, CommandError, NoProgram, OpenWorkspace, Process, SpawnError};
 use crate::model::mcp::{ChosenServer, ReadyServer, TOOLS, Transport};
 
 const NOTICE: &str = "mcp_servers";
@@ -44,10 +44,10 @@ impl SessionActor {
     /// Starts the process. Its MCP servers are put together first, and what is wrong with them is told before the agent runs.
     pub(super) fn spawn(
         &mut self,
-        program: Result<PathBuf, CommandError>,
+        program: Result<PathBuf, NoProgram>,
         workspace: OpenWorkspace,
     ) -> Result<Spawned, SpawnError> {
-        let mut command = self.start().command(program?, &self.profile, workspace)?;
+        let mut command = self.start().command(program.map_err(CommandError::from)?, &self.profile, workspace)?;
         let (socket, tools, mut warnings) = self.open_tools(&command);
         if let Some(socket) = &socket {
             command = command.showing(socket.path());

@@ -18,7 +18,7 @@ use super::{Halt, Shared, Slot};
 use crate::acp::introduction::{self, Introduction};
 use crate::acp::{Envelope, Line, PROTOCOL_VERSION, RpcError, choices, incoming, outgoing};
 use crate::agent::confine::SessionDirectories;
-use crate::agent::{self, Exit, OpenWorkspace, Output, Persona, Process};
+use crate::agent::{self, Exit, NoProgram, OpenWorkspace, Output, Persona, Process};
 use crate::config::Config;
 use crate::lane::LaneWatch;
 use crate::model::agent::FrozenProfile;
@@ -73,8 +73,8 @@ pub struct Trial {
 
 #[derive(Debug)]
 pub enum TrialError {
-    /// The command is not there, or not for whoever asks.
-    NotFound,
+    /// The command names no program that its user can run.
+    NoProgram(NoProgram),
     /// It went wrong, as it would in a session.
     Failed(TurnError),
 }
@@ -140,7 +140,7 @@ async fn begin(
     trial: &mut Trial,
 ) -> Result<Talk, TrialError> {
     let place = enter(shared, session, wish).await?;
-    let program = place.program.ok_or(TrialError::NotFound)?;
+    let program = place.program.map_err(TrialError::NoProgram)?;
     trial.program = Some(program.clone());
     let start = Start {
         shared,
@@ -179,7 +179,7 @@ struct Place {
     persona: Persona,
     own: SessionDirectories,
     workspace: OpenWorkspace,
-    program: Option<PathBuf>,
+    program: Result<PathBuf, NoProgram>,
 }
 
 /// The user database or the disk may be far away, so it is a thread that waits for them.
@@ -188,7 +188,7 @@ async fn enter(shared: &Arc<Shared>, session: SessionId, wish: &TrialWish) -> Re
     let looked = tokio::task::spawn_blocking(move || {
         let persona = Persona::of(owner).map_err(|error| chain(&error))?;
         let found = persona.run(|| agent::find_agent(&command, &shared.environment));
-        let program = found.ok().and_then(Result::ok);
+        let program = found.unwrap_or(Err(NoProgram::NotOnPath(command)));
         let made = shared.host.directories.make(session, persona.owner().as_ref());
         let opened = made.and_then(|own| agent::open_own(&own.tmp).map(|workspace| (own, workspace)));
         let (own, workspace) = opened.map_err(|error| format!("cannot create a directory for it: {error}"))?;
@@ -275,9 +275,9 @@ impl Talk {
         trial.modes = offered(news.known.modes, "mode");
         trial.models = offered(news.known.models, "model");
         self.hear_of_login(&trial.introduction).await?;
-        // An agent that has no login of its own takes a conversation from anybody, and that proves nothing.
-        let takes_it = (!trial.introduction.auth_methods.is_empty()).then_some(true);
-        trial.signed_in = self.is_signed_in.or(takes_it);
+        // Many agents answer `session/new` without a sign-in and refuse the first prompt, so the answer alone proves nothing.
+        let is_proven = self.adapter.quirks().new_session_needs_login.then_some(true);
+        trial.signed_in = self.is_signed_in.or(is_proven);
         Ok(())
     }
 

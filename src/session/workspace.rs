@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use super::Refusal;
 use super::actor::SessionActor;
 use super::link::Link;
-use crate::agent::{self, CommandError, OpenWorkspace, Persona, WorkspaceError};
+use crate::agent::{self, NoProgram, OpenWorkspace, Persona, WorkspaceError};
 use crate::model::error::chain;
 use crate::model::event::ExitReason;
 use crate::model::session::DirectoryIdentity;
@@ -25,7 +25,7 @@ pub struct StartingPlace {
     /// The directory that it works in, whatever is put at its path from now on.
     pub workspace: OpenWorkspace,
     /// What the owner may run.
-    pub program: Result<PathBuf, CommandError>,
+    pub program: Result<PathBuf, NoProgram>,
 }
 
 pub type Entered = Result<StartingPlace, WorkspaceError>;
@@ -62,7 +62,7 @@ impl SessionActor {
             let workspace = persona.open_workspace(&path, &shared.grounds(&persona));
             let workspace = workspace.inspect_err(|error| error.report(&shared.security, None))?;
             let found = persona.run(|| agent::find_agent(&command, &shared.environment));
-            let program = found.unwrap_or(Err(CommandError::NotFound { command }));
+            let program = found.unwrap_or(Err(NoProgram::NotOnPath(command)));
             Ok(StartingPlace { persona, workspace, program })
         }))
     }

@@ -12,7 +12,7 @@ use crate::model::{SessionId, TurnId};
 
 /// Cancel the running turns of sessions
 ///
-/// The sessions stay active. Prints the ids of the cancelled turns.
+/// The sessions stay active. Prints the ids of the turns that it cancels.
 #[derive(Args, Debug)]
 pub struct Cancel {
     /// Sessions: ids, id prefixes or suffixes, exact titles, or - for the newest one here

@@ -11,7 +11,7 @@ use crate::cli::text::clean_json;
 
 /// Check the installation and say how to fix problems
 ///
-/// Changes nothing and starts no daemon. If no daemon runs, only the checks that need none are made. The default agent is
+/// Changes nothing and starts no daemon. If no daemon runs, checks that need one are skipped. The default agent is
 /// started, initialized and stopped. The exit code is 1 if there is a problem, and 0 if there are only warnings.
 #[derive(Args, Debug)]
 pub struct Doctor {

@@ -18,8 +18,9 @@ use crate::model::Timestamp;
 ///
 /// The daemon does this itself once a day. A session that is found expired for the first time is only marked. The first run
 /// at least a day later deletes it, if it is still expired and has no queued turn. `acpd resume` keeps a session. Set how
-/// long sessions are kept with sessions.retention_* in config.toml. Then the store indexes messages, compacts the log and
-/// frees space, which it otherwise does when it is idle.
+/// long sessions are kept with sessions.retention_* in config.toml.
+///
+/// After that, the store indexes messages, compacts the log and frees space, which it otherwise does when it is idle.
 #[derive(Args, Debug)]
 pub struct Gc {
     /// Only show what would be done

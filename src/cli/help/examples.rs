@@ -164,12 +164,12 @@ const EXAMPLES: &[(&str, &str)] = &[
         "approve",
         "  acpd approve                                  allow the only open request
   acpd approve 7b8c9d0e                         allow this one (ids: acpd permissions)
-  acpd approve 7b8c9d0e --always                allow it for the rest of the session",
+  acpd approve 7b8c9d0e --always                allow it and identical requests",
     ),
     (
         "reject",
         "  acpd reject                                   reject the only open request
-  acpd reject 7b8c9d0e --always                 reject it for the rest of the session",
+  acpd reject 7b8c9d0e --always                 reject it and identical requests",
     ),
     (
         "rules",
@@ -210,6 +210,12 @@ const EXAMPLES: &[(&str, &str)] = &[
   acpd agents check gemini codex
   acpd agents check --all                       check all installed agents",
     ),
+    (
+        "agents key",
+        "  acpd agents key gemini                        type or paste the key; it is not shown
+  acpd agents key opencode --variable OPENROUTER_API_KEY < key.txt",
+    ),
+    ("agents login", "  acpd agents login claude                      run its own sign-in here, then check it"),
     (
         "agents create",
         "  acpd agents create reviewer --base claude --system-prompt @review.md --mode plan
@@ -257,7 +263,7 @@ const EXAMPLES: &[(&str, &str)] = &[
         "  acpd socket
   curl --unix-socket \"$(acpd socket)\" http://acpd/v1/sessions",
     ),
-    ("mcp", "  acpd mcp --socket ~/.local/state/acpd/run/ID/tools.sock   agents start it with their session's socket"),
+    ("mcp", "  acpd mcp --socket ~/.local/state/acpd/run/ID/tools.sock"),
     (
         "completions",
         "  source <(acpd completions bash)               in ~/.bashrc

@@ -340,7 +340,7 @@ impl<'a> Desk<'a> {
 
     /// The stream does not flow, or flows again.
     pub fn notice(&mut self, notice: Notice) -> Result<(), ClientError> {
-        self.view.cut_off(notice == Notice::Lost);
+        self.view.cut_off(matches!(notice, Notice::Lost | Notice::Killed));
         notice.text().map_or(Ok(()), |text| self.note(text))
     }
 

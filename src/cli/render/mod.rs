@@ -43,6 +43,13 @@ pub struct Outcome {
     error: Option<Failure>,
 }
 
+impl Outcome {
+    /// Whether the turn failed because the agent is not signed in.
+    pub fn needs_sign_in(&self) -> bool {
+        self.error.as_ref().is_some_and(|error| error.code == "auth_required")
+    }
+}
+
 /// The code is a text here: a newer daemon may know more of them.
 #[derive(Debug, Deserialize)]
 struct Failure {

@@ -85,6 +85,14 @@ impl Keyboard {
         line.unwrap_or(Ok(None))
     }
 
+    /// The next line, which the terminal does not echo; nothing at Ctrl-D. Safe to be dropped while it waits.
+    pub async fn secret_line(&mut self, ask: impl FnOnce()) -> io::Result<Option<String>> {
+        let _mode = KeyMode::without(LocalModes::ECHO, self.source.clone())?;
+        // Only now, because what is typed before is echoed.
+        ask();
+        self.line().await
+    }
+
     /// The next key; for ever nothing while the program is in the background, or when the terminal is gone. Safe to be
     /// dropped while it waits.
     pub async fn key(&mut self) -> char {
@@ -113,7 +121,7 @@ impl Listening {
     }
 
     fn keys(source: Arc<Keys>) -> io::Result<Self> {
-        let mode = KeyMode::enter(source.clone())?;
+        let mode = KeyMode::without(LocalModes::ICANON | LocalModes::ECHO, source.clone())?;
         let (stop, until) = io::pipe()?;
         let (sender, keys) = mpsc::channel(KEYS_WAITING_MAX);
         std::thread::Builder::new().name("keyboard".to_owned()).spawn(move || {
@@ -131,17 +139,17 @@ impl Listening {
     }
 }
 
-/// While it exists, the terminal gives keys as they are pressed and does not echo them.
+/// While it exists, the terminal does not echo what is typed, or gives keys as they are pressed, or both.
 struct KeyMode {
     source: Arc<Keys>,
     before: Termios,
 }
 
 impl KeyMode {
-    fn enter(source: Arc<Keys>) -> io::Result<Self> {
+    fn without(removed: LocalModes, source: Arc<Keys>) -> io::Result<Self> {
         let before = tcgetattr(&source)?;
         let mut modes = before.clone();
-        modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+        modes.local_modes.remove(removed);
         modes.special_codes[SpecialCodeIndex::VMIN] = 1;
         modes.special_codes[SpecialCodeIndex::VTIME] = 0;
         tcsetattr(&source, OptionalActions::Now, &modes)?;

@@ -51,6 +51,10 @@ pub struct Agent {
     pub args: Vec<String>,
     /// The names of its environment variables, without values.
     pub env: Vec<String>,
+    /// The variables that the profile passes on from the daemon's environment, and that have a value neither there nor in any other
+    /// source. Names only. Only shown to the daemon's own user, and not in lists.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env_unset: Vec<String>,
     /// Files with more environment variables.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env_file: Vec<String>,
@@ -85,6 +89,9 @@ pub struct Agent {
     /// How to sign in.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub login_hint: String,
+    /// The program that signs a person in, with its arguments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub login_command: Vec<String>,
     /// Whether this is the default agent for new sessions.
     pub default: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -295,6 +302,7 @@ impl Agent {
             command: profile.command.clone(),
             args: profile.args.clone(),
             env: profile.env.keys().chain(profile.credentials.keys()).chain(&profile.env_pass).cloned().collect(),
+            env_unset: Vec::new(),
             env_file: profile.env_file.clone(),
             permissions: profile.permissions.clone(),
             fs_scope: profile.fs_scope,
@@ -308,6 +316,7 @@ impl Agent {
             path,
             install_hint: profile.install_hint.clone(),
             login_hint: profile.login_hint.clone(),
+            login_command: profile.login_command.clone(),
             default,
             created_at: None,
             updated_at: None,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::acp::introduction::{self, TerminalSignIn};
 use crate::model::{AgentProfile, ErrorCode};
 use crate::session::{Trial, TrialError};
 
@@ -51,7 +52,8 @@ pub struct AgentCheck {
     pub capabilities: Option<Value>,
     #[serde(default)]
     pub auth_methods: Vec<AuthMethod>,
-    /// Null if unknown: no conversation was started, or the agent accepts one without a sign-in.
+    /// Whether the agent has a valid sign-in. Null if unknown: no conversation was started, or the agent accepts one without a
+    /// sign-in.
     pub signed_in: Option<bool>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modes: Vec<String>,
@@ -82,6 +84,9 @@ pub struct AuthMethod {
     pub name: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
+    /// What the agent's command gets beside its usual arguments and environment to sign a person in, in a terminal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terminal: Option<TerminalSignIn>,
 }
 
 /// Why the check failed.
@@ -99,8 +104,12 @@ impl AgentCheck {
         let introduction = trial.introduction;
         let capabilities = introduction.capabilities.and_then(|raw| serde_json::from_str(raw.get()).ok());
         let methods = introduction.auth_methods.into_iter();
-        let methods =
-            methods.map(|method| AuthMethod { id: method.id, name: method.name, description: method.description });
+        let methods = methods.map(|introduction::AuthMethod { id, name, description, terminal }| AuthMethod {
+            id,
+            name,
+            description,
+            terminal,
+        });
         let is_cut_short = trial.is_cut_short;
         let error = trial.error.map(|error| CheckProblem::new(profile, error, is_cut_short));
         // It said so itself, and a prompt would fail.
@@ -165,11 +174,11 @@ impl CheckProblem {
     fn new(profile: &AgentProfile, error: TrialError, is_cut_short: bool) -> Self {
         let error = match error {
             TrialError::Failed(error) => error,
-            TrialError::NotFound => {
+            TrialError::NoProgram(problem) => {
                 return Self {
                     code: "agent_not_installed".to_owned(),
-                    message: format!("the command {:?} was not found on the daemon's PATH", profile.command),
-                    hint: profile.how_to_install(),
+                    message: problem.to_string(),
+                    hint: problem.advice().unwrap_or_else(|| profile.how_to_install()),
                 };
             }
         };

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use toml_edit::{Array, InlineTable, Item, Table, TableLike, value};
 
-use crate::agent::find_agent;
+use crate::agent::{NoProgram, find_agent};
 use crate::cli::config_file::{Access, ConfigFile, put};
 use crate::cli::context::Context;
 use crate::cli::error::ClientError;
@@ -39,8 +39,7 @@ pub struct Add {
     /// Run an npm package with npx
     #[arg(long, value_name = "PACKAGE", conflicts_with = "uvx")]
     npx: Option<String>,
-    /// Run a `PyPI` package with uvx
-    #[arg(long, value_name = "PACKAGE")]
+    #[arg(long, value_name = "PACKAGE", help = "Run a PyPI package with uvx")]
     uvx: Option<String>,
     /// Argument for the program; can be repeated. {workspace} is replaced by the workspace's path
     #[arg(long = "arg", value_name = "ARGUMENT", allow_hyphen_values = true)]
@@ -51,7 +50,7 @@ pub struct Add {
     /// Environment variable to pass on from the daemon's environment; can be repeated
     #[arg(long, value_name = "NAME")]
     env_pass: Vec<String>,
-    /// File of NAME=value lines, read at each start; only you may have read access; can be repeated
+    /// File of NAME=value lines, read at each start; it must be readable only by you; can be repeated
     #[arg(long, value_name = "FILE")]
     env_file: Vec<PathBuf>,
     /// Sign-in method to use, by the agent's id for it (see `acpd agents check --json`)
@@ -151,14 +150,18 @@ impl Add {
             }
         }
         let Some(Program { command, .. }) = program else { return };
-        if find_agent(command, &environment()).is_ok() {
-            return;
-        }
-        let hint = match command.split_once(char::is_whitespace) {
-            Some((first, _)) => format!("pass arguments with --arg: --command {first} --arg …"),
-            None => "install it, or give its full path".to_owned(),
+        let Err(problem) = find_agent(command, &environment()) else { return };
+        let hint = match (problem.advice(), command.split_once(char::is_whitespace)) {
+            (Some(advice), _) => advice,
+            (None, Some((first, _))) => format!("pass arguments with --arg: --command {first} --arg …"),
+            (None, None) => "install it, or give its absolute path".to_owned(),
         };
-        context.output.note(&format!("the program {command:?} was not found; hint: {hint}"));
+        let problem = match problem {
+            // This is the client's PATH, and not the daemon's.
+            NoProgram::NotOnPath(command) => format!("the command {command:?} was not found on PATH"),
+            problem => problem.to_string(),
+        };
+        context.output.note(&format!("{problem}; hint: {hint}"));
     }
 
     fn program(&self) -> Option<Program> {

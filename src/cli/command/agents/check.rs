@@ -12,13 +12,14 @@ use crate::cli::context::Context;
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
 use crate::cli::findings::{self, Finding, Status};
-use crate::cli::suggest;
 use crate::cli::text::{clean_json, columns, cut_end, cut_start, one_line};
+use crate::cli::{sign_in, suggest};
 use crate::control::wire::{Agent, AgentCheck, AgentList, CheckAgent, CheckProblem, Info};
 use crate::model::error::chain;
 
 /// Agents that are tried at once: each works as hard as it can, and the daemon takes four.
 const CHECKS_MAX: usize = 3;
+const TIMEOUT_SECONDS: u64 = 60;
 /// How long the daemon may take beyond the time that the agent has: it stops it by the ladder.
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
 /// What is shown of what went wrong: how it begins, and how what the agent wrote ends.
@@ -42,11 +43,16 @@ pub struct Check {
     #[arg(long)]
     no_session: bool,
     /// Timeout for each agent
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = TIMEOUT_SECONDS, value_parser = clap::value_parser!(u64).range(1..=600))]
     timeout: u64,
 }
 
 impl Check {
+    /// One agent, with the defaults.
+    pub fn of(name: String) -> Self {
+        Self { names: vec![name], all: false, no_session: false, timeout: TIMEOUT_SECONDS }
+    }
+
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
         let daemon = context.daemon().await?;
         let list: AgentList = daemon.get("/v1/agents?limit=1000").await?;
@@ -134,6 +140,14 @@ pub async fn checked(
         output.show(output.note_style.line_erased());
     }
     checks.sort_by_key(|(index, _)| *index);
+    for (_, check) in &mut checks {
+        if let Ok(AgentCheck { slug, error: Some(error), .. }) = check
+            && error.code == "auth_required"
+            && let Some(advice) = sign_in::advice(daemon, slug).await
+        {
+            error.hint = advice;
+        }
+    }
     checks.into_iter().map(|(_, check)| check).collect()
 }
 
@@ -160,7 +174,11 @@ pub fn finding(check: &AgentCheck, failure: Status) -> Finding {
     let mut facts: Vec<String> = Vec::new();
     facts.extend((!who.is_empty()).then_some(who));
     facts.extend(check.initialize_ms.map(|millis| format!("answers in {}", seconds(millis))));
+    // The built-in agent needs no sign-in.
+    let is_built_in = check.path.as_deref().is_some_and(|path| path.starts_with("/proc/"));
+    let is_unknown = check.signed_in.is_none() && !is_built_in;
     facts.extend((check.signed_in == Some(true)).then(|| "signed in".to_owned()));
+    facts.extend(is_unknown.then(|| "sign-in: unknown".to_owned()));
     facts.extend(abilities(check));
     let counted = |count: usize, one: &str| match count {
         0 => None,
@@ -170,8 +188,13 @@ pub fn finding(check: &AgentCheck, failure: Status) -> Finding {
     facts.extend(counted(check.modes.len(), "mode"));
     facts.extend(counted(check.models.len(), "model"));
     let facts = facts.join(", ");
-    if check.warnings.is_empty() {
-        return Finding::ok(&check.slug, facts);
+    match check.warnings.is_empty() {
+        true if is_unknown => {
+            let hint = format!("`acpd run --agent {} hello` shows whether it is signed in", check.slug);
+            return Finding::note(&check.slug, facts, hint);
+        }
+        true => return Finding::ok(&check.slug, facts),
+        false => {}
     }
     let warnings = bounded(&one_line(&check.warnings.join("; ")));
     let hint = format!("correct agents.{}.mcp_servers (see docs/mcp.md)", check.slug);

@@ -13,7 +13,7 @@ use crate::model::profile::Temperature;
 /// Create an agent based on a configured one and print its name
 ///
 /// It runs the program of its base, with its own system prompt, model or policy. It can have no more permissions than its
-/// base. The daemon stores it in the store, not in the configuration file; for that, use `acpd agents add`.
+/// base. It is kept in the store; to add an agent to the configuration file, use `acpd agents add`.
 #[derive(Args, Debug)]
 pub struct Create {
     /// Name of the agent: lower-case letters, digits, - and _

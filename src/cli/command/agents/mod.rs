@@ -5,7 +5,9 @@ mod archive;
 mod check;
 mod create;
 mod edit;
+mod key;
 mod list;
+mod login;
 mod remove;
 mod show;
 
@@ -34,6 +36,8 @@ enum AgentsCommand {
     List(list::List),
     Show(show::Show),
     Check(check::Check),
+    Key(key::Key),
+    Login(login::Login),
     Create(Box<create::Create>),
     Edit(Box<edit::Edit>),
     Archive(archive::Archive),
@@ -48,6 +52,8 @@ impl Agents {
             Some(AgentsCommand::List(arguments)) => arguments.execute(context).await,
             Some(AgentsCommand::Show(arguments)) => arguments.execute(context).await,
             Some(AgentsCommand::Check(arguments)) => arguments.execute(context).await,
+            Some(AgentsCommand::Key(arguments)) => arguments.execute(context).await,
+            Some(AgentsCommand::Login(arguments)) => arguments.execute(context).await,
             Some(AgentsCommand::Create(arguments)) => arguments.execute(context).await,
             Some(AgentsCommand::Edit(arguments)) => arguments.execute(context).await,
             Some(AgentsCommand::Archive(arguments)) => arguments.execute(context).await,
@@ -75,6 +81,6 @@ async fn write(context: &Context, file: &mut ConfigFile, agent: &str, done: &[St
 }
 
 /// An agent's path on the wire. A name may be anything a person types.
-fn path(name: &str) -> String {
+pub fn path(name: &str) -> String {
     format!("/v1/agents/{}", utf8_percent_encode(name, NON_ALPHANUMERIC))
 }
