@@ -185,18 +185,17 @@ async fn whoever_has_asked_for_nothing_makes_room_for_whoever_asks() {
 async fn one_user_has_so_many_streams() {
     let daemon = Daemon::builder().config("[control]\nstreams_per_user = 2").agent("echo", echo()).start().await;
     let session = daemon.create_session("echo").await;
-    let turn = daemon.prompt_and_wait(&session, "one").await;
     let one = daemon.event_stream("/v1/events", &[]).await;
     let two = daemon.events(&session, None).await;
-    let waiting = format!("/v1/sessions/{session}/turns/{}?wait=1", turn["id"].as_str().unwrap());
-    for path in ["/v1/events", &format!("/v1/sessions/{session}/events"), &waiting] {
+    let export = format!("/v1/sessions/{session}/export");
+    for path in ["/v1/events", &format!("/v1/sessions/{session}/events"), &export] {
         let reply = daemon.get(path).await;
         assert_eq!(reply.header("retry-after"), Some("1"), "{path}");
         let body = reply.expect_status(429);
         assert_eq!((&body["error"], &body["details"]["max"]), (&json!("too_many_streams"), &json!(2)), "{path}");
     }
     drop((one, two));
-    within("a stream that counts no more", async { while daemon.get(&waiting).await.status == 429 {} }).await;
+    within("a stream that counts no more", async { while daemon.get(&export).await.status == 429 {} }).await;
     let path = format!("/v1/sessions/{session}/events?follow=false");
     within("the others", async { while daemon.get(&path).await.status == 429 {} }).await;
 }

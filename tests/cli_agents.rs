@@ -123,14 +123,15 @@ async fn a_check_tells_what_the_agent_says_of_itself_and_leaves_nothing() {
 
 #[tokio::test]
 async fn a_check_that_cannot_know_of_a_sign_in_says_so() {
-    let daemon = agents().agent("trusting", trusting()).start().await;
+    let config = "[sessions]\nagent = \"trusting\"";
+    let daemon = Daemon::builder().config(config).agent("trusting", trusting()).start().await;
     for more in [&[][..], &["--no-session"]] {
         let told = daemon.cli(&[&["agents", "check", "trusting"], more].concat()).await.success();
         assert!(told.starts_with("  · trusting") && told.contains("sign-in: unknown"), "{told}");
         assert!(told.contains("hint: `acpd run --agent trusting hello`"), "{told}");
     }
     assert_eq!(daemon.cli(&["agents", "check", "trusting", "--json"]).await.json()[0]["signedIn"], Value::Null);
-    let doctor = daemon.cli(&["doctor", "--agents"]).await.stdout;
+    let doctor = daemon.cli(&["doctor"]).await.stdout;
     assert!(doctor.contains("· trusting"), "{doctor}");
     let demo = daemon.cli(&["agents", "check", "demo"]).await.success();
     assert!(demo.starts_with("  ✓ demo") && !demo.contains("sign-in"), "the built-in agent needs none: {demo}");

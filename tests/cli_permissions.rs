@@ -190,7 +190,8 @@ async fn of_two_terminals_one_answers_and_the_other_is_told_who() {
     second.until(PROMPT).await;
     second.types("n\n");
     let who = first.until("with acpd)").await;
-    assert!(who.contains("permission rejected: Run make (user "), "{who:?}");
+    let user = harness::user_name(rustix::process::geteuid().as_raw());
+    assert!(who.contains(&format!("permission rejected: Run make ({user} with ")), "{who:?}");
     let Ended { code, written: screen, .. } = first.ended().await;
     assert_eq!(code, 0, "{screen}");
     assert!(!screen.contains("hint:"), "a person who rejects needs no advice: {screen}");

@@ -333,7 +333,8 @@ async fn a_question_takes_the_place_of_what_goes_on() {
         assert_eq!(end.code, code, "{}", end.screen);
         assert!(end.is_sane);
         if case == "speak" {
-            insta::with_settings!({filters => vec![(r"user \d+", "user [uid]"), (r"\d+\.\ds", "[time]"), (r"[0-9a-f]{8}-[0-9a-f-]{27}", "[id]")]}, {
+            let user = format!("\\({} with", harness::user_name(rustix::process::geteuid().as_raw()));
+            insta::with_settings!({filters => vec![(user.as_str(), "([user] with"), (r"\d+\.\ds", "[time]"), (r"[0-9a-f]{8}-[0-9a-f-]{27}", "[id]")]}, {
                 insta::assert_snapshot!("end_with_a_question", end.screen);
             });
         }

@@ -64,6 +64,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("mcp", "agent_tools"),
     ("doctor", "doctor"),
     ("top", "top"),
+    ("keep", "retention"),
     ("stop", "tour"),
     ("completions", "help"),
     ("man", "help"),
@@ -129,14 +130,21 @@ async fn furnish(daemon: &Daemon) {
     daemon
         .sql(format!(
             "UPDATE sessions SET status = 'suspended' WHERE id = '{suspended}';
+             UPDATE permissions SET resolution = json_set(resolution, '$.by.uid', {NO_ACCOUNT})
+             WHERE resolution IS NOT NULL;
+             UPDATE permission_rules SET made_by = json_set(made_by, '$.uid', {NO_ACCOUNT});
              UPDATE sessions SET title = 'rude' || char(27) || '[2K' || char(10) || 'title' WHERE id = '{rude}'"
         ))
         .await;
 }
 
+/// A user without a name, so that a table is as wide for every user who runs the tests.
+const NO_ACCOUNT: u32 = 424_242;
+
 /// What differs from run to run. What stands in a column keeps its width.
 fn settled() -> insta::Settings {
     let mut settings = insta::Settings::clone_current();
+    let user = format!("by {} with", harness::user_name(rustix::process::geteuid().as_raw()));
     for (pattern, text) in [
         (r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", "[uuid]"),
         (r"\b[0-9a-f]{12}\b", "[----id----]"),
@@ -147,13 +155,14 @@ fn settled() -> insta::Settings {
         (r"\(\d+ [KM]iB\b", "([size]"),
         (r"( \d|\d\d) MiB\b", "[size]"),
         (r"up [\dms. ]+s", "up [time]"),
+        (r"\bin \d[dh]\b", "[exp]"),
         (r"in \d+\.\d s", "in [time]"),
         (r"\d+\.\ds", "[s]"),
         (r"\b\d+[sm] ago", "[age] ago"),
         (r"( \d|\d\d)[sm]\b", "[s]"),
         (r"/\S*/acpd-\w+", "[root]"),
         (r"…\S*(/\w+)", "…$1"),
-        (r"user \d+ with", "user [uid] with"),
+        (&user, "by [user] with"),
         (r"(?m)^kernel.*(\n +.*)*", "kernel [kernel]"),
         (r"(?m)^(warning|store) .*(\n {5,}.*)*\n", ""),
     ] {

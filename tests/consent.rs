@@ -112,7 +112,7 @@ async fn a_write_is_asked_done_when_allowed_and_not_done_when_rejected() {
     let (daemon, session) = (turn.daemon, turn.session.clone());
     let answers = turn.end().await;
     assert_eq!((&answers[0], &answers[2]), (&json!({}), &json!({})), "always is for the second time too");
-    assert!(answers[1]["message"].as_str().unwrap().contains("permission was denied (user "), "{}", answers[1]);
+    assert!(answers[1]["message"].as_str().unwrap().contains("permission was denied (uid "), "{}", answers[1]);
     assert_eq!((fs::read_to_string(&good).unwrap(), bad.exists()), ("again".to_owned(), false));
     let rules = daemon.get(&format!("/v1/sessions/{session}/rules")).await.expect_status(200);
     assert_eq!(rules["rules"].as_array().unwrap().len(), 1, "{rules}");
@@ -409,7 +409,7 @@ async fn a_read_is_asked_where_a_rule_says_so() {
     turn.answer(&asked, json!({"decision": "allow"})).await;
     let answers = turn.end().await;
     assert_eq!(answers[0], json!({"content": "other"}), "no rule asks");
-    assert!(answers[1]["message"].as_str().unwrap().contains("permission was denied (user "), "{answers:?}");
+    assert!(answers[1]["message"].as_str().unwrap().contains("permission was denied (uid "), "{answers:?}");
     assert_eq!(answers[2], json!({"content": "the key"}));
 }
 

@@ -111,11 +111,11 @@ async fn files_are_read_and_written_and_both_are_on_record() {
     let reads = events(&daemon, &session, "file.read").await;
     assert_eq!(reads.len(), 6);
     let expected =
-        json!({"path": "a.txt", "bytes": 4, "line": 2, "limit": 1, "decidedBy": "policy profile mode allow"});
+        json!({"path": "a.txt", "bytes": 4, "line": 2, "limit": 1, "decidedBy": "policy session mode allow"});
     assert_eq!(*reads[1].payload(), expected);
     let written = events(&daemon, &session, "file.written").await;
     let expected =
-        json!({"path": "new/deep/b.txt", "bytes": 5, "isNew": true, "decidedBy": "policy profile mode allow"});
+        json!({"path": "new/deep/b.txt", "bytes": 5, "isNew": true, "decidedBy": "policy session mode allow"});
     assert_eq!((written.len(), written[1].payload()), (2, &expected));
     assert_eq!(written[0].payload()["isNew"], false);
 }
@@ -318,17 +318,17 @@ async fn the_policy_judges_writes_and_reads_need_no_question() {
     for answer in &told_denied {
         let (code, message) = told(answer);
         assert_eq!(code, -32603);
-        assert!(message.ends_with("permission was denied (policy profile mode deny)"), "{message}");
+        assert!(message.ends_with("permission was denied (policy session mode deny)"), "{message}");
     }
     assert_eq!(fs::read_to_string(workspace.join("a")).unwrap(), "text");
     let refused = events(&daemon, &session, "file.refused").await;
-    assert_eq!(refused[1].payload()["decidedBy"], "policy profile mode deny");
+    assert_eq!(refused[1].payload()["decidedBy"], "policy session mode deny");
     assert_eq!(refused[1].payload()["operation"], "write");
 
     let (answers, session) = answers(&daemon, "editing").await;
     assert_eq!(answers, [json!({"content": "text"}), json!({})]);
     assert_eq!(fs::read_to_string(workspace.join("a")).unwrap(), "changed");
-    assert_eq!(events(&daemon, &session, "file.written").await[0].payload()["decidedBy"], "policy profile mode edit");
+    assert_eq!(events(&daemon, &session, "file.written").await[0].payload()["decidedBy"], "policy session mode edit");
 }
 
 #[tokio::test]

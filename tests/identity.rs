@@ -591,7 +591,7 @@ async fn root_sees_with_the_commands_what_is_whose() {
     let session = member.create_lazy_session("echo").await;
     let body = json!({"role": "system", "text": WORD});
     member.post(&format!("/v1/sessions/{session}/messages"), body).await.expect_status(201);
-    let (owner, short) = (format!("user {}", ORDINARY.uid), &session[24..]);
+    let (owner, short) = (harness::user_name(ORDINARY.uid), &session[24..]);
     assert!(!daemon.cli(&["ls"]).await.success().contains(short));
     let all = daemon.cli(&["ls", "--all"]).await.success();
     assert!(all.contains(short) && all.contains("OWNER") && all.contains(&owner), "{all}");
@@ -601,7 +601,7 @@ async fn root_sees_with_the_commands_what_is_whose() {
     assert!(daemon.cli(&["search", "--all", WORD]).await.success().contains(short));
     let own = daemon.create_lazy_session("echo").await;
     let shown = daemon.cli(&["show", &own]).await.success() + &daemon.cli(&["ls"]).await.success();
-    assert!(!shown.contains("user ") && !shown.contains("OWNER"), "{shown}");
+    assert!(!shown.contains("owner") && !shown.contains("OWNER"), "{shown}");
 }
 
 #[tokio::test]
@@ -612,4 +612,39 @@ async fn whoever_follows_their_own_sessions_is_counted() {
     let _streams = (member.event_stream("/v1/events", &[]).await, daemon.event_stream("/v1/events", &[]).await);
     let metrics = daemon.get("/metrics").await;
     assert!(metrics.text.lines().any(|line| line == "acpd_subscribers 2"), "{}", metrics.text);
+}
+
+/// The daemon's own user may choose any mode; a member only what is configured for them.
+#[tokio::test]
+async fn members_are_held_to_ask_unless_the_profile_says_more() {
+    let Some(builder) = builder() else { return };
+    let daemon = builder
+        .agent("stock", echo())
+        .agent_with("trusted", echo(), "permissions_max = \"edit\"")
+        .agent_with("loose", echo(), "permissions = \"allow\"")
+        .start()
+        .await;
+    let member = daemon.as_user(ORDINARY, &[]);
+    let body = |agent: &str, mode: &str| json!({"workspace": daemon.workspace(), "agent": agent, "permissions": {"mode": mode}, "start": "lazy"});
+    for (agent, mode, status) in [
+        ("stock", "ask", 201),
+        ("stock", "edit", 403),
+        ("trusted", "edit", 201),
+        ("trusted", "allow", 403),
+        ("loose", "edit", 403),
+    ] {
+        let reply = member.post("/v1/sessions", body(agent, mode)).await;
+        assert_eq!(reply.status, status, "{agent} {mode}: {}", reply.text);
+    }
+    for (agent, max) in [("stock", "ask"), ("trusted", "edit"), ("loose", "ask")] {
+        let shown = member.get(&format!("/v1/agents/{agent}")).await.expect_status(200);
+        assert_eq!((&shown["permissions"]["mode"], &shown["permissionsMax"]), (&json!("ask"), &json!(max)), "{agent}");
+    }
+    let session = member.create_lazy_session("loose").await;
+    assert_eq!(daemon.session(&session).await["permissions"]["mode"], "ask");
+    let path = format!("/v1/sessions/{session}");
+    member.request("PATCH", &path, Some(json!({"permissions": {"mode": "edit"}}))).await.expect_status(403);
+    let made = json!({"slug": "mine", "base": "loose", "permissions": {"mode": "edit"}});
+    member.post("/v1/agents", made).await.expect_status(403);
+    daemon.post("/v1/sessions", body("stock", "allow")).await.expect_status(201);
 }

@@ -206,7 +206,7 @@ async fn a_terminal_runs_as_the_owner_in_a_directory_that_the_owner_can_reach() 
         request("terminal/create", &json!({"command": "id -u", "cwd": builder.workspace().join("closed/below")})),
     ];
     let script = json!([{"handshake": {}}, {"prompt": steps.concat()}]);
-    let settings = "permissions = \"allow\"\nterminal_commands = [\"id\"]";
+    let settings = "permissions = \"allow\"\npermissions_max = \"allow\"\nterminal_commands = [\"id\"]";
     let daemon = builder.agent_with("owned", script, settings).start().await;
     make_roots_directory(&daemon.workspace().join("closed"));
     let told = answers(&daemon, "owned").await;
@@ -240,7 +240,8 @@ async fn files_are_read_and_written_with_the_owners_rights_and_are_the_owners() 
     ];
     let script = json!([{"handshake": {}}, {"prompt": steps.concat()}]);
     std::fs::write(at("own"), "own text").unwrap();
-    let daemon = builder.agent_with("owned", script, "permissions = \"allow\"").start().await;
+    let daemon =
+        builder.agent_with("owned", script, "permissions = \"allow\"\npermissions_max = \"allow\"").start().await;
     for (name, mode) in [("secret", 0o600), ("readable", 0o644)] {
         std::fs::write(at(name), "root's text").unwrap();
         std::fs::set_permissions(at(name), Permissions::from_mode(mode)).unwrap();

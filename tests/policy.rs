@@ -101,7 +101,7 @@ async fn rules_come_before_the_mode_and_every_decision_names_its_rule() {
         "ask",
         "ask",
         "allow profile rules[3]",
-        "allow profile mode edit",
+        "allow session mode edit",
         "ask",
         "ask",
         "ask",
@@ -109,7 +109,7 @@ async fn rules_come_before_the_mode_and_every_decision_names_its_rule() {
         "ask",
         "ask",
         "ask",
-        "allow profile mode edit",
+        "allow session mode edit",
         "ask",
         "reject profile rules[0]",
         "ask",
@@ -132,7 +132,7 @@ async fn a_session_narrows_its_profile_and_never_widens_it() {
         .await;
     let session = daemon.create_session("trusted").await;
     let decided = decisions(&daemon, "trusted", &session, calls.len()).await;
-    assert_eq!(decided, ["allow profile mode allow", "reject profile rules[0]", "allow profile mode allow", "ask"]);
+    assert_eq!(decided, ["allow session mode allow", "reject profile rules[0]", "allow session mode allow", "ask"]);
 
     let path = format!("/v1/sessions/{session}");
     let policy = json!({"mode": "ask", "rules": [{"decision": "allow", "commands": [["make"], "cargo test"]}]});
@@ -140,11 +140,7 @@ async fn a_session_narrows_its_profile_and_never_widens_it() {
     assert_eq!(changed["permissions"]["mode"], "ask");
     assert_eq!(changed["permissions"]["rules"][0]["commands"], json!([["make"], ["cargo", "test"]]));
     let decided = decisions(&daemon, "trusted", &session, calls.len()).await;
-    assert_eq!(
-        decided,
-        ["allow profile mode allow", "reject profile rules[0]", "ask", "ask"],
-        "the stricter word holds"
-    );
+    assert_eq!(decided, ["allow session rules[0]", "reject profile rules[0]", "ask", "ask"], "the stricter word holds");
 
     daemon.patch(&path, json!({"permissions": {"mode": "deny"}})).await.expect_status(200);
     let decided = decisions(&daemon, "trusted", &session, calls.len()).await;
@@ -155,29 +151,104 @@ async fn a_session_narrows_its_profile_and_never_widens_it() {
     let made =
         json!({"workspace": daemon.workspace(), "agent": "trusted", "permissions": {"mode": "edit"}, "start": "lazy"});
     let narrow = daemon.post("/v1/sessions", made).await.expect_status(201);
-    assert_eq!(narrow["permissions"], json!({"mode": "edit"}));
-    for (rules, field) in [
+    let rules = json!([{"decision": "deny", "commands": [["make"]]}]);
+    assert_eq!(
+        narrow["permissions"],
+        json!({"mode": "edit", "rules": rules}),
+        "a mode alone keeps the profile's rules"
+    );
+    for (wrong, field) in [
         (json!([{"decision": "allow", "paths": ["/etc/*"]}]), "permissions.rules[0].paths[0]"),
         (json!([{"decision": "allow"}, {"decision": "allow", "paths": ["[a"]}]), "permissions.rules[1].paths[0]"),
         (json!([{"decision": "allow", "commands": ["a | b"]}]), "permissions.rules[0].commands[0]"),
         (json!([{"decision": "allow", "kinds": []}]), "permissions.rules[0].kinds"),
         (json!([{"decision": "allow", "colour": 1}]), "permissions.rules[0].colour"),
     ] {
-        let refused = daemon.patch(&path, json!({"permissions": {"mode": "ask", "rules": rules}})).await;
+        let refused = daemon.patch(&path, json!({"permissions": {"mode": "ask", "rules": wrong}})).await;
         assert_eq!(refused.expect_status(400)["details"]["field"], field);
     }
-    assert_eq!(daemon.session(&session).await["permissions"], json!({"mode": "allow"}), "nothing was changed");
+    let unchanged = json!({"mode": "allow", "rules": rules});
+    assert_eq!(daemon.session(&session).await["permissions"], unchanged, "nothing was changed");
 }
 
 #[tokio::test]
 async fn a_wider_policy_is_refused_whenever_it_is_asked_for() {
-    let daemon = Daemon::builder().agent_with("wary", asking(&[]), "permissions = \"read-only\"").start().await;
+    let daemon = Daemon::builder()
+        .agent_with("wary", asking(&[]), "permissions = \"read-only\"\npermissions_max = \"read-only\"")
+        .start()
+        .await;
     let session = daemon.create_lazy_session("wary").await;
     for mode in ["edit", "allow"] {
         let refused = daemon.patch(&format!("/v1/sessions/{session}"), json!({"permissions": {"mode": mode}})).await;
-        assert_eq!(refused.expect_status(403)["error"], "wider_permissions");
+        let refused = refused.refused(403, "wider_permissions");
+        assert_eq!(refused["details"]["granted"], "read-only");
+        let (message, hint) = (refused["message"].as_str().unwrap(), refused["hint"].as_str().unwrap());
+        assert!(message.contains("\"read-only\" at most"), "{message}");
+        assert!(hint.contains(&format!("permissions_max = \"{mode}\" in [agents.wary]")), "{hint}");
     }
     assert_eq!(daemon.session(&session).await["permissions"]["mode"], "read-only");
+}
+
+#[tokio::test]
+async fn a_stock_configuration_lets_its_own_user_choose_any_mode() {
+    let daemon = Daemon::start().await;
+    let agent = daemon.get("/v1/agents/demo").await.expect_status(200);
+    assert_eq!((&agent["permissions"]["mode"], &agent["permissionsMax"]), (&json!("ask"), &json!("allow")));
+    for mode in ["ask", "read-only", "edit", "allow", "deny"] {
+        daemon.cli(&["new", "--agent", "demo", "--permissions", mode]).await.success();
+        let list = daemon.get("/v1/sessions?limit=1").await.expect_status(200);
+        assert_eq!(list["sessions"][0]["permissions"]["mode"], mode);
+    }
+}
+
+/// The rules of a profile, and what a session with this mode makes of them.
+#[tokio::test]
+async fn a_wider_mode_keeps_the_profiles_rules() {
+    let calls = [run("cargo test"), run("make"), edit("a.rs"), run("ls")];
+    let rules = r#"permissions = { mode = "ask", rules = [
+        { decision = "allow", commands = ["cargo"] }, { decision = "deny", commands = ["make"] }] }"#;
+    let daemon = Daemon::builder().agent_with("ruled", asking(&calls), rules).start().await;
+    let session = daemon.create_session("ruled").await;
+    for (mode, expected) in [
+        (None, ["allow profile rules[0]", "reject profile rules[1]", "ask", "ask"]),
+        (Some("edit"), ["allow profile rules[0]", "reject profile rules[1]", "allow session mode edit", "ask"]),
+        (
+            Some("allow"),
+            [
+                "allow profile rules[0]",
+                "reject profile rules[1]",
+                "allow session mode allow",
+                "allow session mode allow",
+            ],
+        ),
+        (
+            Some("deny"),
+            [
+                "reject session mode deny",
+                "reject profile rules[1]",
+                "reject session mode deny",
+                "reject session mode deny",
+            ],
+        ),
+    ] {
+        if let Some(mode) = mode {
+            let body = json!({"permissions": {"mode": mode}});
+            daemon.patch(&format!("/v1/sessions/{session}"), body).await.expect_status(200);
+        }
+        assert_eq!(decisions(&daemon, "ruled", &session, calls.len()).await, expected, "{mode:?}");
+    }
+}
+
+/// What was stored before there was a ceiling is held to the mode that its profile had.
+#[tokio::test]
+async fn a_session_of_before_there_was_a_ceiling_is_not_widened() {
+    let mut daemon = Daemon::builder().agent("echo", asking(&[])).start().await;
+    let session = daemon.create_lazy_session("echo").await;
+    let set = "profile = json_remove(profile, '$.permissionsMax')";
+    daemon.sql(format!("UPDATE sessions SET {set} WHERE id = '{session}'")).await;
+    daemon.restart().await;
+    let wider = daemon.patch(&format!("/v1/sessions/{session}"), json!({"permissions": {"mode": "edit"}})).await;
+    wider.refused(403, "wider_permissions");
 }
 
 #[tokio::test]
@@ -326,7 +397,7 @@ async fn a_directory_that_is_taken_away_or_named_in_a_command_is_what_is_in_it()
     let daemon = builder.start().await;
     let session = daemon.create_session("asking").await;
     let decided = decisions(&daemon, "asking", &session, calls.len()).await;
-    let allowed = "allow profile mode allow";
+    let allowed = "allow session mode allow";
     let expected = [["reject profile rules[0]"; 7].as_slice(), &["ask", "ask", allowed, allowed]].concat();
     for ((decided, expected), call) in decided.iter().zip(expected).zip(&calls) {
         assert_eq!(decided, expected, "{call}");

@@ -165,7 +165,7 @@ fn wrong() -> Vec<(Value, &'static str)> {
 #[tokio::test]
 async fn each_field_that_makes_no_sense_is_refused_by_its_name() {
     let daemon = Daemon::builder()
-        .agent_with("echo", echo(), "env = { ECHO_KEY = \"hunter2-hunter2\" }\npermissions = \"ask\"\n")
+        .agent_with("echo", echo(), "env = { ECHO_KEY = \"hunter2-hunter2\" }\npermissions_max = \"ask\"\n")
         .config("[sessions]\nagent = \"echo\"\n")
         .start()
         .await;

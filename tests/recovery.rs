@@ -64,6 +64,33 @@ async fn killed_in_the_middle_of_a_turn_nothing_acknowledged_or_seen_is_lost() {
     assert_eq!(daemon.session(&session).await["status"], "active");
 }
 
+/// However long the daemon was down, the turn took until its last event.
+#[tokio::test]
+async fn a_turn_that_a_kill_interrupts_did_not_take_the_downtime() {
+    const HOUR: i64 = 60 * 60 * 1000;
+    let mut daemon = Daemon::builder().agent("gated", gated()).start().await;
+    let session = daemon.create_session("gated").await;
+    let turn = daemon.prompt(&session, "first").await["turnId"].as_str().unwrap().to_owned();
+    let passage = daemon.gate("gated").reached("middle").await;
+    daemon.kill().await;
+    drop(passage);
+    // As if all of it had been an hour ago.
+    daemon
+        .sql(format!(
+            "UPDATE events SET created_at = created_at - {HOUR};
+             UPDATE turns SET queued_at = queued_at - {HOUR}, started_at = started_at - {HOUR}"
+        ))
+        .await;
+    let last = daemon.sql_number(format!("SELECT max(created_at) FROM events WHERE turn_id = '{turn}'")).await;
+    daemon.restart().await;
+    let turn = daemon.wait_turn(&session, &turn).await;
+    assert_eq!(turn["status"], "interrupted");
+    let finished = turn["finishedAt"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    assert_eq!(finished.as_millisecond(), last, "{turn}");
+    let listed = daemon.cli(&["turns", &session]).await.success();
+    assert!(!listed.contains("1h 0m"), "{listed}");
+}
+
 #[tokio::test]
 async fn every_202_survives_a_kill_at_once() {
     const PROMPTS: usize = 8;

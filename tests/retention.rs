@@ -75,7 +75,9 @@ async fn every_session_shows_when_it_expires() {
         daemon.sql(format!("UPDATE sessions SET supports_resume = {supports_resume} WHERE id = '{id}'")).await;
         let view = daemon.session(&id).await;
         let expires_at = days.map(|days| millis(&view["statusChangedAt"]) + days * DAY);
-        assert_eq!(view.get("expiresAt").map(millis), expires_at, "{view}");
+        let shown = view["expiresAt"].is_string().then(|| millis(&view["expiresAt"]));
+        assert_eq!((shown, &view["keep"]), (expires_at, &json!(false)), "{view}");
+        assert!(view.get("expiresAt").is_some(), "null says that it never expires: {view}");
         let listed = daemon.get(&format!("/v1/sessions?status={status}&limit=1")).await.expect_status(200);
         assert_eq!(listed["sessions"][0].get("expiresAt"), view.get("expiresAt"));
         let shown = daemon.cli(&["show", &id]).await.success();
@@ -211,7 +213,7 @@ async fn raised_retention_unmarks_and_archived_sessions_go_only_when_told() {
     let config = std::fs::read_to_string(daemon.config_file()).unwrap();
     std::fs::write(daemon.config_file(), format!("{config}\n{settings}")).unwrap();
     daemon.restart().await;
-    assert!(daemon.session(&suspended).await.get("expiresAt").is_none(), "0 keeps");
+    assert!(daemon.session(&suspended).await["expiresAt"].is_null(), "0 keeps");
     let report = gc(&daemon, false).await;
     assert_eq!(ids(&report, "unmarked"), [suspended.as_str()]);
     assert_eq!((ids(&report, "marked"), ids(&report, "waiting")), (vec![archived.clone()], vec![failed.clone()]));
@@ -294,8 +296,8 @@ async fn gc_tells_what_it_does_and_refuses_what_it_does_not_know() {
     // As wide as what it stands for, so that the columns stay.
     let filters = vec![
         (r"[0-9a-f]{12}", "[    id    ]"),
-        (r"the store has \d+ [KM]iB \(before: .*\)", "the store uses [size]"),
-        (r"the store has \d+ [KM]iB", "the store uses [size]"),
+        (r"the store has \d+ [KM]iB \(before: .*\)", "the store has [size]"),
+        (r"the store has \d+ [KM]iB", "the store has [size]"),
     ];
     let nothing = daemon.cli(&["gc", "--dry-run"]).await.success();
     insta::with_settings!({filters => filters.clone()}, {
@@ -373,4 +375,71 @@ async fn gc_tells_what_it_does_and_refuses_what_it_does_not_know() {
     assert_eq!((&unknown["error"], &unknown["details"]["field"]), (&json!("invalid_request"), &json!("dryrun")));
     let bare = daemon.request("POST", "/v1/gc", None).await.expect_status(200);
     assert_eq!((&bare["dryRun"], &bare["counts"]["waiting"]), (&json!(false), &json!(2)));
+}
+
+#[tokio::test]
+async fn a_kept_session_never_expires_whatever_its_status() {
+    let mut daemon = Daemon::builder().agent("echo", echo()).start().await;
+    for status in ["suspended", "error", "archived"] {
+        let id = lazy_session(&daemon, status).await;
+        put(&daemon, &id, status, 90 * DAY).await;
+        mark(&daemon, &id, 2 * DAY).await;
+        daemon.restart().await;
+        assert_eq!(daemon.cli(&["keep", &id]).await.success().trim(), id);
+        let kept = daemon.session(&id).await;
+        assert_eq!((&kept["keep"], &kept["expiresAt"]), (&json!(true), &Value::Null), "{kept}");
+        assert!(daemon.cli(&["show", &id]).await.success().contains("never expires"));
+        let report = gc(&daemon, false).await;
+        assert!(ids(&report, "deleted").is_empty() && exists(&daemon, &id).await, "{report}");
+        assert_eq!(ids(&report, "unmarked"), [id.clone()], "its mark is gone");
+        daemon.restart().await;
+        assert_eq!(daemon.session(&id).await["keep"], true);
+
+        let changed = daemon.patch(&format!("/v1/sessions/{id}"), json!({"keep": false, "title": "x"})).await;
+        let expected = if status == "suspended" { 200 } else { 409 };
+        assert_eq!(changed.status, expected, "{}", changed.text);
+        daemon.cli(&["keep", "--undo", &id]).await.success();
+        assert_eq!(daemon.session(&id).await["keep"], false);
+        if status != "archived" {
+            assert_eq!(ids(&gc(&daemon, false).await, "marked"), [id.clone()], "it is marked anew");
+        }
+        daemon.cli(&["keep", &id]).await.success();
+        daemon.cli(&["rm", "--purge", &id]).await.success();
+        assert!(!exists(&daemon, &id).await, "a person may still delete it");
+    }
+    let id = lazy_session(&daemon, "active").await;
+    let mut events = daemon.events(&id, None).await;
+    daemon.patch(&format!("/v1/sessions/{id}"), json!({"keep": true})).await.expect_status(200);
+    assert_eq!(events.until("session.updated").await.last().unwrap().payload()["keep"], true);
+    daemon.cli(&["archive", &id]).await.success();
+    assert_eq!(daemon.session(&id).await["keep"], true);
+}
+
+#[tokio::test]
+async fn the_list_shows_what_expires_within_seven_days_and_stopping_says_when() {
+    let mut daemon = Daemon::builder().agent("echo", echo()).start().await;
+    let (soon, later, over) = (
+        lazy_session(&daemon, "soon").await,
+        lazy_session(&daemon, "later").await,
+        lazy_session(&daemon, "over").await,
+    );
+    for (id, since) in [(&soon, 5 * DAY - HOUR), (&later, 5 * DAY), (&over, 8 * DAY)] {
+        put(&daemon, id, "suspended", since).await;
+    }
+    daemon.sql(format!("UPDATE sessions SET supports_resume = 1 WHERE id = '{later}'")).await;
+    let listed = daemon.cli(&["ls"]).await.success();
+    let line = |id: &str| listed.lines().find(|line| line.contains(&id[24..])).unwrap().to_owned();
+    assert!(listed.lines().next().unwrap().contains("EXPIRES"), "{listed}");
+    assert!(
+        line(&soon).contains("in 2d") && line(&over).contains("expired") && !line(&later).contains("in "),
+        "{listed}"
+    );
+    daemon.cli(&["keep", &soon, &over]).await.success();
+    assert!(!daemon.cli(&["ls"]).await.success().contains("EXPIRES"));
+
+    let stopped = daemon.terminal(140, 10, &["stop"]).ended().await;
+    for part in ["expire after 7d, or 30d if the agent can restore them", "`acpd keep SESSION`"] {
+        assert!(stopped.screen.contains(part), "{}", stopped.screen);
+    }
+    daemon.ended().await;
 }

@@ -66,6 +66,8 @@ async fn a_key_that_only_this_shell_has_is_named_with_the_cure() {
     assert!(failed.stderr.contains("`acpd agents key shy`") && !failed.stderr.contains(KEY), "{}", failed.stderr);
     let checked = with(&daemon, &[("MY_KEY", KEY)], &["agents", "check", "shy"]).await;
     assert!(checked.code == 1 && checked.stdout.contains(cure), "{}", checked.stdout);
+    let added = ["agents", "add", "demo", "--env-pass", "MY_KEY"];
+    assert!(with(&daemon, &[("MY_KEY", KEY)], &added).await.stderr.contains(cure), "a new name is not there either");
     for arguments in [&["run", "--agent", "shy", "hello"][..], &["agents", "check", "shy"]] {
         let failed = daemon.cli(arguments).await;
         assert!(!failed.stderr.contains("this shell") && !failed.stdout.contains("this shell"), "{failed:?}");
@@ -116,8 +118,8 @@ async fn a_key_is_stored_in_a_private_file_and_reaches_the_next_process() {
         (&add, "two\nlines", "a line break"),
         (&add, "bell\u{7}", "control character"),
         (&["agents", "key", "mine"], KEY, "--variable"),
-        (&["agents", "key", "mine", "--variable", "NOT A NAME"], KEY, "not a name for a variable"),
-        (&["agents", "key", "mime"], KEY, "did you mean \"mine\"?"),
+        (&["agents", "key", "mine", "--variable", "NOT A NAME"], KEY, "not a valid variable name"),
+        (&["agents", "key", "mime"], KEY, "did you mean `mine`?"),
     ] {
         let refused = daemon.cli_with_input(arguments, input).await;
         assert!(refused.code == 1 && refused.stderr.contains(problem), "{problem}: {}", refused.stderr);

@@ -4,8 +4,9 @@
 
 mod harness;
 
-use harness::{Daemon, Event};
+use harness::{Daemon, Event, within};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const CHUNKS: usize = 5_000;
 
@@ -129,4 +130,70 @@ async fn a_flood_of_tool_updates_becomes_few_events() {
     let messages = daemon.messages(&session).await;
     let result = messages.iter().find(|message| message["role"] == "tool_result").unwrap();
     assert_eq!(result["content"]["result"][0]["content"]["text"], "all");
+}
+
+const PLACES: usize = 3;
+
+/// A daemon with few places for streams, and a session with more events than fit a socket's buffer. Time alone drops no client.
+async fn daemon_with_few_streams() -> (Daemon, String) {
+    let flood = json!({"flood": {"count": CHUNKS, "text": format!("{} {{}} ", "x".repeat(200))}});
+    let script = json!([{"handshake": {}}, {"repeat": [{"prompt": [flood]}]}]);
+    let config = format!("[control]\nstreams_per_user = {PLACES}\nwrite_timeout = \"1h\"\nheartbeat = \"1h\"");
+    let daemon = Daemon::builder().config(&config).agent("flood", script).start().await;
+    let session = daemon.create_session("flood").await;
+    for _ in 0..2 {
+        daemon.prompt_and_wait(&session, "go").await;
+    }
+    (daemon, session)
+}
+
+#[tokio::test]
+async fn clients_that_do_not_read_do_not_use_up_their_users_streams() {
+    let (daemon, session) = daemon_with_few_streams().await;
+    let path = format!("/v1/sessions/{session}/events");
+    let mut stalled = Vec::new();
+    for _ in 0..PLACES {
+        let mut client = daemon.connect().await;
+        client.write_all(format!("GET {path} HTTP/1.1\r\nhost: acpd\r\n\r\n").as_bytes()).await.unwrap();
+        let mut first = [0; 15];
+        client.read_exact(&mut first).await.unwrap();
+        assert_eq!(&first, b"HTTP/1.1 200 OK", "it has a place, and reads no further");
+        stalled.push(client);
+    }
+    let ended = format!("{path}?follow=false");
+    let whole = within("the place of a stalled stream", async {
+        loop {
+            let reply = daemon.get(&ended).await;
+            // It may take a moment until the daemon sees that a client does not read.
+            if reply.status != 429 {
+                return reply.text;
+            }
+        }
+    })
+    .await;
+    assert_eq!(whole.matches("event: turn.completed\n").count(), 2);
+    within("the end of the stalled one", async { while daemon.load_events("stalled").await == 0 {} }).await;
+    let mut reader = daemon.events(&session, Some(0)).await;
+    for _ in 0..2 {
+        assert_gapless(&reader.until("turn.completed").await);
+    }
+    drop(stalled);
+}
+
+#[tokio::test]
+async fn clients_that_read_keep_their_streams_and_waits_take_no_place() {
+    let (daemon, session) = daemon_with_few_streams().await;
+    let mut readers = Vec::new();
+    for _ in 0..PLACES {
+        let mut reader = daemon.events(&session, Some(0)).await;
+        for _ in 0..2 {
+            reader.until("turn.completed").await;
+        }
+        readers.push(reader);
+    }
+    daemon.get(&format!("/v1/sessions/{session}/events")).await.refused(429, "too_many_streams");
+    assert_eq!(daemon.prompt_and_wait(&session, "go").await["status"], "completed", "a wait is no stream");
+    for reader in &mut readers {
+        assert_gapless(&reader.until("turn.completed").await);
+    }
 }

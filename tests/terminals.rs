@@ -118,7 +118,7 @@ async fn a_command_runs_and_its_output_and_status_are_told() {
     let created = events(&daemon, &session, "terminal.created").await;
     let expected = json!({
         "terminalId": id, "command": ["/bin/sh", "-c", line], "cwd": "sub", "env": {"CI": "hi"},
-        "decidedBy": "policy profile mode allow",
+        "decidedBy": "policy session mode allow",
     });
     assert_eq!(*created[0].payload(), expected);
     let exited = events(&daemon, &session, "terminal.exited").await;
@@ -357,9 +357,9 @@ async fn the_policy_judges_commands() {
     let settings = "permissions = \"deny\"\nterminal_commands = [\"*\"]";
     let (daemon, answers, session) = run(Daemon::builder(), settings, vec![create("true", &[])]).await;
     assert_eq!(answers[0]["code"], -32603);
-    assert_eq!(message(&answers[0]), "permission was denied (policy profile mode deny)");
+    assert_eq!(message(&answers[0]), "permission was denied (policy session mode deny)");
     let refused = events(&daemon, &session, "terminal.refused").await;
-    assert_eq!(refused[0].payload()["decidedBy"], "policy profile mode deny");
+    assert_eq!(refused[0].payload()["decidedBy"], "policy session mode deny");
     assert!(events(&daemon, &session, "terminal.created").await.is_empty());
 }
 

@@ -167,14 +167,14 @@ async fn a_question_that_somebody_else_answers_closes_and_says_who_that_was() {
     let daemon = Daemon::builder().agent("asking", asking("make install")).start().await;
     let session = titled(&daemon, "asking", "Install").await;
     let mut terminal = daemon.terminal(80, 24, &["top"]);
-    let user = rustix::process::geteuid().as_raw();
+    let user = harness::user_name(rustix::process::geteuid().as_raw());
     for (verb, verdict) in [("approve", "allowed"), ("reject", "rejected")] {
         asked(&daemon, &session).await;
         terminal.shows("asks ").await;
         terminal.types("n");
         terminal.shows("allow once").await;
         daemon.cli(&[verb]).await.success();
-        terminal.shows(&format!("already answered by user {user} with acpd ({verdict}): Run make install")).await;
+        terminal.shows(&format!("already answered by {user} with acpd ({verdict}): Run make install")).await;
         terminal.settles("the table", |screen| screen.contains("STATE") && !screen.contains("allow once")).await;
         // What is typed now answers nothing.
         terminal.types("n");

@@ -240,7 +240,7 @@ fn item_end(pieces: &[Piece], from: usize) -> usize {
 
 #[test]
 fn literals_are_found_in_rust() {
-    let source = r####"
+    let source = r##"
         // "no comment" /* and none here
         /* "nor /* a nested" */ one */
         fn f<'a>(x: &'a str) -> char { let q = '"'; let b = '\''; let u = '\u{1F600}'; 'x' }
@@ -253,7 +253,7 @@ fn literals_are_found_in_rust() {
         #[cfg(test)]
         mod elsewhere;
         const C: &str = "last";
-    "####;
+    "##;
     let mut pieces = scan(source);
     assert_eq!(without_tests(&mut pieces), ["elsewhere"]);
     let literals: Vec<(usize, String)> = pieces

@@ -75,6 +75,8 @@ pub enum NoProgram {
     Directory(PathBuf),
     #[error("{} is not executable", .0.display())]
     NotExecutable(PathBuf),
+    #[error("{} cannot be reached: {}", .0.display(), .1)]
+    Unreachable(PathBuf, ErrorKind),
 }
 
 impl NoProgram {
@@ -84,6 +86,7 @@ impl NoProgram {
             Self::NotOnPath(_) | Self::Missing(_) => None,
             Self::Relative(_) => Some("give the program's absolute path".to_owned()),
             Self::Directory(_) => Some("name the program in it".to_owned()),
+            Self::Unreachable(..) => Some("allow the agent's user to enter its directory".to_owned()),
             Self::NotExecutable(path) => Some(format!("make it executable: chmod +x {}", path.display())),
         }
     }
@@ -231,7 +234,8 @@ fn no_program(command: &str, path: &str) -> NoProgram {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             NoProgram::Missing(program)
         }
-        Ok(_) | Err(_) => NoProgram::NotExecutable(program),
+        Err(error) => NoProgram::Unreachable(program, error.kind()),
+        Ok(_) => NoProgram::NotExecutable(program),
     }
 }
 

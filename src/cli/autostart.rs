@@ -79,8 +79,7 @@ pub async fn ensure(daemon: &Daemon, paths: &Paths, is_usual: bool) -> Result<Op
     if daemon.probe().await.is_ok() {
         return Ok(None);
     }
-    let is_installed = is_usual && Manager::User.runs() && Manager::User.installed(&paths.home).is_some();
-    if is_installed && !Manager::User.is_without(SERVICE).await {
+    if is_usual && has_unit(paths) && !Manager::User.is_without(SERVICE).await {
         return start_unit(daemon).await.map(Some);
     }
     let begin = std::fs::metadata(&log).map_or(0, |metadata| metadata.len());
@@ -95,6 +94,11 @@ pub async fn ensure(daemon: &Daemon, paths: &Paths, is_usual: bool) -> Result<Op
         return Ok(None);
     }
     Err(not_started(&readiness, pid, &log, begin))
+}
+
+/// Whether the user's systemd starts the daemon. Its daemon gets nothing from the environment of a client.
+pub fn has_unit(paths: &Paths) -> bool {
+    Manager::User.runs() && Manager::User.installed(&paths.home).is_some()
 }
 
 /// It is ready when systemctl says so.

@@ -66,6 +66,11 @@ impl Context {
         autostart::ensure(daemon, &self.paths, is_usual).await
     }
 
+    /// Whether a daemon that this client starts gets variables of this shell.
+    pub fn hands_over_variables(&self) -> bool {
+        self.may_start && !(self.is_usual && autostart::has_unit(&self.paths))
+    }
+
     /// Whether this client may start the daemon. Only systemd starts the machine's.
     pub fn may_start(&self) -> bool {
         self.may_start

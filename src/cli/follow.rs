@@ -157,7 +157,7 @@ pub async fn turn(
             desk.close()?;
             let outcome = outcome(&event)?;
             if outcome.needs_sign_in()
-                && let Some(advice) = sign_in_advice(daemon, session).await
+                && let Some(advice) = sign_in_advice(context, daemon, session).await
             {
                 context.output.hint(&advice);
             }
@@ -166,9 +166,9 @@ pub async fn turn(
     }
 }
 
-async fn sign_in_advice(daemon: &Daemon, session: SessionId) -> Option<String> {
+async fn sign_in_advice(context: &Context, daemon: &Daemon, session: SessionId) -> Option<String> {
     let session: Session = daemon.get(&format!("/v1/sessions/{session}")).await.ok()?;
-    sign_in::advice(daemon, &session.agent).await
+    sign_in::advice(context, daemon, &session.agent).await
 }
 
 fn tell_position(context: &Context, desk: &mut Desk<'_>, position: usize, agent: &str) {

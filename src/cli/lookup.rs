@@ -7,6 +7,7 @@ use crate::control::wire::{Session, SessionList, Workspace, WorkspaceList};
 use crate::model::id::{PART_DIGITS_MIN, part_digits};
 use crate::model::{SessionId, WorkspaceId};
 
+use super::account;
 use super::connection::{Daemon, with_query};
 use super::error::ClientError;
 use super::suggest;
@@ -55,7 +56,7 @@ async fn named(daemon: &Daemon, name: &str, all: bool) -> Result<SessionList, Cl
 /// Whose something is, when that is another user than who asks.
 pub fn other_owner(owner: Option<u32>) -> Option<String> {
     let uid = owner.filter(|owner| *owner != rustix::process::geteuid().as_raw())?;
-    Some(format!("user {uid}"))
+    Some(account::name(uid))
 }
 
 /// All sessions, of whatever status; with `all` and for root, of whichever user.

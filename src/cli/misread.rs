@@ -7,6 +7,7 @@ use super::exit::Exit;
 use super::output::Output;
 use super::text::{one_line, shell_word};
 use super::{Cli, help, suggest};
+use crate::model::mistake;
 
 /// Where clap puts what it takes to be meant.
 const SUGGESTIONS: [ContextKind; 3] =
@@ -74,7 +75,7 @@ fn told(mut error: clap::Error, command: &mut clap::Command) -> i32 {
     }
     let arguments: Vec<String> = std::env::args().collect();
     let hints = hints(&mut error, &arguments, command);
-    output.show(&as_shown(&error.render(), output.note_style.is_enabled()));
+    output.show(&mistake::with_plain_words(&as_shown(&error.render(), output.note_style.is_enabled())));
     for hint in hints {
         output.hint(&hint);
     }

@@ -30,6 +30,7 @@ mod sign_in;
 mod interrupts;
 mod prompt_text;
 mod document;
+mod account;
 mod attachments;
 mod import;
 mod transcript;
@@ -169,6 +170,7 @@ pub enum ClientCommand {
     Reject(command::answer::Reject),
     Rules(command::rules::Rules),
     Resume(command::resume::Resume),
+    Keep(command::keep::Keep),
     Archive(command::archive::Archive),
     Rm(command::rm::Rm),
     Gc(command::gc::Gc),
@@ -281,6 +283,7 @@ async fn execute(client: ClientCommand, context: &Context) -> Result<Exit, Clien
         ClientCommand::Reject(arguments) => arguments.execute(context).await,
         ClientCommand::Rules(arguments) => arguments.execute(context).await,
         ClientCommand::Resume(arguments) => arguments.execute(context).await,
+        ClientCommand::Keep(arguments) => arguments.execute(context).await,
         ClientCommand::Archive(arguments) => arguments.execute(context).await,
         ClientCommand::Rm(arguments) => arguments.execute(context).await,
         ClientCommand::Gc(arguments) => arguments.execute(context).await,

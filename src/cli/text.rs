@@ -1,6 +1,7 @@
 //! Text that others wrote, made fit for a terminal: no control characters, known width, short ids, short times.
 
 use std::fmt::{Display, Write};
+use std::time::Duration;
 
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -222,6 +223,17 @@ pub fn age(since: Timestamp, now: Timestamp) -> String {
     }
 }
 
+/// A time as seen from now: `in 5h`, `3h ago`.
+pub fn relative(at: Timestamp, now: Timestamp) -> String {
+    /// What is to come is rounded up, so that a day that has just begun is a day.
+    const ROUNDED_UP: Duration = Duration::from_secs(59);
+    if at <= now {
+        format!("{} ago", age(at, now))
+    } else {
+        format!("in {}", age(now, at.after(ROUNDED_UP).unwrap_or(at)))
+    }
+}
+
 /// How long something took.
 pub fn duration(from: Timestamp, to: Timestamp) -> String {
     let millis = (to.as_millis() - from.as_millis()).max(0);
@@ -245,6 +257,15 @@ pub fn quoted(said: &str) -> String {
 mod tests {
     use super::*;
     use crate::model::SessionId;
+
+    #[test]
+    fn times_are_told_from_here() {
+        let hours = |hours: i64| Timestamp::from_millis(hours * 60 * 60 * 1000);
+        let just_after = Timestamp::from_millis(20);
+        assert_eq!(relative(hours(24), just_after), "in 1d");
+        assert_eq!(relative(hours(5), just_after), "in 5h");
+        assert_eq!(relative(hours(0), hours(3)), "3h ago");
+    }
 
     #[test]
     fn what_another_program_said_is_set_apart() {

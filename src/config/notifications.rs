@@ -242,5 +242,6 @@ mod tests {
         ] {
             assert!(problems.contains(part), "{part}\n{problems}");
         }
+        assert_eq!(problems.matches("notifications.a.on:").count(), 1, "a wrong value is told once: {problems}");
     }
 }

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Value;
 
+use crate::model::mistake;
 use crate::model::permission::policy::PolicyProblem;
 use crate::model::permission::rule::Rule;
 use crate::model::{PermissionMode, Policy};
@@ -45,7 +46,10 @@ fn read<T: DeserializeOwned>(value: Value) -> Result<T, PolicyProblem> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();
         let field = if path == "." || path == "?" { String::new() } else { path };
-        PolicyProblem { field, problem: error.inner().to_string().trim().to_owned() }
+        // The library repeats the field on a line of its own.
+        let problem = error.inner().to_string();
+        let problem = problem.split("\nin `").next().unwrap_or(&problem);
+        PolicyProblem { field, problem: mistake::in_plain_words(problem) }
     })
 }
 
@@ -78,6 +82,10 @@ mod tests {
             (r#"p = [{ decision = "allow", commands = ["a; b"] }]"#, "[0].commands[0]", "shell"),
             (r#"p = [{ decision = "allow", commands = [[]] }]"#, "[0].commands[0]", "words"),
             (r#"p = [{ decision = "maybe" }]"#, "[0].decision", "maybe"),
+            (r#"p = [{ decision = 5 }]"#, "[0].decision", "must be"),
+            (r#"p = [{ decision = "allow", paths = 5 }]"#, "[0].paths", "must be a list"),
+            ("p = 5", "", "must be a list"),
+            ("p = [5]", "[0]", "must be an object"),
             (r#"p = [{ decision = "allow", kinds = ["write"] }]"#, "[0].kinds[0]", "write"),
             (r#"p = [{ decision = "allow", paths = [] }]"#, "[0].paths", "empty"),
             (r#"p = [{ decision = "allow", path = ["a"] }]"#, "[0].path", "path"),

@@ -29,7 +29,11 @@ pub fn config(text: &str, source: &str, environment: &BTreeMap<String, String>) 
     let mut root = Section { path: String::new(), table, known: Vec::new(), problems: &mut problems };
     sections::read(&mut root, &mut config);
     root.finish();
-    sections::check(&config, &mut problems);
+    let mut others = Vec::new();
+    sections::check(&config, &mut others);
+    // A key that could not be read has its default, of which nothing need be said.
+    others.retain(|other| problems.iter().all(|problem| problem.key != other.key));
+    problems.extend(others);
     if problems.is_empty() { Ok(config) } else { Err(failed(problems)) }
 }
 

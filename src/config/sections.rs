@@ -171,6 +171,7 @@ fn read_agent(section: &mut Section<'_>, profile: &mut AgentProfile) {
     section.read("auth_method", &mut profile.auth_method);
     let granted = profile.permissions.clone();
     section.read_as("permissions", &mut profile.permissions, |value| policy::policy(value, granted));
+    section.read("permissions_max", &mut profile.permissions_max);
     section.read("modes_allowed", &mut profile.modes_allowed);
     section.read("client_files", &mut profile.client_files);
     section.read("terminal_commands", &mut profile.terminal_commands);

@@ -264,6 +264,16 @@ impl FromValue for PermissionMode {
     }
 }
 
+/// An empty one stands for none.
+impl FromValue for Option<PermissionMode> {
+    const EXPECTED: &'static str =
+        "write \"ask\", \"read-only\", \"edit\", \"allow\" or \"deny\", or \"\" for the default";
+
+    fn from_value(value: Value) -> Option<Self> {
+        if value.as_str() == Some("") { Some(None) } else { PermissionMode::from_value(value).map(Some) }
+    }
+}
+
 impl FromValue for Adapter {
     const EXPECTED: &'static str = "write \"generic\", \"gemini\", \"claude\", \"codex\", \"opencode\" or \"qwen\"";
 

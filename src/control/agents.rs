@@ -233,7 +233,8 @@ async fn shown(api: &Api, caller: &Caller, profiles: Vec<&AgentProfile>) -> Vec<
     let found = found.into_iter().map(Result::ok).chain(std::iter::repeat(None));
     let default = &api.registry.shared().config().sessions.agent;
     let agent = |(profile, path): (&AgentProfile, Option<PathBuf>)| {
-        Agent::new(profile, path.map(|path| path.display().to_string()), *default == profile.slug)
+        let path = path.map(|path| path.display().to_string());
+        Agent::new(profile, caller.owner(), path, *default == profile.slug)
     };
     profiles.into_iter().zip(found).map(agent).collect()
 }

@@ -151,13 +151,11 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         let mut books = self.connections.books();
-        if self.progress.has_to_go() {
-            books.leaving -= 1;
-            return;
-        }
-        books.total -= 1;
-        if let Some(user) = books.users.get_mut(&self.uid) {
-            user.connections.remove(&self.number);
+        let user = books.users.get_mut(&self.uid);
+        // One that made room for another connection was removed then.
+        match user.and_then(|user| user.connections.remove(&self.number)) {
+            Some(_) => books.total -= 1,
+            None => books.leaving -= 1,
         }
         books.forget_if_gone(self.uid);
     }

@@ -331,8 +331,10 @@ fn registry_answer(error: RegistryError) -> Answer {
             Answer::new(S::UNPROCESSABLE_ENTITY, "agent_not_installed", message, hint)
                 .details(json!({ "agent": agent, "command": command }))
         }
-        RegistryError::WiderPermissions { agent, granted, .. } => {
-            let hint = format!("a session may only narrow its profile: raise agents.{agent}.permissions to allow this");
+        RegistryError::WiderPermissions { agent, granted, asked } => {
+            let hint = format!(
+                "choose a stricter mode, or set permissions_max = {asked:?} in [agents.{agent}] of config.toml"
+            );
             Answer::new(S::FORBIDDEN, "wider_permissions", message, hint).details(json!({ "granted": granted }))
         }
         RegistryError::WiderScope { agent, granted, .. } => {

@@ -15,7 +15,6 @@ use super::Api;
 use super::caller::Caller;
 use super::error::ApiError;
 use super::extract::{Id, Query};
-use super::load::LoadEvent;
 use super::openapi::EventFrame;
 use super::streams::OpenStream;
 use super::wire::Event;
@@ -81,9 +80,9 @@ pub async fn of_session(
     Id(id): Id<SessionId>,
     Query(query): Query<EventsQuery>,
     headers: HeaderMap,
+    open: OpenStream,
 ) -> Result<Response, ApiError> {
     let cursor = cursor(&headers, &query)?.unwrap_or(0);
-    let open = open(&api, &caller)?;
     // Subscribed before the look: a session that is deleted in between ends the stream.
     let events = api.registry.hub().subscribe(EventScope::Session(id), cursor);
     caller.session(&api, id).await?;
@@ -107,8 +106,8 @@ pub async fn of_all(
     caller: Caller,
     Query(AllEventsQuery { after, follow, all }): Query<AllEventsQuery>,
     headers: HeaderMap,
+    open: OpenStream,
 ) -> Result<Response, ApiError> {
-    let open = open(&api, &caller)?;
     let scope = caller.log(all);
     let cursor = match cursor(&headers, &EventsQuery { after, follow })? {
         Some(cursor) => cursor,
@@ -116,11 +115,6 @@ pub async fn of_all(
     };
     let events = api.registry.hub().subscribe(scope, cursor);
     stream(&api, open, events, scope, cursor, follow).await
-}
-
-/// One of the streams that the caller may have.
-pub fn open(api: &Api, caller: &Caller) -> Result<OpenStream, ApiError> {
-    api.streams.open(caller.peer.uid).inspect_err(|_| api.load.count(LoadEvent::Streams))
 }
 
 /// Where the client is. The header is what a reconnecting client sends by itself, so it is the newer word.

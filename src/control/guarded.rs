@@ -3,7 +3,8 @@
 //! 1. **Heads and pauses have deadlines**, each from its first moment; what is sent meanwhile does not prolong them.
 //! 2. **A client that does not read is dropped**: when nothing could be written for a while, the connection ends. What it
 //!    costs until then is what hyper holds of the answer, and the kernel's buffer. A large answer, which holds memory that
-//!    others wait for, has a deadline as a whole besides, and a trickle does not prolong it.
+//!    others wait for, has a deadline as a whole besides, and a trickle does not prolong it. A stalled stream ends earlier
+//!    when its user opens another one and has no place left (`streams.rs`).
 //! 3. **Refusals have one shape.** hyper answers what is no request by itself, without a body. Whatever it writes while no
 //!    request is being answered can only be that, so it is replaced by an answer of ours with the same status.
 //! 4. **Whoever is refused gets to read it.** When a client is still sending, what it sends is thrown away for a moment
@@ -180,13 +181,19 @@ impl Guarded {
             _ => {}
         }
         if written.is_ready() {
-            self.writing.stop();
+            if self.writing.runs_for(()) {
+                self.writing.stop();
+                self.progress.set_stalled(None);
+            }
             return written;
         }
         if !self.writing.runs_for(()) {
             self.writing.start((), self.deadlines.write);
+            self.progress.set_stalled(Some(Instant::now()));
         }
-        if self.writing.poll(context).is_pending() && self.holding.poll(context).is_pending() {
+        self.progress.register(context.waker());
+        let is_over = self.writing.poll(context).is_ready() || self.holding.poll(context).is_ready();
+        if !is_over && !self.progress.is_evicted() {
             return Poll::Pending;
         }
         self.load.count(LoadEvent::Stalled);

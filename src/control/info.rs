@@ -189,6 +189,8 @@ fn limits(config: &Config) -> Vec<(&'static str, Value)> {
         ("costLimit", json!(session.cost_limit.as_ref().map(ToString::to_string))),
         ("idleTimeoutSeconds", optional(session.idle_timeout)),
         ("turnSilenceTimeoutSeconds", optional(session.turn_silence_timeout)),
+        ("retentionSuspendedSeconds", optional(session.retention_suspended)),
+        ("retentionResumableSeconds", optional(session.retention_resumable)),
         ("transcriptBytes", json!(session.transcript_max.0)),
         ("initializeTimeoutSeconds", seconds(processes.initialize_timeout)),
         ("sessionTimeoutSeconds", seconds(processes.session_timeout)),

@@ -6,9 +6,11 @@
 //! ```
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::task::Waker;
 
 use futures_util::task::AtomicWaker;
+use tokio::time::Instant;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -49,7 +51,11 @@ pub struct Progress {
     is_unread: AtomicBool,
     /// Bytes that the answer holds of what all have together.
     held: AtomicUsize,
+    /// Since when bytes have waited to be written without the client taking any.
+    stalled_at: Mutex<Option<Instant>>,
     has_to_go: AtomicBool,
+    /// The connection closes even while its answer is being written.
+    is_evicted: AtomicBool,
     reader: AtomicWaker,
 }
 
@@ -61,7 +67,9 @@ impl Default for Progress {
             pause: AtomicU64::new(0),
             is_unread: AtomicBool::new(false),
             held: AtomicUsize::new(0),
+            stalled_at: Mutex::new(None),
             has_to_go: AtomicBool::new(false),
+            is_evicted: AtomicBool::new(false),
             reader: AtomicWaker::new(),
         }
     }
@@ -116,6 +124,25 @@ impl Progress {
     pub fn make_room(&self) {
         self.has_to_go.store(true, Ordering::Release);
         self.reader.wake();
+    }
+
+    /// The client takes no bytes from now on (`Some`), or has taken some.
+    pub fn set_stalled(&self, since: Option<Instant>) {
+        *self.stalled_at.lock().unwrap_or_else(PoisonError::into_inner) = since;
+    }
+
+    pub fn stalled_at(&self) -> Option<Instant> {
+        *self.stalled_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes the connection now, whatever is being written, because another stream gets its place.
+    pub fn evict(&self) {
+        self.is_evicted.store(true, Ordering::Release);
+        self.make_room();
+    }
+
+    pub fn is_evicted(&self) -> bool {
+        self.is_evicted.load(Ordering::Acquire)
     }
 
     pub fn has_to_go(&self) -> bool {

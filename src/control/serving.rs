@@ -65,6 +65,7 @@ impl Serving {
             let seat = Arc::clone(&seat);
             let mut request = request.map(|body| Asked::new(body, Arc::clone(&seat)));
             request.extensions_mut().insert(caller.clone());
+            request.extensions_mut().insert(Arc::clone(seat.progress()));
             refused.map(|refused| request.extensions_mut().insert(refused));
             let answer = service.call(request);
             async move {

@@ -248,7 +248,7 @@ pub async fn change(
     Id(id): Id<SessionId>,
     Json(request): Json<PatchSession>,
 ) -> Result<Json<Session>, ApiError> {
-    let PatchSession { title, tags, limits, mode, model, config_options, context, permissions } = request;
+    let PatchSession { title, tags, limits, mode, model, config_options, context, permissions, keep } = request;
     let choices = choices::chosen(mode, model, config_options)?;
     if let Some(title) = &title {
         check_title(title)?;
@@ -266,7 +266,7 @@ pub async fn change(
         Some(policy) => Some(registry::narrowed(&session, policy)?),
         None => None,
     };
-    let change = SessionChange { title, tags, limits, context: None, permissions, by: Some(caller.by()) };
+    let change = SessionChange { title, tags, limits, context: None, permissions, keep, by: Some(caller.by()) };
     if change.is_empty() && choices.is_empty() && context.is_none() {
         return Ok(Json(shown(&api, session)));
     }

@@ -10,13 +10,13 @@ use serde::Deserialize;
 use tokio::time::Instant;
 use utoipa::IntoParams;
 
+use super::Api;
 use super::caller::Caller;
 use super::content::{self, Checked};
 use super::error::ApiError;
 use super::extract::{Id, Json, OptionalJson, PageQuery, Query, TurnPath, page};
 use super::idempotency::{self, Attempt, Key, Keyed, again};
 use super::wire::{Accepted, Cancel, CancelAccepted, Prompt, Turn, TurnList};
-use super::{Api, events};
 use crate::model::{By, MessageId, SessionId, TurnId};
 use crate::session::NewPrompt;
 use crate::store::{Claim, EventScope};
@@ -167,8 +167,6 @@ pub async fn show(
     if wait > WAIT_SECONDS_MAX {
         return Err(ApiError::invalid("wait", format!("must be at most {WAIT_SECONDS_MAX}")));
     }
-    // Whoever waits is like whoever follows.
-    let _open = if wait > 0 { Some(events::open(&api, &caller)?) } else { None };
     let deadline = Instant::now() + Duration::from_secs(wait);
     let hub = api.registry.hub();
     caller.session(&api, path.session).await?;

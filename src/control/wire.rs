@@ -130,6 +130,9 @@ pub struct PatchSession {
     /// Replaces the whole policy.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
     pub permissions: Option<PermissionPolicy>,
+    /// Whether retention is to leave the session alone. Can be changed in every status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep: Option<bool>,
 }
 
 /// A prompt: either `text` or ACP content blocks.
@@ -233,8 +236,10 @@ pub struct Session {
     pub updated_at: Timestamp,
     pub last_active_at: Timestamp,
     pub status_changed_at: Timestamp,
-    /// When its retention is over, if it ever is.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Whether retention leaves it alone: it never expires.
+    #[serde(default)]
+    pub keep: bool,
+    /// When it expires. A daily sweep deletes it at least 24 hours after the first sweep that found it expired. Null: never.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -458,6 +463,7 @@ impl Session {
             updated_at: session.updated_at,
             last_active_at: session.last_active_at,
             status_changed_at: session.status_changed_at,
+            keep: session.keep,
             expires_at,
         }
     }

@@ -44,7 +44,7 @@ fn redact_op(redactor: &Redactor, op: &mut Op) {
         }
         Op::CreateSession(new) => new_session(redactor, new),
         Op::Import(imported) => self::imported(redactor, imported),
-        Op::ChangeSession(SessionChange { title, tags, limits: _, context, permissions: _, by }) => {
+        Op::ChangeSession(SessionChange { title, tags, limits: _, context, permissions: _, keep: _, by }) => {
             peer(redactor, by);
             texts(redactor, title);
             texts(redactor, tags.iter_mut().flatten());
@@ -251,6 +251,7 @@ mod tests {
             limits: None,
             context: Some(context.clone()),
             permissions: None,
+            keep: None,
             by: Some(Arc::new(Peer { uid: 1, pid: None, program: Some(SECRET.to_owned()) })),
         };
         let (status, stop_reason) = (TurnStatus::Failed, Some(SECRET.to_owned()));
@@ -264,7 +265,7 @@ mod tests {
                 supports_resume: false,
             },
             Op::SetLastError(LastError::new(&error)),
-            Op::FinishTurn { turn, status, stop_reason, error: Some(error), usage: None },
+            Op::FinishTurn { turn, status, stop_reason, error: Some(error), usage: None, at: None },
             Op::SetChoices(Box::new(choices)),
             Op::SetTurnContext { turn, context: Box::new(context) },
         ];

@@ -50,8 +50,11 @@ pub struct AgentProfile {
     pub adapter: Adapter,
     /// The way to sign in that the agent is told to take after `initialize`. None: it is told nothing.
     pub auth_method: Option<String>,
+    /// What its sessions have that name no policy.
     pub permissions: Policy,
-    /// What the base grants, which holds beside that.
+    /// The widest mode that its sessions may have. None: it depends on the owner, see [`AgentProfile::ceiling`].
+    pub permissions_max: Option<PermissionMode>,
+    /// What the base has, whose rules hold beside its own.
     pub base_permissions: Option<Policy>,
     /// Modes of the agent's that may be chosen although they grant more than the policy does.
     pub modes_allowed: Vec<String>,
@@ -136,6 +139,10 @@ pub struct FrozenProfile {
     /// Absent in older sessions, which have only the mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Policy>,
+    /// The widest permission mode that the session may have. Absent in older sessions: then the policy's mode is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub permissions_max: Option<PermissionMode>,
     /// The base's policy, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -185,6 +192,7 @@ impl AgentProfile {
             adapter: Adapter::Generic,
             auth_method: None,
             permissions: Policy::of(PermissionMode::Ask),
+            permissions_max: None,
             base_permissions: None,
             modes_allowed: Vec::new(),
             client_files: true,
@@ -226,6 +234,26 @@ impl AgentProfile {
         }
     }
 
+    /// The widest mode that a session of this owner may have; nothing stands for the daemon's own user. One that was made over
+    /// the API with a policy and a base has that policy's mode at most.
+    pub fn ceiling(&self, owner: Option<u32>) -> PermissionMode {
+        let default = if owner.is_none() { PermissionMode::Allow } else { PermissionMode::Ask };
+        let configured = self.permissions_max.unwrap_or(default);
+        if self.base_permissions.is_some() { configured.or_stricter(self.permissions.mode) } else { configured }
+    }
+
+    /// What a session of this owner has that names no policy. `read-only` also forbids writes, so it is never replaced.
+    pub fn default_policy(&self, owner: Option<u32>) -> Policy {
+        let Policy { mode, rules } = self.permissions.clone();
+        let is_kept = self.permissions.forbids_writes();
+        Policy { mode: if is_kept { mode } else { mode.or_stricter(self.ceiling(owner)) }, rules }
+    }
+
+    /// What a session of this owner keeps of it.
+    pub fn freeze_for(&self, owner: Option<u32>) -> FrozenProfile {
+        FrozenProfile { permissions_max: Some(self.ceiling(owner)), ..self.freeze() }
+    }
+
     pub fn freeze(&self) -> FrozenProfile {
         let tools = self.acpd_tools.then(FrozenServer::tools);
         FrozenProfile {
@@ -251,6 +279,7 @@ impl AgentProfile {
             adapter: self.adapter,
             auth_method: self.auth_method.clone(),
             permissions: Some(self.permissions.clone()),
+            permissions_max: self.permissions_max,
             base_permissions: self.base_permissions.clone(),
             modes_allowed: self.modes_allowed.clone(),
             client_files: self.client_files,
@@ -274,8 +303,24 @@ impl FrozenProfile {
 
     /// All that decides what a session's agent may do, which has this policy and these rules of its own.
     pub fn authority(&self, session: Policy, standing: Vec<StandingRule>) -> Authority {
-        let profile = self.permissions.clone().unwrap_or_else(|| session.clone());
-        Authority { base: self.base_permissions.clone(), profile, session, standing }
+        let profile = self.permissions.clone().map_or_else(|| session.clone(), |policy| self.capped(policy));
+        let base = self.base_permissions.clone().map(|policy| self.capped(policy));
+        Authority { base, profile, session, standing }
+    }
+
+    /// Rules with the widest mode that the session may have.
+    fn capped(&self, policy: Policy) -> Policy {
+        Policy { mode: self.permissions_max.unwrap_or(policy.mode), ..policy }
+    }
+
+    /// The profile's policies, each with the widest mode that the session may have.
+    pub fn granted(&self) -> impl Iterator<Item = Policy> {
+        self.permissions.iter().chain(&self.base_permissions).map(|policy| self.capped(policy.clone()))
+    }
+
+    /// The section of the configuration that says what it is granted.
+    pub fn section(&self) -> &str {
+        self.base.as_deref().unwrap_or(&self.slug)
     }
 
     /// What it says of numbers that the agent has an option for, by the field's name. ACP has no other way to set them.

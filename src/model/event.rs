@@ -55,6 +55,8 @@ pub enum EventBody {
         #[serde(skip_serializing_if = "Option::is_none")]
         permissions: Option<Policy>,
         #[serde(skip_serializing_if = "Option::is_none")]
+        keep: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         mode: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
         model: Option<String>,
@@ -449,6 +451,7 @@ mod tests {
                 limits: Some(SessionLimits::default()),
                 context: Some(SessionContext::default()),
                 permissions: Some(Policy::of(crate::model::PermissionMode::Ask)),
+                keep: Some(true),
                 mode: Some("plan".into()),
                 model: Some("m".into()),
                 config_options: Some(BTreeMap::new()),

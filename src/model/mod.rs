@@ -17,6 +17,7 @@ pub mod export;
 pub mod id;
 pub mod mcp;
 pub mod message;
+pub mod mistake;
 pub mod object;
 pub mod peer;
 pub mod permission;

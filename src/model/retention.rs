@@ -11,7 +11,8 @@
 //! 2. Deleted is only what was expired at two sweeps at least [`MARK_AGE_MIN`] apart. The first one leaves a mark.
 //! 3. A mark counts only when it lies between the expiry and now. One from before was for another stay in the status, one
 //!    from the future was made by a clock that was wrong. Neither brings a deletion nearer: counting begins anew.
-//! 4. Turns that wait were promised to somebody: they keep their session.
+//! 4. A session that a user keeps never expires: it has no expiry.
+//! 5. Turns that wait were promised to somebody: they keep their session.
 
 use std::time::Duration;
 

@@ -73,6 +73,8 @@ pub struct Session {
     pub updated_at: Timestamp,
     pub last_active_at: Timestamp,
     pub status_changed_at: Timestamp,
+    /// Retention leaves it alone.
+    pub keep: bool,
 }
 
 /// A registered directory.

@@ -10,7 +10,8 @@ use crate::agent::{self, NoProgram, WorkspaceError};
 use crate::model::mcp::ChosenServer;
 use crate::model::session::{Session, Workspace};
 use crate::model::{
-    AgentProfile, Chosen, ContextChange, Peer, Policy, ProcessState, SessionId, SessionLimits, Sight, WorkspaceId,
+    AgentProfile, Chosen, ContextChange, Peer, PermissionMode, Policy, ProcessState, SessionId, SessionLimits, Sight,
+    WorkspaceId,
 };
 use crate::session::{Admission, Refusal, Request, check_modes};
 use crate::store::{Catalogue, Claim, Made, NewSession, Op, Unit};
@@ -61,10 +62,13 @@ impl Registry {
         let context = self.context_of_new(real, create.owner, create.context, peer).await?;
         let profile = self.profile_of_new(create.agent.as_deref(), create.sight).await?;
         let permissions = match create.permissions {
-            Some(asked) => narrower(&profile.slug, &profile.permissions, asked)?,
-            None => profile.permissions.clone(),
+            Some(asked) => {
+                let ceiling = Policy { mode: profile.ceiling(create.owner), ..profile.permissions.clone() };
+                narrower(profile.section(), &ceiling, asked)?
+            }
+            None => profile.default_policy(create.owner),
         };
-        let frozen = profile.freeze();
+        let frozen = profile.freeze_for(create.owner);
         let chosen = Chosen { mode: profile.mode.clone(), model: profile.model.clone(), ..Chosen::default() };
         let chosen = chosen.changed_by(&create.choices);
         check_modes(&frozen, &permissions, &chosen)?;
@@ -271,14 +275,17 @@ fn log_catalogue(what: &str, workspace: WorkspaceId, path: &str, peer: Option<&P
 
 /// The policy that somebody asks for in place of a session's own, when it is none wider than its profile's was.
 pub fn narrowed(session: &Session, asked: Policy) -> Result<Policy, RegistryError> {
-    let granted = session.profile.permissions.as_ref().unwrap_or(&session.permissions);
-    narrower(&session.profile.slug, granted, asked)
+    let granted = session.profile.granted().next();
+    narrower(session.profile.section(), granted.as_ref().unwrap_or(&session.permissions), asked)
 }
 
-/// Rules need no look: of both policies the stricter word holds.
+/// The policy that is asked for, when its mode is none wider. Rules need no look: of both policies the stricter word holds.
+/// One that names a mode alone keeps the profile's rules, which would be of no use without it; but `deny` refuses everything.
 pub(super) fn narrower(agent: &str, granted: &Policy, asked: Policy) -> Result<Policy, RegistryError> {
     if asked.mode.narrows(granted.mode) {
-        return Ok(asked);
+        let is_mode_alone = asked.rules.is_empty() && asked.mode != PermissionMode::Deny;
+        let rules = if is_mode_alone { granted.rules.clone() } else { asked.rules };
+        return Ok(Policy { mode: asked.mode, rules });
     }
     let (granted, asked) = (granted.mode.as_str(), asked.mode.as_str());
     Err(RegistryError::WiderPermissions { agent: agent.to_owned(), granted, asked })

@@ -331,8 +331,8 @@ impl Plan<'_> {
         place: Place,
         notes: &mut Vec<String>,
     ) -> Result<NewSession, RegistryError> {
-        let frozen = profile.freeze();
-        let permissions = permissions(profile, &session.permissions, notes);
+        let frozen = profile.freeze_for(self.owner);
+        let permissions = permissions(&profile.default_policy(self.owner), &session.permissions, notes);
         let mut chosen = chosen(session, profile, notes);
         if check_modes(&frozen, &permissions, &chosen).is_err() {
             notes.push("its mode and options allow more than its permissions here, so they were dropped".to_owned());
@@ -430,15 +430,15 @@ fn derived_message(session: SessionId, message: &Message) -> MessageId {
     MessageId::derived(message.created_at, &[&session.to_string(), &message.id.to_string()])
 }
 
-fn permissions(profile: &AgentProfile, asked: &Policy, notes: &mut Vec<String>) -> Policy {
-    let granted = &profile.permissions;
+/// What it had elsewhere, and no more than a new session has here by default, because importing chooses no mode.
+fn permissions(granted: &Policy, asked: &Policy, notes: &mut Vec<String>) -> Policy {
     // Rules need no look: of both policies the stricter word holds.
     if asked.mode.narrows(granted.mode) {
         return asked.clone();
     }
-    let (asked, granted) = (asked.mode.as_str(), granted.mode.as_str());
-    notes.push(format!("its permissions were {asked:?}, and are {granted:?}, which the agent has here"));
-    profile.permissions.clone()
+    let (asked, default) = (asked.mode.as_str(), granted.mode.as_str());
+    notes.push(format!("its permissions were {asked:?}, and are {default:?}, which the agent has here"));
+    granted.clone()
 }
 
 fn scope(sandbox: &Sandbox, profile: &AgentProfile, asked: FsScope, notes: &mut Vec<String>) -> FsScope {

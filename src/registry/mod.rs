@@ -70,7 +70,7 @@ pub enum RegistryError {
     UnknownAgent(String),
     #[error("cannot start the agent {agent:?}: {problem}")]
     AgentNotInstalled { agent: String, command: String, problem: NoProgram, hint: String },
-    #[error("the agent {agent:?} grants {granted:?} at most, not {asked:?}")]
+    #[error("sessions of the agent {agent:?} may have the permission mode {granted:?} at most, not {asked:?}")]
     WiderPermissions { agent: String, granted: &'static str, asked: &'static str },
     #[error("the agent {agent:?} allows at most the scope {granted:?}, not {asked:?}")]
     WiderScope { agent: String, granted: &'static str, asked: &'static str },
@@ -379,7 +379,7 @@ impl Registry {
                 }
                 Ok((_, Some(_))) => {}
                 Err(error) => {
-                    tracing::error!(error = &error as &dyn std::error::Error, "cannot repair a session in the store")
+                    tracing::error!(error = &error as &dyn std::error::Error, "cannot repair a session in the store");
                 }
             }
             drop(gate);

@@ -178,7 +178,8 @@ impl Registry {
             }
         };
         if let (Program::Base(_), Some(asked)) = (&made.definition.program, &made.definition.permissions) {
-            admission::narrower(&base.slug, &base.permissions, asked.clone())?;
+            let ceiling = Policy { mode: base.ceiling(made.owner_uid), ..base.permissions.clone() };
+            admission::narrower(&base.slug, &ceiling, asked.clone())?;
         }
         if made.definition.acpd_tools == Some(true) && !base.acpd_tools {
             return Err(McpRefusal::NoTools { agent: base.slug.clone() }.into());
@@ -186,7 +187,7 @@ impl Registry {
         mcp::check(base, made.definition.mcp_servers.as_deref().unwrap_or_default())?;
         let profile = self.resolved(made)?;
         let chosen = Chosen { mode: profile.mode.clone(), ..Chosen::default() };
-        check_modes(&profile.freeze(), &profile.permissions, &chosen)?;
+        check_modes(&profile.freeze_for(made.owner_uid), &profile.default_policy(made.owner_uid), &chosen)?;
         Ok(())
     }
 }

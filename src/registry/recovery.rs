@@ -123,7 +123,10 @@ impl Registry {
         let mut unit = Unit::default();
         for turn in turns {
             let (status, error) = (TurnStatus::Failed, Some(error.clone()));
-            unit.ops.push((session, Op::FinishTurn { turn: *turn, status, stop_reason: None, error, usage: None }));
+            unit.ops.push((
+                session,
+                Op::FinishTurn { turn: *turn, status, stop_reason: None, error, usage: None, at: None },
+            ));
         }
         unit.ops.push((session, Op::SetLastError(LastError::new(&error))));
         if let Some(from) = self.hub().store().status(session).await?
@@ -166,7 +169,9 @@ impl Registry {
                 let status = if code == ErrorCode::Interrupted { TurnStatus::Interrupted } else { TurnStatus::Failed };
                 (status, Some(TurnError::new(code, reason)))
             };
-            let finish = Op::FinishTurn { turn: turn.id, status, stop_reason: None, error, usage: turn.usage };
+            // Nobody knows when it ended, but that it was alive at its last event.
+            let (usage, at) = (turn.usage, store.last_event_at(turn.session, turn.id).await?);
+            let finish = Op::FinishTurn { turn: turn.id, status, stop_reason: None, error, usage, at };
             unit.ops.push((turn.session, finish));
             tracing::warn!(session = %turn.session, turn = %turn.id, %status, "ended a turn that had no process");
         }

@@ -69,7 +69,8 @@ impl Swept {
 impl Registry {
     /// When a session's retention is over, by the configuration of now. None: never.
     pub fn expires_at(&self, session: &Session) -> Option<Timestamp> {
-        self.retention().expires_at(session.status, session.status_changed_at, session.supports_resume)
+        let Session { status, status_changed_at, supports_resume, keep, .. } = *session;
+        self.retention().expires_at(status, status_changed_at, supports_resume).filter(|_| !keep)
     }
 
     fn retention(&self) -> Retention {
@@ -122,6 +123,7 @@ impl Registry {
         for candidate in page {
             let Candidate { id, status, status_changed_at, queued_turns, .. } = candidate;
             let expires_at = retention.expires_at(status, status_changed_at, candidate.supports_resume);
+            let expires_at = expires_at.filter(|_| !candidate.keep);
             let verdict = retention::verdict(expires_at, candidate.expired_seen_at, queued_turns > 0, now);
             let marked_at = match verdict {
                 Verdict::Leave => continue,

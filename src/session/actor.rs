@@ -153,6 +153,8 @@ pub struct SessionActor {
     pub(super) status: SessionStatus,
     /// The first prompt gives a session without a title its title.
     pub(super) untitled: bool,
+    /// Retention leaves it alone.
+    pub(super) keep: bool,
     pub(super) limits: SessionLimits,
     /// Turns that count against the cap.
     pub(super) turns_counted: u64,
@@ -227,6 +229,7 @@ pub fn actor(
         workspace_identity: session.workspace_identity,
         status: session.status,
         untitled: session.title.is_empty(),
+        keep: session.keep,
         limits: session.limits,
         turns_counted: session.turns_counted.unsigned_abs(),
         spending: Spending::new(meter, session.paused.is_some()),

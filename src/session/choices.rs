@@ -442,7 +442,7 @@ impl SessionActor {
         };
         match asking.origin {
             Origin::Start => {
-                self.notice(None, "choice_refused", format!("{refusal}; the session continues without it"))
+                self.notice(None, "choice_refused", format!("{refusal}; the session continues without it"));
             }
             Origin::Request { .. } => asking.failure = Some(refusal),
         }

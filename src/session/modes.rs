@@ -28,11 +28,11 @@ fn is_wider(profile: &FrozenProfile, session: &Policy, choice: &Choice) -> bool 
         Choice::Option(..) | Choice::Model(_) => return false,
     };
     let Some(grant) = mode_grant(mode) else { return false };
-    let granted = profile.permissions.iter().chain(&profile.base_permissions);
     let is_named = profile.modes_allowed.iter().any(|allowed| allowed == mode);
     let grants = |policy: &Policy| grant.narrows(policy.mode) && !policy.has_exceptions();
     // No policy grants everything: even the one that allows asks for git.
-    let is_granted = grant != PermissionMode::Allow && granted.chain([session]).all(grants);
+    let is_granted =
+        grant != PermissionMode::Allow && grants(session) && profile.granted().all(|policy| grants(&policy));
     !is_named && !is_granted
 }
 

@@ -157,10 +157,12 @@ impl SessionActor {
         }
     }
 
-    /// Archived and in error, a session can only be read or deleted.
+    /// Archived and in error, a session can only be read, kept from retention or deleted.
     fn on_change(&mut self, edit: Edit, reply: Reply<()>) {
+        let is_keep_alone = edit.choices.is_empty() && edit.context.is_none() && !edit.change.changes_more_than_keep();
         match self.status {
             SessionStatus::Active | SessionStatus::Suspended => {}
+            SessionStatus::Archived | SessionStatus::Error if is_keep_alone => {}
             SessionStatus::Archived | SessionStatus::Error => {
                 return answer(reply, Err(Refusal::NotActive(self.status)));
             }
@@ -200,6 +202,7 @@ impl SessionActor {
             return;
         }
         self.untitled &= change.title.is_none();
+        self.keep = change.keep.unwrap_or(self.keep);
         if let Some(limits) = &mut change.limits {
             self.limits = self.limits.changed_by(*limits);
             *limits = self.limits;
@@ -259,7 +262,7 @@ impl SessionActor {
     /// where no resume can come between.
     fn on_expire(&mut self, seen: SessionStatus, reply: Reply<()>) {
         let is_at_rest = self.queue.is_empty() && self.running.is_none() && self.closing.is_none();
-        if self.status != seen || !is_at_rest {
+        if self.status != seen || !is_at_rest || self.keep {
             return answer(reply, Err(Refusal::NotExpired));
         }
         self.on_close(None, true, &None, reply);

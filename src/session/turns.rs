@@ -222,7 +222,7 @@ impl SessionActor {
             self.notice(Some(turn), error.code.as_str(), error.message.clone());
         }
         let usage = self.spending.take(turn);
-        self.record(Op::FinishTurn { turn, status, stop_reason, error, usage });
+        self.record(Op::FinishTurn { turn, status, stop_reason, error, usage, at: None });
     }
 
     /// Notes who ends the turn, when it is somebody: its end tells.

@@ -68,6 +68,7 @@ impl Apply<'_> {
             limits: None,
             context: None,
             permissions: None,
+            keep: None,
             mode,
             model,
             config_options,

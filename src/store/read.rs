@@ -383,6 +383,15 @@ impl Store {
     }
 
     /// Text that was streamed in a turn and never became a message, because the daemon died before it was whole.
+    /// When the last event of a turn was recorded.
+    pub async fn last_event_at(&self, session: SessionId, turn: TurnId) -> Result<Option<Timestamp>, StoreError> {
+        let sql = "SELECT created_at FROM events WHERE session_id = ? AND turn_id = ? ORDER BY sequence DESC LIMIT 1";
+        let query = sqlx::query_scalar::<_, i64>(sql).bind(session.to_string()).bind(turn.to_string());
+        let at = query.fetch_optional(&self.pool).await;
+        let at = at.map_err(StoreError::database("reading when a turn's last event was"))?;
+        Ok(at.map(Timestamp::from_millis))
+    }
+
     pub async fn unfinished_text(&self, session: SessionId, turn: TurnId) -> Result<Vec<UnfinishedText>, StoreError> {
         let rows = sqlx::query(
             "SELECT data ->> 'messageId' AS id, data ->> 'type' AS type, \

@@ -16,6 +16,7 @@ pub struct Candidate {
     pub status: SessionStatus,
     pub status_changed_at: Timestamp,
     pub supports_resume: bool,
+    pub keep: bool,
     /// When a sweep first found its retention over.
     pub expired_seen_at: Option<Timestamp>,
     pub queued_turns: i64,
@@ -30,7 +31,7 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<Candidate>, StoreError> {
         let rows = sqlx::query(
-            "SELECT id, title, status, status_changed_at, supports_resume, expired_seen_at, \
+            "SELECT id, title, status, status_changed_at, supports_resume, keep, expired_seen_at, \
              (SELECT count(*) FROM turns WHERE turns.session_id = sessions.id AND turns.status = 'queued') \
              AS queued_turns \
              FROM sessions WHERE id > ? AND (status <> 'active' OR expired_seen_at IS NOT NULL) ORDER BY id LIMIT +?",
@@ -60,6 +61,7 @@ fn candidate(row: &SqliteRow) -> Result<Candidate, StoreError> {
         status: row::parsed(row, "status")?,
         status_changed_at: row::time(row, "status_changed_at")?,
         supports_resume: row::column(row, "supports_resume")?,
+        keep: row::column(row, "keep")?,
         expired_seen_at: row::column::<Option<i64>>(row, "expired_seen_at")?.map(Timestamp::from_millis),
         queued_turns: row::column(row, "queued_turns")?,
     })

@@ -54,6 +54,7 @@ pub fn session(row: &SqliteRow) -> Result<Session, StoreError> {
         updated_at: time(row, "updated_at")?,
         last_active_at: time(row, "last_active_at")?,
         status_changed_at: time(row, "status_changed_at")?,
+        keep: column(row, "keep")?,
     })
 }
 

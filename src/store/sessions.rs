@@ -57,7 +57,7 @@ impl Apply<'_> {
             "changing a session",
             "UPDATE sessions SET title = coalesce(?2, title), tags = coalesce(?3, tags), limits = coalesce(?4, limits), \
              context = coalesce(?5, context), policy = coalesce(?6, policy), permissions = coalesce(?7, permissions), \
-             updated_at = ?8 WHERE id = ?1",
+             updated_at = ?8, keep = coalesce(?9, keep) WHERE id = ?1",
             params![
                 session.to_string(),
                 change.title,
@@ -67,6 +67,7 @@ impl Apply<'_> {
                 change.permissions.as_ref().map(to_json).transpose()?,
                 change.permissions.as_ref().map(|policy| policy.mode.as_str()),
                 self.now.as_millis(),
+                change.keep,
             ],
         )?;
         let body = EventBody::SessionUpdated {
@@ -75,6 +76,7 @@ impl Apply<'_> {
             limits: change.limits,
             context: change.context.clone(),
             permissions: change.permissions.clone(),
+            keep: change.keep,
             mode: None,
             model: None,
             config_options: None,

@@ -78,6 +78,10 @@ pub(super) fn text(turn: Option<TurnId>, role: Role, text: &str) -> Op {
     Op::Message(NewMessage::new(MessageId::new(), turn, role, &Content::text(text)))
 }
 
+fn finished(turn: TurnId, status: TurnStatus) -> Op {
+    Op::FinishTurn { turn, status, stop_reason: Some("x".into()), error: None, usage: None, at: None }
+}
+
 #[tokio::test]
 async fn the_schema_goes_up_and_down_with_a_copy_before_each_change() {
     let directory = tempfile::tempdir().unwrap();
@@ -205,8 +209,7 @@ async fn a_turn_only_goes_forward_in_the_record_too() {
     let (store, writer) = open(directory.path()).await;
     let session = session(&writer).await;
     let turn = TurnId::new();
-    let finish =
-        |status| Unit::one(session, Op::FinishTurn { turn, status, stop_reason: None, error: None, usage: None });
+    let finish = |status| Unit::one(session, finished(turn, status));
     writer.append(Unit::one(session, Op::QueueTurn { turn, position: 0, by: None })).await.unwrap();
     assert!(writer.append(finish(TurnStatus::Completed)).await.is_err(), "a queued turn has not run");
     writer.append(Unit::one(session, Op::StartTurn { turn })).await.unwrap();
@@ -223,8 +226,6 @@ async fn a_batch_of_many_turns_is_written_whole_or_not_at_all() {
     let (store, writer) = open(directory.path()).await;
     let sessions = [session(&writer).await, session(&writer).await];
     let turns = [TurnId::new(), TurnId::new(), TurnId::new()];
-    let finish =
-        |turn, status| Op::FinishTurn { turn, status, stop_reason: Some("x".into()), error: None, usage: None };
     let unit = |ops: Vec<Op>| {
         let ops = ops.into_iter().enumerate().map(|(index, op)| (sessions[index % 2], op));
         Unit { catalogue: Vec::new(), ops: ops.collect() }
@@ -235,11 +236,11 @@ async fn a_batch_of_many_turns_is_written_whole_or_not_at_all() {
     writer.append(unit(start.collect())).await.unwrap();
     let cancel = turns.iter().map(|turn| Op::RequestCancel { turn: *turn, by: None });
     writer.append(unit(cancel.collect())).await.unwrap();
-    let twice = unit([turns[0], turns[1], turns[1]].map(|turn| finish(turn, TurnStatus::Completed)).into());
+    let twice = unit([turns[0], turns[1], turns[1]].map(|turn| finished(turn, TurnStatus::Completed)).into());
     assert!(writer.append(twice).await.is_err(), "no turn ends twice");
-    let unknown = unit([turns[0], TurnId::new()].map(|turn| finish(turn, TurnStatus::Completed)).into());
+    let unknown = unit([turns[0], TurnId::new()].map(|turn| finished(turn, TurnStatus::Completed)).into());
     assert!(writer.append(unknown).await.is_err(), "nor does one that is not there");
-    writer.append(unit(turns.map(|turn| finish(turn, TurnStatus::Cancelled)).into())).await.unwrap();
+    writer.append(unit(turns.map(|turn| finished(turn, TurnStatus::Cancelled)).into())).await.unwrap();
     for (index, turn) in turns.into_iter().enumerate() {
         let turn = store.turn(sessions[index % 2], turn).await.unwrap().unwrap();
         assert_eq!((turn.status, turn.stop_reason.as_deref()), (TurnStatus::Cancelled, Some("x")));
@@ -494,9 +495,7 @@ async fn lighter_rows_keep_all_that_there_was_on_the_way_back_and_forth() {
              OR name = 'events' AND sql LIKE '%AUTOINCREMENT%' OR name = 'messages_by_turn'";
         assert_eq!(sqlx::query_scalar::<_, i64>(heavy).fetch_one(&store.pool).await.unwrap(), 0);
     }
-    let finish =
-        Op::FinishTurn { turn: turns[1], status: TurnStatus::Completed, stop_reason: None, error: None, usage: None };
-    writer.append(Unit::one(kept, finish)).await.unwrap();
+    writer.append(Unit::one(kept, finished(turns[1], TurnStatus::Completed))).await.unwrap();
     assert_eq!(store.head(EventScope::All).await.unwrap(), head + 1);
     store.close().await;
     writer.close().await;
@@ -587,8 +586,7 @@ async fn whoever_cancels_a_turn_is_named_at_its_end_even_by_another_daemon() {
     for op in [Op::QueueTurn { turn, position: 0, by: by(1) }, Op::StartTurn { turn }, cancel(2), cancel(3)] {
         writer.append(Unit::one(session, op)).await.unwrap();
     }
-    let finish = Op::FinishTurn { turn, status: TurnStatus::Cancelled, stop_reason: None, error: None, usage: None };
-    writer.append(Unit::one(session, finish)).await.unwrap();
+    writer.append(Unit::one(session, finished(turn, TurnStatus::Cancelled))).await.unwrap();
     let events = store.events(EventScope::Session(session), 0, 100, 1 << 20).await.unwrap();
     let by = |kind: &str| {
         let event = events.iter().find(|event| event.kind == kind).unwrap();

@@ -4,7 +4,7 @@ use rusqlite::params;
 
 use super::apply::{Apply, to_json};
 use super::{Op, StoreError};
-use crate::model::{By, EventBody, SessionId, TurnId, TurnStatus};
+use crate::model::{By, EventBody, SessionId, Timestamp, TurnId, TurnStatus};
 
 impl Apply<'_> {
     /// A change that does not follow from the turn's status is a bug, and fails the unit.
@@ -39,7 +39,7 @@ impl Apply<'_> {
                  WHERE session_id = ?3 AND id = ?1 AND status IN ('queued', 'running')",
                 params![turn.to_string(), now, session.to_string(), by.as_ref().map(to_json).transpose()?],
             )?),
-            Op::FinishTurn { turn, status, stop_reason, error, usage } => {
+            Op::FinishTurn { turn, status, stop_reason, error, usage, at } => {
                 debug_assert!(status.is_final(), "a turn finishes with a final status");
                 let (status, stop_reason, error, usage) = (*status, stop_reason.clone(), error.clone(), usage.clone());
                 let kept = usage.as_ref().map(to_json).transpose()?;
@@ -63,7 +63,7 @@ impl Apply<'_> {
                         code,
                         message,
                         kept,
-                        now,
+                        at.map_or(now, Timestamp::as_millis),
                         sequence,
                         may_be_queued,
                         session.to_string(),

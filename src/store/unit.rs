@@ -107,6 +107,8 @@ pub enum Op {
         stop_reason: Option<String>,
         error: Option<TurnError>,
         usage: Option<Usage>,
+        /// None: now.
+        at: Option<Timestamp>,
     },
     /// What was used so far. Told by the event that brings it.
     SetUsage(Box<UsageChange>),
@@ -199,6 +201,7 @@ pub struct SessionChange {
     pub context: Option<SessionContext>,
     /// As a whole.
     pub permissions: Option<Policy>,
+    pub keep: Option<bool>,
     pub by: By,
 }
 
@@ -219,9 +222,13 @@ impl Imported {
 
 impl SessionChange {
     pub fn is_empty(&self) -> bool {
-        let Self { title, tags, limits, context, permissions, by: _ } = self;
+        !self.changes_more_than_keep() && self.keep.is_none()
+    }
+
+    pub fn changes_more_than_keep(&self) -> bool {
+        let Self { title, tags, limits, context, permissions, keep: _, by: _ } = self;
         let is_described = title.is_some() || tags.is_some() || context.is_some();
-        !is_described && limits.is_none() && permissions.is_none()
+        is_described || limits.is_some() || permissions.is_some()
     }
 }
 

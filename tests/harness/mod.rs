@@ -143,3 +143,9 @@ pub fn files_below(directory: &Path, found: &mut Vec<(String, Vec<u8>)>) {
         }
     }
 }
+
+/// How commands name a user: by the account, where there is one.
+pub fn user_name(uid: u32) -> String {
+    let known = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).expect("the user database can be read");
+    known.map_or_else(|| format!("uid {uid}"), |user| user.name)
+}

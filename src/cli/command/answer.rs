@@ -4,6 +4,7 @@ use clap::Args;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use crate::cli::account;
 use crate::cli::context::{Context, read};
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
@@ -130,7 +131,9 @@ fn late(permission: &Permission, error: ClientError) -> ClientError {
     {
         let by = match &resolution.by {
             Decider::Cancelled { reason } => format!(" because {reason}"),
-            by @ (Decider::Person(_) | Decider::Policy { .. } | Decider::Timeout) => format!(" by {by}"),
+            by @ (Decider::Person(_) | Decider::Policy { .. } | Decider::Timeout) => {
+                format!(" by {}", account::decided_by(by))
+            }
         };
         body.message = format!(
             "{} was {} {} ago{by}: {}",

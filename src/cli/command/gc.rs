@@ -1,7 +1,5 @@
 //! `acpd gc`: looks for sessions whose retention is over.
 
-use std::time::Duration;
-
 use clap::Args;
 use serde_json::value::RawValue;
 
@@ -10,7 +8,7 @@ use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
 use crate::cli::output::Output;
 use crate::cli::table::{Fit, Table};
-use crate::cli::text::{age, count, short_id, size};
+use crate::cli::text::{count, relative, short_id, size};
 use crate::control::wire::{CollectGarbage, ExpiredSession, GarbageReport, UpkeepReport};
 use crate::model::Timestamp;
 
@@ -114,29 +112,5 @@ fn deletion(session: &ExpiredSession, now: Timestamp) -> String {
         Some(_) if session.queued_turns > 1 => format!("after its {} queued turns", session.queued_turns),
         Some(at) if at <= now => "now".to_owned(),
         Some(at) => relative(at, now),
-    }
-}
-
-fn relative(at: Timestamp, now: Timestamp) -> String {
-    /// What is to come is rounded up, so that a day that has just begun is a day.
-    const ROUNDED_UP: Duration = Duration::from_secs(59);
-    if at <= now {
-        format!("{} ago", age(at, now))
-    } else {
-        format!("in {}", age(now, at.after(ROUNDED_UP).unwrap_or(at)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_told_from_here() {
-        let hours = |hours: i64| Timestamp::from_millis(hours * 60 * 60 * 1000);
-        let just_after = Timestamp::from_millis(20);
-        assert_eq!(relative(hours(24), just_after), "in 1d");
-        assert_eq!(relative(hours(5), just_after), "in 5h");
-        assert_eq!(relative(hours(0), hours(3)), "3h ago");
     }
 }

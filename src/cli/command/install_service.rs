@@ -161,10 +161,10 @@ impl<'a> Service<'a> {
                 ));
             }
             Manager::System => {
-                output.aside("to let a user connect: `usermod -aG acpd NAME`, effective at the next login")
+                output.aside("to let a user connect: `usermod -aG acpd NAME`, effective at the next login");
             }
             Manager::User => {
-                output.aside("the service stops when you log out, unless you run `loginctl enable-linger`")
+                output.aside("the service stops when you log out, unless you run `loginctl enable-linger`");
             }
         }
         Ok(Exit::Ok)

@@ -1,6 +1,7 @@
 //! `acpd ls`: the sessions, newest first; once, or for as long as somebody looks.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -15,18 +16,21 @@ use crate::cli::processes::Processes;
 use crate::cli::style::Paint;
 use crate::cli::table::{Cell, Fit, Table};
 use crate::cli::terminal::Screen;
-use crate::cli::text::{age, short_id};
+use crate::cli::text::{age, relative, short_id};
 use crate::cli::watch::{Next, Watch};
 use crate::cli::{lookup, suggest};
 use crate::control::wire::{Session, SessionList};
 use crate::model::{SessionStatus, Timestamp};
 
 const LIMIT_DEFAULT: i64 = 20;
+/// How near an expiry is when the list shows it.
+const EXPIRY_SHOWN: Duration = Duration::from_hours(7 * 24);
 
 /// List sessions, newest first
 ///
 /// Lists active and suspended sessions. ASKS counts open permission requests (`acpd permissions`), QUEUED the turns that
-/// wait for the running one. With --watch the list is updated until you press Ctrl-C or q. If stdout is not a terminal,
+/// wait for the running one. EXPIRES says when a session expires, once that is within seven days; `acpd keep` exempts a
+/// session. With --watch the list is updated until you press Ctrl-C or q. If stdout is not a terminal,
 /// --watch prints the list again, after an empty line, when anything but an age or a size changes. With --json each list is
 /// one line.
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag that is given or not")]
@@ -255,6 +259,7 @@ fn table(sessions: &[Session], processes: &Processes) -> Table {
         ("AGENT", Fit::Whole),
         ("TURNS", Fit::Number),
         ("AGE", Fit::Number),
+        ("EXPIRES", Fit::IfAny),
         ("TITLE", Fit::CutEnd),
         ("WORKSPACE", Fit::CutStart),
     ]);
@@ -275,11 +280,19 @@ fn table(sessions: &[Session], processes: &Processes) -> Table {
             Cell::new(&session.agent, rest),
             Cell::new(&session.turns.to_string(), rest),
             Cell::new(&age(session.created_at, now), rest),
+            Cell::new(&expiry(session, now).unwrap_or_default(), Paint::Yellow),
             Cell::new(&session.title, rest),
             Cell::new(&below_home(&session.workspace, &home), Paint::Dim),
         ]);
     }
     table
+}
+
+/// When a session expires, once that is near.
+fn expiry(session: &Session, now: Timestamp) -> Option<String> {
+    let at = session.expires_at?;
+    let is_near = now.after(EXPIRY_SHOWN).is_some_and(|end| at <= end);
+    is_near.then(|| if at <= now { "expired".to_owned() } else { relative(at, now) })
 }
 
 /// What can be gone on with is green, what wants a person is not.

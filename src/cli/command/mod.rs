@@ -15,6 +15,7 @@ pub mod export;
 pub mod gc;
 pub mod import;
 pub mod install_service;
+pub mod keep;
 pub mod logs;
 pub mod ls;
 pub mod man;

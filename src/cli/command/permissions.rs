@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use clap::Args;
 use serde_json::value::RawValue;
 
+use crate::cli::account;
 use crate::cli::connection::with_query;
 use crate::cli::context::{Context, read};
 use crate::cli::error::ClientError;
@@ -131,7 +132,7 @@ fn all(permissions: &[Permission]) -> Table {
             question::what(permission),
             verdict,
             resolution.map(|resolution| age(resolution.at, now)).unwrap_or_default(),
-            resolution.map(|resolution| resolution.by.to_string()).unwrap_or_default(),
+            resolution.map(|resolution| account::decided_by(&resolution.by)).unwrap_or_default(),
         ]);
     }
     table

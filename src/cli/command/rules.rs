@@ -3,6 +3,7 @@
 use clap::Args;
 use serde_json::value::RawValue;
 
+use crate::cli::account;
 use crate::cli::context::{Context, read};
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
@@ -80,7 +81,7 @@ fn table(rules: &[PermissionRule]) -> Table {
             age(rule.made_at, now).into(),
             Cell::new(decision, paint),
             subject(rule).into(),
-            Decider::Person(rule.made_by.clone()).to_string().into(),
+            account::decided_by(&Decider::Person(rule.made_by.clone())).into(),
         ]);
     }
     table

@@ -22,7 +22,7 @@ The answer goes to stdout; plans and tool calls go to stderr. The session stays 
 `acpd reject`. On a terminal the answer is rendered as Markdown; press t to fold or unfold the agent's thoughts, and ? to \
 list the keys. Ctrl-C cancels the turn; a second Ctrl-C detaches and the session continues. Piped input is appended to the \
 prompt, or is the prompt if no words are given. If no daemon runs, the command starts one. That daemon does not inherit \
-this shell's environment, except a few variables such as PATH and HOME.";
+this shell's environment, except a few variables such as PATH and HOME, and those that profiles name in env_pass.";
 
 /// Start a session, send a prompt and stream the answer
 #[derive(Args, Debug)]

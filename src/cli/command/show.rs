@@ -4,6 +4,7 @@ use clap::Args;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::cli::account;
 use crate::cli::connection::{Daemon, with_query};
 use crate::cli::context::{Context, read};
 use crate::cli::error::ClientError;
@@ -95,7 +96,7 @@ async fn how(facts: &mut Facts, daemon: &Daemon, output: Output, view: &View) ->
     facts.painted("status", session.status.as_str(), status_paint(session.status));
     if session.status == SessionStatus::Archived {
         let by = archiver(daemon, output, view).await?;
-        let by = by.map(|peer| format!(", by {}", Decider::Person(peer))).unwrap_or_default();
+        let by = by.map(|peer| format!(", by {}", account::decided_by(&Decider::Person(peer)))).unwrap_or_default();
         facts.tell("archived", &format!("{}{by}", when(session.status_changed_at)));
         facts.maybe("reason", reason(&view.messages));
     } else {
@@ -107,6 +108,7 @@ async fn how(facts: &mut Facts, daemon: &Daemon, output: Output, view: &View) ->
         facts.painted("last error", &told, Paint::Red);
     }
     facts.maybe("expires", session.expires_at.map(|at| at.to_string()));
+    facts.maybe("kept", session.keep.then(|| "yes, it never expires".to_owned()));
     Ok(())
 }
 

@@ -82,7 +82,8 @@ fn facts(health: &Health, info: &Info, processes: &Processes) -> Facts {
     facts.tell("socket", &info.socket);
     // A guest is not told.
     facts.maybe("state", info.state_dir.clone());
-    for (name, value) in info.config.iter().flat_map(config_facts) {
+    let is_told = health.problems.iter().flatten().any(|problem| problem.code == "config_not_reloaded");
+    for (name, value) in info.config.iter().flat_map(|config| config_facts(config, is_told)) {
         facts.tell(name, &value);
     }
     facts.maybe("kernel", info.kernel.as_ref().map(kernel_fact));
@@ -128,14 +129,14 @@ fn store_fact(store: &StoreReport) -> String {
     }
 }
 
-/// Where the configuration comes from; and what a reload could not do, only when there is something.
-fn config_facts(config: &ConfigOrigin) -> Vec<(&'static str, String)> {
+/// Where the configuration comes from; and what a reload could not do, only when there is something that no warning tells.
+fn config_facts(config: &ConfigOrigin, is_told: bool) -> Vec<(&'static str, String)> {
     let file = config.file.as_deref().unwrap_or("no file");
     let mut facts = vec![("config", format!("{file}, loaded {} ago", age(config.loaded_at, Timestamp::now())))];
     if !config.needs_restart.is_empty() {
         facts.push(("needs restart", config.needs_restart.join(", ")));
     }
-    if let Some(error) = &config.error {
+    if let Some(error) = config.error.as_ref().filter(|_| !is_told) {
         facts.push(("reload failed", error.clone()));
     }
     facts

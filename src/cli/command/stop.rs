@@ -13,7 +13,9 @@ use crate::cli::context::Context;
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
 use crate::cli::service;
+use crate::cli::text::age;
 use crate::control::wire::Info;
+use crate::model::Timestamp;
 
 /// Longer than the daemon gives its agents: `processes.shutdown_timeout` and what follows it.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -55,9 +57,32 @@ impl Stop {
             let line = if is_person { format!("the daemon (pid {pid}) has stopped") } else { pid.to_string() };
             context.output.print(&line)?;
             context.output.aside("its sessions are suspended; continue one with `acpd resume`");
+            if let Some(expiry) = expiry(&info) {
+                context.output.aside(&expiry);
+            }
         }
         Ok(Exit::Ok)
     }
+}
+
+/// When suspended sessions expire, if any may.
+fn expiry(info: &Info) -> Option<String> {
+    let kept = ["active", "suspended"].iter().filter_map(|status| info.sessions.get(*status)).sum::<i64>();
+    let after = |name: &str| {
+        let seconds = info.limits.get(name)?.as_i64()?;
+        Some(age(Timestamp::from_millis(0), Timestamp::from_millis(seconds.saturating_mul(1000))))
+    };
+    let (restorable, others) = (after("retentionResumableSeconds"), after("retentionSuspendedSeconds"));
+    let expiry = match (others, restorable) {
+        (None, None) => return None,
+        (Some(others), Some(restorable)) if others == restorable => format!("expire after {others}"),
+        (Some(others), Some(restorable)) => {
+            format!("expire after {others}, or {restorable} if the agent can restore them")
+        }
+        (Some(others), None) => format!("expire after {others}, unless the agent can restore them"),
+        (None, Some(restorable)) => format!("expire after {restorable} if the agent can restore them"),
+    };
+    (kept > 0).then(|| format!("suspended sessions {expiry}; `acpd keep SESSION` keeps one"))
 }
 
 fn end(pid: u32) -> Result<(), ClientError> {

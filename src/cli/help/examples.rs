@@ -177,6 +177,11 @@ const EXAMPLES: &[(&str, &str)] = &[
   acpd rules - --revoke 7b8c9d0e",
     ),
     ("resume", "  acpd resume -\n  acpd resume docs"),
+    (
+        "keep",
+        "  acpd keep -                                   exempt it from retention
+  acpd keep - --undo                            let it expire again",
+    ),
     ("archive", "  acpd archive -                                end it; its messages stay readable"),
     (
         "rm",

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
+use super::super::account;
 use super::super::text::one_line;
 
 /// Questions without an answer. More than that are forgotten, and their answers told without a title.
@@ -69,7 +70,7 @@ impl Permissions {
         let title = if question.title.is_empty() { "an earlier request" } else { &question.title };
         let what = if question.is_elicitation { "request" } else { "permission" };
         let always = if data["always"] == true { " always" } else { "" };
-        let decided_by = one_line(data["decidedBy"].as_str().unwrap_or_default());
+        let decided_by = one_line(&account::decided_by_of(data));
         let decided_by = decided_by.strip_prefix("cancelled: ").unwrap_or(&decided_by);
         let by = if decided_by.is_empty() { String::new() } else { format!(" ({decided_by})") };
         // Who rejects it knows what they do.
@@ -107,9 +108,9 @@ mod tests {
         }
         ask(&mut permissions);
         let person = json!({"permissionId": "p", "outcome": "selected", "optionId": "1", "decision": "reject",
-            "always": true, "by": {"type": "person", "uid": 7}, "decidedBy": "user 7 with acpd"});
+            "always": true, "by": {"type": "person", "uid": 424_242, "pid": 1, "program": "acpd"}, "decidedBy": "as of old"});
         let resolved = Permissions::default().resolved(&person);
-        assert_eq!(resolved.line, "permission rejected always: an earlier request (user 7 with acpd)");
+        assert_eq!(resolved.line, "permission rejected always: an earlier request (uid 424242 with acpd)");
         assert!(resolved.hint.is_none());
         assert!(permissions.resolved(&person).line.starts_with("permission rejected always: rm -rf"));
         let unseen = permissions.resolved(&answer("1"));

@@ -3,6 +3,7 @@
 use hyper::StatusCode;
 use serde_json::value::RawValue;
 
+use crate::cli::account;
 use crate::cli::connection::Daemon;
 use crate::cli::error::ClientError;
 use crate::cli::question::{verdict, what};
@@ -100,7 +101,7 @@ async fn check_question(daemon: &Daemon, question: PermissionId) -> Done {
 /// Who has answered it and how, which comes first: what was asked may be longer than the screen is wide.
 fn answered_meanwhile(permission: &Permission) -> Option<String> {
     let resolution = permission.resolution.as_ref()?;
-    let by = cut_end(&one_line(&resolution.by.to_string()), DECIDER_COLUMNS);
+    let by = cut_end(&one_line(&account::decided_by(&resolution.by)), DECIDER_COLUMNS);
     let how = match resolution.by {
         Decider::Person(_) | Decider::Policy { .. } => format!("already answered by {by} ({})", verdict(resolution)),
         Decider::Timeout | Decider::Cancelled { .. } => format!("no longer open ({by})"),

@@ -6,6 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::cli::account;
 use crate::cli::text::{clean, one_line, steady};
 use crate::cli::transcript;
 
@@ -163,7 +164,7 @@ impl Log {
             Some("reject") => (Tone::Bad, "rejected"),
             _ => (Tone::Aside, "cancelled"),
         };
-        let by = one_line(event.data["decidedBy"].as_str().unwrap_or_default());
+        let by = one_line(&account::decided_by_of(&event.data));
         self.add(tone, &format!("? {word} ({by})"));
     }
 

@@ -16,7 +16,7 @@ pub fn overloaded(message: String) -> Answer {
 }
 
 pub fn too_many_streams(max: usize) -> Answer {
-    let message = format!("you have {max} event streams, exports and waiting requests open already");
+    let message = format!("you have {max} event streams and exports open already");
     let hint = "close one, follow all sessions with one stream (GET /v1/events), or raise control.streams_per_user";
     Answer::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", message, hint)
         .details(json!({ "max": max }))

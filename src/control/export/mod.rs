@@ -23,8 +23,8 @@ use utoipa::IntoParams;
 use super::Api;
 use super::caller::Caller;
 use super::error::ApiError;
-use super::events;
 use super::extract::{Id, Query};
+use super::streams::OpenStream;
 use crate::model::SessionId;
 use crate::store::Snapshot;
 
@@ -95,9 +95,9 @@ pub async fn show(
     caller: Caller,
     Id(id): Id<SessionId>,
     Query(ExportQuery { format }): Query<ExportQuery>,
+    // An export takes as long as its reader, so it counts as a stream.
+    open: OpenStream,
 ) -> Result<Response, ApiError> {
-    // It may take as long as its reader does, like whoever follows.
-    let open = events::open(&api, &caller)?;
     let snapshot = api.registry.hub().store().snapshot(id).await?;
     let snapshot = snapshot.filter(|snapshot| caller.sight().has(snapshot.session().owner_uid));
     let snapshot = snapshot.ok_or_else(|| ApiError::NoSuchSession(id.to_string()))?;

@@ -86,6 +86,8 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use http_body_util::BodyExt;
 
     use super::*;
@@ -95,7 +97,7 @@ mod tests {
     where
         W: Future<Output = Result<(), Failure>> + Send + 'static,
     {
-        body(Streams::new(1).open(1).unwrap(), write)
+        body(Streams::new(1).open(1, Arc::default()).unwrap(), write)
     }
 
     #[tokio::test]

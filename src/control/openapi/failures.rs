@@ -65,7 +65,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("store_stalled", "a test write to the store did not finish in time"),
     ("store_unwritable", "a test write to the store failed"),
     ("too_many_searches", "the user has the maximum number of running and waiting searches"),
-    ("too_many_streams", "as many event streams, exports and waiting requests are open as one user may have"),
+    ("too_many_streams", "the user has the maximum number of event streams and exports, and reads all of them"),
     ("turn_not_found", "the session has no such turn"),
     ("unknown_choice", "the agent does not offer this mode, model or option"),
     ("unknown_user", "the user is not in the user database, or has no home directory there"),
@@ -73,7 +73,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("unsupported_media_type", "the body is not application/json, or is compressed"),
     ("uri_too_long", "the request target is too long"),
     ("wider_mode", "the mode lets the agent do more than the session's policy allows"),
-    ("wider_permissions", "the policy is wider than the profile's"),
+    ("wider_permissions", "the permission mode is wider than the profile allows"),
     ("workspace_in_use", "sessions use the workspace"),
     ("workspace_missing", "the directory does not exist, or the daemon's user cannot enter it"),
     ("workspace_not_found", "there is no such workspace"),
@@ -163,7 +163,7 @@ const OF_PROFILES: &[Failure] = &[
 /// Where one that is there is changed.
 const OF_NAMED_PROFILES: &[Failure] = &[(404, "agent_not_found"), (409, "agent_read_only")];
 
-/// Where a request stays open for long.
+/// Where the answer takes as long as its reader.
 const OF_STREAMS: &[Failure] = &[(429, "too_many_streams")];
 
 const OF_ANSWERS: &[Failure] = &[(404, "permission_not_found"), (409, "permission_answered")];
@@ -257,7 +257,7 @@ fn groups_of_sessions(operation: &str) -> Option<Vec<&'static [Failure]>> {
         "removeSession" => &[OF_SESSIONS, OF_WORK, &[(409, "session_error")]],
         "addMessage" | "promptSession" => &[OF_BODIES, OF_SESSIONS, OF_WORK, OF_INACTIVE, OF_PROMPTS],
         "cancelTurn" => &[OF_BODIES, OF_SESSIONS, OF_WORK, &[(409, "no_turn"), (409, "stale_turn")]],
-        "getTurn" => &[OF_SESSIONS, OF_STREAMS, &[(404, "turn_not_found")]],
+        "getTurn" => &[OF_SESSIONS, &[(404, "turn_not_found")]],
         "answerSessionPermission" => &[OF_BODIES, OF_SESSIONS, OF_WORK, OF_ANSWERS],
         "revokeRule" => &[OF_SESSIONS, OF_WORK, &[(404, "rule_not_found")]],
         _ => return None,

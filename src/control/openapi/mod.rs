@@ -18,7 +18,7 @@ pub use blocks::{ContentBlock, EventFrame, OptionValue, SessionRecord};
 
 const DOCUMENT: &str = include_str!("../../../docs/openapi.json");
 
-/// Describe this API as OpenAPI.
+/// Return the description of this API.
 #[utoipa::path(
     get,
     path = "/v1/openapi.json",

@@ -10,7 +10,7 @@ use crate::model::context::Change;
 use crate::model::mcp::FrozenServer;
 use crate::model::object;
 use crate::model::profile::{MadeProfile, Program, Source, Status, Temperature};
-use crate::model::{AgentId, AgentProfile, FsScope, Known, Timestamp};
+use crate::model::{AgentId, AgentProfile, FsScope, Known, PermissionMode, Timestamp};
 use crate::store::Registered;
 
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
@@ -58,7 +58,12 @@ pub struct Agent {
     /// Files with more environment variables.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env_file: Vec<String>,
+    /// The default policy of its sessions.
     pub permissions: PermissionPolicy,
+    /// The widest permission mode that a session of the caller may have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub permissions_max: Option<PermissionMode>,
     /// The widest file system scope that its sessions may have, within the limits of the configuration.
     #[serde(default)]
     pub fs_scope: FsScope,
@@ -276,7 +281,8 @@ impl CreateAgent {
 }
 
 impl Agent {
-    pub fn new(profile: &AgentProfile, path: Option<String>, default: bool) -> Self {
+    /// The agent as it is for sessions of this owner.
+    pub fn new(profile: &AgentProfile, owner: Option<u32>, path: Option<String>, default: bool) -> Self {
         let frozen = profile.freeze();
         let own = profile.own_servers.iter().map(|own| FrozenServer {
             name: own.name.clone(),
@@ -304,7 +310,8 @@ impl Agent {
             env: profile.env.keys().chain(profile.credentials.keys()).chain(&profile.env_pass).cloned().collect(),
             env_unset: Vec::new(),
             env_file: profile.env_file.clone(),
-            permissions: profile.permissions.clone(),
+            permissions: profile.default_policy(owner),
+            permissions_max: Some(profile.ceiling(owner)),
             fs_scope: profile.fs_scope,
             mcp_servers: frozen.mcp_servers.iter().chain(&own).map(McpServer::of_profile).collect(),
             acpd_tools: profile.acpd_tools,

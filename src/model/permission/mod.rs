@@ -54,6 +54,12 @@ impl PermissionMode {
         }
     }
 
+    /// The stricter of two modes.
+    #[must_use]
+    pub const fn or_stricter(self, other: Self) -> Self {
+        if self.narrows(other) { self } else { other }
+    }
+
     /// How it answers what no rule has answered. What is guarded is allowed by no mode.
     pub fn judge(self, action: &Located) -> Verdict {
         let is_inside = action.places.iter().all(|place| matches!(place, Place::Inside { .. }));

@@ -55,9 +55,9 @@ impl Policy {
         }
     }
 
-    /// Whether it is a rule, and not the mode, that has a person asked.
-    fn has_rule_that_asks(&self, action: &Located) -> bool {
-        self.rules.iter().find(|rule| rule.matches(action)).is_some_and(|rule| rule.decision == Ruling::Ask)
+    /// The decision of the first rule that matches.
+    fn ruling(&self, action: &Located) -> Option<Ruling> {
+        self.rules.iter().find(|rule| rule.matches(action)).map(|rule| rule.decision)
     }
 
     /// Whether a rule says less than the mode, so that not all is allowed that the mode allows.
@@ -74,11 +74,11 @@ impl Policy {
 /// All that decides what a session's agent may do.
 #[derive(Clone, Debug)]
 pub struct Authority {
-    /// What the profile's base grants, where the profile says something else.
+    /// The rules of the profile's base, where the profile has its own, and the same mode.
     pub base: Option<Policy>,
-    /// What the profile grants, as it was when the session was made.
+    /// The profile's rules and the widest mode that the session may have, as they were when the session was made.
     pub profile: Policy,
-    /// The session's own, which only narrows that.
+    /// The session's mode and rules, which only narrow that.
     pub session: Policy,
     /// What persons have answered for good.
     pub standing: Vec<StandingRule>,
@@ -96,12 +96,16 @@ impl Authority {
             let rule = self.standing.iter().find(|rule| rule.allows == allows && rule.matches(action));
             rule.map(|rule| format!("rule {}", rule.id))
         };
-        let granted = self.profile.judge(action).of("profile");
-        let granted = match &self.base {
-            Some(base) => granted.or_stricter(base.judge(action).of("base")),
-            None => granted,
+        let (profile, session) = (self.profile.judge(action).of("profile"), self.session.judge(action).of("session"));
+        // Most sessions have their profile's rules: a rule is named as the profile's, and a mode as the session's.
+        let verdict = match self.profile.ruling(action) {
+            Some(_) => profile.or_stricter(session),
+            None => session.or_stricter(profile),
         };
-        let verdict = granted.or_stricter(self.session.judge(action).of("session"));
+        let verdict = match &self.base {
+            Some(base) => verdict.or_stricter(base.judge(action).of("base")),
+            None => verdict,
+        };
         match verdict {
             Verdict::Deny { .. } => verdict,
             Verdict::Allow { .. } | Verdict::Ask if let Some(by) = matching(false) => Verdict::Deny { by },
@@ -112,7 +116,7 @@ impl Authority {
 
     /// Whether it is a rule, and not a mode, that has a person asked.
     pub fn has_rule_that_asks(&self, action: &Located) -> bool {
-        self.policies().any(|policy| policy.has_rule_that_asks(action))
+        self.policies().any(|policy| policy.ruling(action) == Some(Ruling::Ask))
     }
 
     /// The verdict on a question that is no action.

@@ -162,8 +162,8 @@ pub enum Decider {
 impl fmt::Display for Decider {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Person(Peer { uid, program: Some(program), .. }) => write!(formatter, "user {uid} with {program}"),
-            Self::Person(Peer { uid, .. }) => write!(formatter, "user {uid}"),
+            Self::Person(Peer { uid, program: Some(program), .. }) => write!(formatter, "uid {uid} with {program}"),
+            Self::Person(Peer { uid, .. }) => write!(formatter, "uid {uid}"),
             Self::Policy { rule } => write!(formatter, "policy {rule}"),
             Self::Timeout => formatter.write_str("timeout"),
             Self::Cancelled { reason } => write!(formatter, "cancelled: {reason}"),

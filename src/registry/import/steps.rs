@@ -236,7 +236,7 @@ impl Teller {
         }
         let (stop_reason, usage) = (turn.stop_reason, turn.usage);
         let at = turn.finished_at.unwrap_or(last);
-        self.push(at, Op::FinishTurn { turn: turn.id, status, stop_reason, error, usage });
+        self.push(at, Op::FinishTurn { turn: turn.id, status, stop_reason, error, usage, at: None });
         self.open -= 1;
     }
 

@@ -11,6 +11,7 @@ use crate::cli::config_file::{Access, ConfigFile, put};
 use crate::cli::context::Context;
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
+use crate::cli::sign_in;
 use crate::config::Config;
 use crate::model::profile::{SLUG_HINT, is_slug};
 
@@ -134,6 +135,12 @@ impl Add {
             context.output.aside(&format!("check it with `acpd agents check {}`", self.name));
         }
         self.warn(context, &file, program.as_ref());
+        if !self.env_pass.is_empty()
+            && let Ok(daemon) = context.running_daemon().await
+            && let Some(advice) = sign_in::advice(context, &daemon, &self.name).await
+        {
+            context.output.note(&advice);
+        }
         Ok(Exit::Ok)
     }
 

@@ -143,7 +143,7 @@ pub async fn checked(
     for (_, check) in &mut checks {
         if let Ok(AgentCheck { slug, error: Some(error), .. }) = check
             && error.code == "auth_required"
-            && let Some(advice) = sign_in::advice(daemon, slug).await
+            && let Some(advice) = sign_in::advice(context, daemon, slug).await
         {
             error.hint = advice;
         }

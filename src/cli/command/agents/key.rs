@@ -31,10 +31,10 @@ const PRIVATE: u32 = 0o600;
 /// the agent's env_file, or NAME.env beside the configuration file. The agent's next process uses it.
 #[derive(Args, Debug)]
 pub struct Key {
-    /// The agent's name
+    /// Name of the agent
     #[arg(id = "agent", value_name = "NAME")]
     name: String,
-    /// The environment variable that holds the key [default: the agent's usual one, such as `GEMINI_API_KEY`]
+    /// Environment variable that holds the key [default: the agent's usual one, such as `GEMINI_API_KEY`]
     #[arg(long, value_name = "VARIABLE")]
     variable: Option<String>,
 }
@@ -63,7 +63,7 @@ impl Key {
         store(&path, &variable, &key)?;
         let done = format!("stored {variable} for the agent {:?} in {}", self.name, path.display());
         super::write(context, &mut file, &self.name, &[done]).await?;
-        context.output.aside(&format!("`acpd agents check {}` tries it", self.name));
+        context.output.aside(&format!("check it with `acpd agents check {}`", self.name));
         Ok(Exit::Ok)
     }
 
@@ -85,7 +85,7 @@ impl Key {
             ClientError::local(message, "name it with --variable")
         })?;
         if !is_variable(&variable) {
-            let message = format!("{variable:?} is not a name for a variable");
+            let message = format!("{variable:?} is not a valid variable name");
             return Err(ClientError::local(message, "use letters, digits and _, not beginning with a digit"));
         }
         if profile.env.contains_key(&variable) || profile.credentials.contains_key(&variable) {

@@ -20,7 +20,7 @@ use crate::control::wire::{Agent, AgentCheck, CheckAgent};
 /// terminal), and then checks the agent.
 #[derive(Args, Debug)]
 pub struct Login {
-    /// The agent's name or id
+    /// Name or id of the agent
     #[arg(id = "agent", value_name = "NAME")]
     name: String,
 }

@@ -34,6 +34,8 @@ fn facts(agent: Agent, context: &Context) -> String {
     let path = agent.path.map(|path| if path.starts_with("/proc/") { "built in".to_owned() } else { path });
     let found = path.unwrap_or_else(|| if agent.installed { "yes" } else { "missing" }.to_owned());
     let command = [&[agent.command], agent.args.as_slice()].concat().join(" ");
+    let max = agent.permissions_max.map(|max| format!(" (sessions may have {} at most)", max.as_str()));
+    let permissions = format!("{}{}", agent.permissions.mode.as_str(), max.unwrap_or_default());
     let servers: Vec<String> = agent.mcp_servers.into_iter().map(|server| server.name).collect();
     let state = [
         (agent.status != Status::Active.as_str()).then_some(agent.status),
@@ -62,7 +64,7 @@ fn facts(agent: Agent, context: &Context) -> String {
         ("found", found),
         ("environment", agent.env.join(", ")),
         ("mcp servers", servers.join(", ")),
-        ("permissions", agent.permissions.mode.as_str().to_owned()),
+        ("permissions", permissions),
         ("scope", agent.fs_scope.as_str().to_owned()),
         ("tags", agent.tags.join(", ")),
         ("install", if agent.installed { String::new() } else { agent.install_hint }),

@@ -1,0 +1,28 @@
+//! Users by their names, where this machine knows them.
+
+use nix::unistd::{Uid, User};
+use serde_json::Value;
+
+use crate::model::Peer;
+use crate::model::permission::question::Decider;
+
+/// The account's name, or `uid 1001` for a user without an account here.
+pub fn name(uid: u32) -> String {
+    let known = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+    known.map_or_else(|| format!("uid {uid}"), |user| user.name)
+}
+
+/// Who or what answered a permission request.
+pub fn decided_by(by: &Decider) -> String {
+    match by {
+        Decider::Person(Peer { uid, program: Some(program), .. }) => format!("{} with {program}", name(*uid)),
+        Decider::Person(Peer { uid, program: None, .. }) => name(*uid),
+        Decider::Policy { .. } | Decider::Timeout | Decider::Cancelled { .. } => by.to_string(),
+    }
+}
+
+/// The same, of an event. Old logs have words for it and nothing else.
+pub fn decided_by_of(data: &Value) -> String {
+    let by = serde_json::from_value::<Decider>(data["by"].clone()).ok();
+    by.map_or_else(|| data["decidedBy"].as_str().unwrap_or_default().to_owned(), |by| decided_by(&by))
+}
