@@ -39,7 +39,10 @@ const GUESSES: &[(&[&str], &str)] = &[
     ),
     (&["continue", "send"], "`acpd prompt - \"PROMPT\"` goes on with the newest session of this directory"),
     (&["ask", "chat", "exec"], "`acpd run \"PROMPT\"` starts a session with this prompt"),
-    (&["login", "auth"], "`acpd agents check NAME` says how to sign in to an agent"),
+    (
+        &["login", "auth"],
+        "`acpd agents login NAME` signs in to an agent, and `acpd agents key NAME` stores a key for it",
+    ),
     (&["version"], "`acpd --version` prints the version"),
 ];
 

@@ -98,7 +98,8 @@ pub(super) use with_every_route;
 macro_rules! served {
     ($($module:ident::$handler:ident),* $(,)?) => {
         pastey::paste! {
-            [$(route::<$module::[<__path_ $handler>]>(|method| on(method, $module::$handler))),*]
+            // On the heap: all of them together are large.
+            vec![$(route::<$module::[<__path_ $handler>]>(|method| on(method, $module::$handler))),*]
         }
     };
 }
@@ -142,7 +143,7 @@ async fn own_session_only(
     Ok(next.run(request).await)
 }
 
-fn served_at<const N: usize>(routes: [(String, MethodRouter<Arc<Api>>); N]) -> Router<Arc<Api>> {
+fn served_at(routes: Vec<(String, MethodRouter<Arc<Api>>)>) -> Router<Arc<Api>> {
     routes.into_iter().fold(Router::new(), |router, (path, methods)| router.route(&path, methods))
 }
 

@@ -58,7 +58,9 @@ impl Reloader {
         match control::fit_connections(&mut config) {
             Ok(None) => {}
             Ok(Some(fewer)) => tracing::warn!("{fewer}"),
-            Err(error) => return Err(invalid("control.connections", error, "raise the limit of open files")),
+            Err(error) => {
+                return Err(invalid("control.connections", &error.to_string(), "raise the limit of open files"));
+            }
         }
         learn_secrets(shared.hub.secrets(), &config, &shared.environment);
         // A session refers to its agent's record, so the record is there before anybody can ask for the agent.
@@ -99,9 +101,9 @@ impl Reloader {
 }
 
 /// A configuration with a mistake that the reader does not see.
-fn invalid(key: impl Into<PathBuf>, message: impl ToString, hint: &str) -> ReloadError {
+fn invalid(key: impl Into<PathBuf>, message: &str, hint: &str) -> ReloadError {
     let key = key.into().display().to_string();
-    let problem = Problem { key: key.clone(), message: message.to_string(), hint: hint.to_owned() };
+    let problem = Problem { key: key.clone(), message: message.to_owned(), hint: hint.to_owned() };
     ReloadError::Invalid(ConfigError { source_name: key, problems: vec![problem] })
 }
 

@@ -65,18 +65,21 @@ impl Logs {
             output.aside(&format!("no log yet in {}", directory.display()));
         }
         last.iter().try_for_each(|line| print(output, line))?;
-        while self.follow {
-            // Looked for first: once there is a newer file, nothing is added to this one any more.
-            let next = files(&directory)?.into_iter().find(|path| newest.as_ref().is_none_or(|file| *path > file.path));
-            if let Some(file) = &mut newest {
-                file.read(|line| print(output, &line))?;
-            }
-            match next {
-                Some(path) => newest = Some(LogFile::open(path)?),
-                None => sleep_until(Instant::now() + PAUSE).await,
-            }
+        if self.follow { follow(output, &directory, newest).await } else { Ok(Exit::Ok) }
+    }
+}
+
+async fn follow(output: Output, directory: &Path, mut newest: Option<LogFile>) -> Result<Exit, ClientError> {
+    loop {
+        // Looked for first: once there is a newer file, nothing is added to this one any more.
+        let next = files(directory)?.into_iter().find(|path| newest.as_ref().is_none_or(|file| *path > file.path));
+        if let Some(file) = &mut newest {
+            file.read(|line| print(output, &line))?;
         }
-        Ok(Exit::Ok)
+        match next {
+            Some(path) => newest = Some(LogFile::open(path)?),
+            None => sleep_until(Instant::now() + PAUSE).await,
+        }
     }
 }
 
@@ -107,7 +110,7 @@ fn files(directory: &Path) -> Result<Vec<PathBuf>, ClientError> {
     };
     let is_log = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        name.starts_with("acpd.") && name.ends_with(".log")
+        name.starts_with("acpd.") && path.extension().is_some_and(|extension| extension == "log")
     };
     let paths: Result<Vec<PathBuf>, _> = entries.map(|entry| entry.map(|entry| entry.path())).collect();
     let mut paths: Vec<PathBuf> = paths.map_err(failed)?.into_iter().filter(is_log).collect();
