@@ -339,7 +339,7 @@ async fn messages_are_rendered_for_people_in_their_time() {
     assert!(piped.contains("2025-11-16T03:00:00.007Z") && piped.contains("**bold**"), "{piped}");
     let mut command = daemon.client(&["messages", "-", "--no-pager"]);
     command.env("TZ", "Asia/Tokyo");
-    let screen = harness::Terminal::start(80, 24, &command).ended().await.screen;
+    let screen = Terminal::start(80, 24, &command).ended().await.screen;
     assert!(screen.contains("2025-11-16 12:00:00") && screen.contains("It is bold."), "{screen}");
     assert!(screen.contains("**as typed**"), "a prompt is as it was typed: {screen}");
 }

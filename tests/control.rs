@@ -35,29 +35,6 @@ async fn bad_requests_get_the_documented_error_and_change_nothing() {
         let listed = daemon.post(sessions, json!({"workspace": workspace, "agent": "echo", field: list})).await;
         assert_eq!(listed.refused(400, "invalid_request")["details"]["field"], field);
     }
-    for (body, told) in [
-        (json!({"workspace": 7}), "must be a text, not `7`"),
-        (json!({"workspace": workspace, "tags": "x"}), "must be a list, not \"x\""),
-        (
-            json!({"workspace": workspace, "limits": {"turnCap": "x"}}),
-            "must be a whole number from 0 to 4294967295, not",
-        ),
-        (
-            json!({"workspace": workspace, "limits": {"turnCap": -1}}),
-            "must be a whole number from 0 to 4294967295, not",
-        ),
-        (json!({"workspace": workspace, "limits": 7}), "must be an object"),
-        (json!({"workspace": workspace, "start": {"lazy": 1}}), "must be "),
-        (json!({"workspace": workspace, "start": 7}), "is not a value that is allowed here"),
-        (json!({"workspace": workspace, "permissions": 7}), "must be an object"),
-    ] {
-        let refused = daemon.post(sessions, body.clone()).await.refused(400, "invalid_request");
-        let said = format!("{} {}", refused["message"], refused["hint"]);
-        assert!(refused["message"].as_str().unwrap().contains(told), "{body}: {refused}");
-        for word in ["u32", "struct", "variant", "enum", "sequence", "invalid type", "integer `"] {
-            assert!(!said.contains(word), "{word} in {said}");
-        }
-    }
     let tiny = json!({"workspace": workspace, "agent": "echo", "limits": {"costLimit": 1e-12}});
     assert_eq!(
         daemon.post(sessions, tiny).await.refused(400, "invalid_request")["details"]["field"],
@@ -92,6 +69,36 @@ async fn bad_requests_get_the_documented_error_and_change_nothing() {
 
     let listed = daemon.get("/v1/sessions?includeArchived=true").await.expect_status(200);
     assert_eq!(listed, json!({"sessions": [], "total": 0, "limit": 20, "offset": 0}), "nothing was made");
+}
+
+#[tokio::test]
+async fn a_wrong_type_is_named_in_the_words_of_the_interface() {
+    let daemon = Daemon::builder().agent("echo", echo()).start().await;
+    let workspace = daemon.workspace().display().to_string();
+    let sessions = "/v1/sessions";
+    for (body, told) in [
+        (json!({"workspace": 7}), "must be a text, not `7`"),
+        (json!({"workspace": workspace, "tags": "x"}), "must be a list, not \"x\""),
+        (
+            json!({"workspace": workspace, "limits": {"turnCap": "x"}}),
+            "must be a whole number from 0 to 4294967295, not",
+        ),
+        (
+            json!({"workspace": workspace, "limits": {"turnCap": -1}}),
+            "must be a whole number from 0 to 4294967295, not",
+        ),
+        (json!({"workspace": workspace, "limits": 7}), "must be an object"),
+        (json!({"workspace": workspace, "start": {"lazy": 1}}), "must be "),
+        (json!({"workspace": workspace, "start": 7}), "is not a value that is allowed here"),
+        (json!({"workspace": workspace, "permissions": 7}), "must be an object"),
+    ] {
+        let refused = daemon.post(sessions, body.clone()).await.refused(400, "invalid_request");
+        let said = format!("{} {}", refused["message"], refused["hint"]);
+        assert!(refused["message"].as_str().unwrap().contains(told), "{body}: {refused}");
+        for word in ["u32", "struct", "variant", "enum", "sequence", "invalid type", "integer `"] {
+            assert!(!said.contains(word), "{word} in {said}");
+        }
+    }
 }
 
 #[tokio::test]
