@@ -223,8 +223,8 @@ pub fn put(section: &mut dyn TableLike, key: &str, item: Item) {
 /// A text as comments alone, or as a document.
 fn parsed(path: &Path, text: &str) -> Result<(String, DocumentMut), ClientError> {
     let document = text.parse::<DocumentMut>().map_err(|error| {
-        let message = format!("{} is not TOML: {}", path.display(), error.message());
-        ClientError::local(message, "`acpd doctor` tells where; nothing was changed")
+        let message = format!("{} is not valid TOML: {}", path.display(), error.message());
+        ClientError::local(message, "`acpd doctor` shows the place; nothing was changed")
     })?;
     Ok(if document.is_empty() { (text.to_owned(), DocumentMut::new()) } else { (String::new(), document) })
 }

@@ -118,7 +118,7 @@ pub enum ApiError {
     Backup(BackupError),
     /// The configuration file cannot be loaded.
     ConfigInvalid(ConfigError),
-    Import(ImportError),
+    Import(Box<ImportError>),
     Registry(RegistryError),
 }
 
@@ -258,7 +258,7 @@ impl ApiError {
             Self::Unhealthy(ailment) => ailment::answer(ailment),
             Self::Backup(error) => backup_answer(error),
             Self::ConfigInvalid(error) => config::invalid_answer(&error),
-            Self::Import(error) => import::answer(error),
+            Self::Import(error) => import::answer(*error),
             Self::Registry(error) => registry_answer(error),
         }
     }

@@ -73,7 +73,7 @@ pub async fn create(
     let workspace = workspace.map(PathBuf::from);
     let (owner, peer) = (caller.owner(), caller.by());
     let import = Import { documents, records, agent, workspace, dry_run, owner, peer };
-    let (sessions, records) = api.registry.import(import).await.map_err(ApiError::Import)?;
+    let (sessions, records) = api.registry.import(import).await.map_err(|error| ApiError::Import(Box::new(error)))?;
     Ok(Json(ImportReport::new(dry_run, sessions, records, warnings)))
 }
 

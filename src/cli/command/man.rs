@@ -24,7 +24,7 @@ impl ManCommand {
         };
         let names = man::write_all(directory).map_err(|error| {
             let message = format!("cannot write manual pages to {}: {error}", directory.display());
-            ClientError::local(message, "name a directory that you may write to, such as ~/.local/share/man/man1")
+            ClientError::local(message, "name a directory that you can write to, such as ~/.local/share/man/man1")
         })?;
         if let Some((note, hint)) = not_found(directory) {
             output.note(&note);
