@@ -246,7 +246,7 @@ fn literals_are_found_in_rust() {
         fn f<'a>(x: &'a str) -> char { let q = '"'; let b = '\''; let u = '\u{1F600}'; 'x' }
         const A: &str = "an \"escaped\" text \
             that goes on";
-        const B: &str = r#"a raw "text""#; let bytes = b"bytes"; let var = for_r"x";
+        const B: &str = r#"a "raw" text"#; let bytes = b"bytes"; let var = for_r"x";
         #[expect(clippy::panic, reason = "a reason")]
         #[cfg(test)]
         mod tests { const T: &str = "tests"; }
@@ -263,7 +263,7 @@ fn literals_are_found_in_rust() {
             Piece::Code(_) => None,
         })
         .collect();
-    let expected = [(5, "an escaped text that goes on"), (7, "a raw \"text\""), (7, "bytes"), (7, "x"), (13, "last")];
+    let expected = [(5, "an escaped text that goes on"), (7, "a \"raw\" text"), (7, "bytes"), (7, "x"), (13, "last")];
     assert_eq!(literals, expected.map(|(line, text)| (line, text.to_owned())));
 }
 

@@ -200,7 +200,7 @@ mod tests {
                 created_at: Timestamp::from_millis(0),
             })
             .collect();
-        insta::assert_snapshot!(super::render(&messages, Style::plain(), None), @r#"
+        insta::assert_snapshot!(render(&messages, Style::plain(), None), @r#"
         #1 user 1970-01-01T00:00:00.000Z
         hello[2J
 
