@@ -464,7 +464,11 @@ mod inside {
         // A unit of somebody else's is neither replaced nor removed.
         write("/etc/systemd/system/acpd.service", "# mine\n");
         let refused = shell("acpd install-service");
-        assert!(refused.stderr.contains("/etc/systemd/system/acpd.service is there"), "{}", refused.stderr);
+        assert!(
+            refused.stderr.contains("/etc/systemd/system/acpd.service exists and was not written by"),
+            "{}",
+            refused.stderr
+        );
         assert!(!Path::new("/etc/systemd/system/acpd.socket").exists(), "nothing was changed");
         shell("rm /etc/systemd/system/acpd.service").success();
         // A program that others can change is not root's to run.

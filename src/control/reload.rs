@@ -8,7 +8,8 @@ use tokio::sync::oneshot;
 use super::Api;
 use super::caller::Caller;
 use super::error::ApiError;
-use super::extract::Json;
+use super::extract::{Json, OptionalJson};
+use super::sessions::Nothing;
 use super::wire::Reload;
 use crate::config::ConfigError;
 use crate::session::Refusal;
@@ -27,7 +28,7 @@ pub enum ReloadError {
     Store(StoreError),
 }
 
-/// Reloads the configuration.
+/// Reload the configuration.
 ///
 /// Reads the configuration file again, as SIGHUP does. An invalid file changes nothing.
 #[utoipa::path(
@@ -35,9 +36,14 @@ pub enum ReloadError {
     path = "/v1/reload",
     operation_id = "reloadConfig",
     tag = "daemon",
+    request_body = Option<Nothing>,
     responses((status = 200, description = "What has changed, and what needs a restart.", body = Reload)),
 )]
-pub async fn reload(State(api): State<Arc<Api>>, caller: Caller) -> Result<Json<Reload>, ApiError> {
+pub async fn reload(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    OptionalJson(Nothing {}): OptionalJson<Nothing>,
+) -> Result<Json<Reload>, ApiError> {
     caller.host_only()?;
     let (answer, outcome) = oneshot::channel();
     if api.reloads.try_send(Some(answer)).is_err() {

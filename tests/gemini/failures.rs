@@ -35,7 +35,7 @@ fn assert_error(error: &Value, code: &str, words: &[&str]) {
 /// What to run is in the hint.
 #[track_caller]
 fn assert_tells_how(error: &Value) {
-    assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("run `gemini`")), "{error}");
+    assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("acpd agents login gemini")), "{error}");
 }
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn who_is_not_signed_in_is_told_how_to() {
         assert_tells_how(&error);
         let said = stage.daemon.cli(&["prompt", &session, "Hello again?"]).await;
         assert_ne!(said.code, 0);
-        assert!(said.stderr.contains("run `gemini`"), "{}", said.stderr);
+        assert!(said.stderr.contains("acpd agents login gemini"), "{}", said.stderr);
     });
     play.await;
 }
@@ -100,7 +100,7 @@ async fn whose_login_is_gone_is_told_how_to_sign_in_and_not_made_to_wait() {
     let play = setting.config("[processes]\ninitialize_timeout = \"20s\"\n").play(async |stage| {
         let session = stage.daemon.create_session("gemini").await;
         let error = stage.fail(&session, "Hello?").await;
-        assert_error(&error, "auth_required", &["oauth_creds.json is not there"]);
+        assert_error(&error, "auth_required", &["oauth_creds.json does not exist"]);
         assert_tells_how(&error);
     });
     play.await;

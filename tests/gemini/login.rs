@@ -67,7 +67,7 @@ async fn a_login_that_was_taken_back_asks_nobody_for_a_code() {
         let error = stage.fail(&session, "Hello?").await;
         assert_eq!(error["code"], "auth_required", "{error}");
         assert!(error["message"].as_str().unwrap().contains("Google account"), "{error}");
-        assert!(error["hint"].as_str().unwrap().contains("run `gemini`"), "{error}");
+        assert!(error["hint"].as_str().unwrap().contains("acpd agents login gemini"), "{error}");
     });
     play.await;
 }

@@ -208,7 +208,7 @@ fn groups(operation: &str) -> Option<Vec<&'static [Failure]>> {
             &[(403, "mcp_server_not_allowed"), (403, "mcp_url_not_allowed"), (404, "agent_not_found")],
             &[(409, "agent_archived"), (409, "agent_base_missing"), (409, "record_full")],
         ],
-        "reloadConfig" => &[OF_WORK, &[(403, "root_only"), (422, "config_invalid")]],
+        "reloadConfig" => &[OF_BODIES, OF_WORK, &[(403, "root_only"), (422, "config_invalid")]],
         "createBackup" => &[OF_BODIES, OF_WORK, &[(403, "root_only"), (409, "backup_running"), (409, "file_exists")]],
         _ => return groups_of_sessions(operation),
     };
