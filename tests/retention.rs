@@ -296,7 +296,7 @@ async fn gc_tells_what_it_does_and_refuses_what_it_does_not_know() {
     // As wide as what it stands for, so that the columns stay.
     let filters = vec![
         (r"[0-9a-f]{12}", "[    id    ]"),
-        (r"the store has \d+ [KM]iB( \(before: .*\))?", "the store uses [size]"),
+        (r"the store has \d+ [KM]iB( \(before: .*\))?", "the store has [size]"),
     ];
     let nothing = daemon.cli(&["gc", "--dry-run"]).await.success();
     insta::with_settings!({filters => filters.clone()}, {
