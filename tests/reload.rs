@@ -159,6 +159,11 @@ async fn fewer_processes_kill_nobody_and_hold_as_processes_go() {
             refused().await;
             process_gone(processes[0]).await;
             assert!(process_alive(pid));
+            // The daemon notices the end a moment after the kernel.
+            within("the slot of the process that is gone", async {
+                while daemon.get("/v1/info").await.expect_status(200)["processes"]["running"] != 1 {}
+            })
+            .await;
         }
         passage.open().await;
         assert_eq!(daemon.wait_turn(&session, &turn).await["status"], "completed");

@@ -168,7 +168,8 @@ mod tests {
         let mut child = command.args(["-c", "cat; true"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let id = i32::try_from(child.id()).unwrap();
         let mut census = Census::take();
-        while census.below(&[id]).processes < 1 {
+        // The kernel counts a new process's memory in steps, so it is 0 for a moment.
+        while census.below(&[id]).resident_bytes == 0 {
             census = Census::take();
         }
         let figures = census.below(&[id]);
