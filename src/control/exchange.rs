@@ -71,10 +71,9 @@ impl Drop for Asked {
         if self.is_whole {
             return;
         }
-        // The rest of a small one hyper reads by itself, if it is there already, and the connection goes on.
-        if self.body.size_hint().upper().is_none_or(|rest| rest > SMALL_BYTES as u64) {
-            self.seat.progress().leave_unread();
-        }
+        // hyper reads the rest only if it has arrived already, and otherwise closes the connection. So the answer announces that
+        // the connection closes, or the client would send its next request into it.
+        self.seat.progress().leave_unread();
         self.seat.progress().enter(Phase::Work);
         // Nobody waits for the rest, so it is served like any other.
         self.seat.progress().settle();
