@@ -29,7 +29,9 @@ const OTHER_FILES: u64 = 200;
 /// for a debug build with its store. Without the bounds a single second of this attack takes more.
 const RESIDENT_BYTES_MAX: u64 = 192 << 20;
 
+// The attackers are the same user as the clients that behave, whose rate is not what is tested here.
 const CONFIG: &str = "[control]
+requests_per_second = 1000000
 prompts_per_minute = 1000000
 bodies_max = \"32MiB\"
 answers_max = \"16MiB\"
