@@ -15,7 +15,7 @@ const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// A time on the clock of whoever reads it: `2026-01-31 12:00:00`.
+/// A time in the local time zone: `2026-01-31 12:00:00`.
 pub fn local_time(time: Timestamp) -> String {
     let zoned =
         jiff::Timestamp::from_millisecond(time.as_millis()).map(|time| time.to_zoned(jiff::tz::TimeZone::system()));

@@ -135,7 +135,7 @@ impl Progress {
         *self.stalled_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes the connection now, whatever is being written, because another stream gets its place.
+    /// Closes the connection now, even during a write, because another stream gets its place.
     pub fn evict(&self) {
         self.is_evicted.store(true, Ordering::Release);
         self.make_room();

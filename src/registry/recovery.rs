@@ -169,7 +169,7 @@ impl Registry {
                 let status = if code == ErrorCode::Interrupted { TurnStatus::Interrupted } else { TurnStatus::Failed };
                 (status, Some(TurnError::new(code, reason)))
             };
-            // Nobody knows when it ended, but that it was alive at its last event.
+            // The time of its end is unknown; its last event is the last sign of life.
             let (usage, at) = (turn.usage, store.last_event_at(turn.session, turn.id).await?);
             let finish = Op::FinishTurn { turn: turn.id, status, stop_reason: None, error, usage, at };
             unit.ops.push((turn.session, finish));

@@ -124,10 +124,7 @@ async fn read(context: &Context, prompt: &str) -> Result<String, ClientError> {
     let line = async { keyboard.secret_line(|| context.output.show(prompt)).await.map_err(failed) };
     let line = Interrupts::listen()?.unless(line).await;
     // The terminal has not echoed the line end either.
-    context.output.show(
-        "
-",
-    );
+    context.output.show("\n");
     Ok(line?.unwrap_or_default())
 }
 
@@ -146,7 +143,7 @@ fn checked(text: &str) -> Result<String, ClientError> {
     Err(ClientError::local(problem, "nothing was changed; type or pipe in the key alone, on one line"))
 }
 
-/// Sets the variable in the file, which nobody else can read then.
+/// Sets the variable in the file, and makes the file readable for its owner only.
 fn store(path: &Path, variable: &str, key: &str) -> Result<(), ClientError> {
     let real = followed(path);
     let before = match std::fs::read_to_string(&real) {
