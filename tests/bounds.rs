@@ -7,7 +7,10 @@ mod harness;
 
 use std::time::Duration;
 
-use harness::{Daemon, HEALTH, ORDINARY, RawAnswer, User, answers, ask, echo, next_answer, pid_of, users, within};
+use harness::{
+    Daemon, HEALTH, ORDINARY, RawAnswer, User, answers, ask, echo, next_answer, pid_of, process_stopped, users, within,
+};
+use nix::sys::signal::Signal;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -335,10 +338,14 @@ async fn whoever_closes_their_half_is_answered() {
     let body = json!({"text": "hello"}).to_string();
     let prompt = format!("{}{body}", post(&format!("/v1/sessions/{session}/prompt"), "", body.len()));
     let info = "GET /v1/info HTTP/1.1\r\nhost: acpd\r\n\r\n".to_owned();
-    for (request, status) in [(info.repeat(2), vec![200, 200]), (prompt, vec![202])] {
+    for (request, status) in [(info.repeat(2), vec![200, 200]), (prompt.repeat(2), vec![202, 202])] {
+        // The daemon finds all of it at once: the request, and that nothing follows.
+        daemon.signal(Signal::SIGSTOP);
+        process_stopped(daemon.pid()).await;
         let mut stream = daemon.connect().await;
         stream.write_all(request.as_bytes()).await.unwrap();
         stream.shutdown().await.unwrap();
+        daemon.signal(Signal::SIGCONT);
         let statuses: Vec<_> = answers(&mut stream).await.iter().map(|answer| answer.status).collect();
         assert_eq!(statuses, status, "{request}");
     }

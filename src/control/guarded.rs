@@ -72,6 +72,8 @@ pub struct Guarded {
     holding: Clock<()>,
     /// The client has said everything.
     is_half_closed: bool,
+    /// The handler was given a moment to take the last piece of this request's body.
+    has_yielded: bool,
     listening: Clock<()>,
     draining: Clock<()>,
     drained: usize,
@@ -93,6 +95,7 @@ impl Guarded {
             writing,
             holding,
             is_half_closed: false,
+            has_yielded: false,
             listening,
             draining,
             drained: 0,
@@ -160,6 +163,12 @@ impl Guarded {
     /// The client has closed its half, or all. While it is being served, it is only gone when it has closed all.
     fn end(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.is_half_closed = true;
+        // hyper looks for the end of the connection as soon as it has read the body, and polls the handler after that. Only the
+        // handler knows whether the body is whole.
+        if self.progress.phase() == Phase::Body && !std::mem::replace(&mut self.has_yielded, true) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         while !self.progress.phase().can_make_room() && !is_gone(&self.stream) {
             if !self.listening.runs_for(()) {
                 self.listening.start((), GONE_INTERVAL);
@@ -290,6 +299,7 @@ impl AsyncWrite for Guarded {
         // hyper flushes when it has written everything.
         if self.progress.phase() == Phase::Flush {
             self.holding.stop();
+            self.has_yielded = false;
             self.progress.pause();
             self.progress.register(context.waker());
             // The pause begins here: hyper may have looked for the next request already, and looks again when it is woken.
