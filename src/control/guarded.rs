@@ -20,13 +20,14 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::PollFlags;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, Sleep};
 
 use super::error::plain;
 use super::load::{Load, LoadEvent};
+use super::peer::events_now;
 use super::progress::{Phase, Progress};
 use crate::config;
 
@@ -232,10 +233,8 @@ impl Guarded {
 
 /// Whether the other end is closed as a whole, and not only one half of it.
 fn is_gone(stream: &UnixStream) -> bool {
-    let mut asked = [PollFd::new(stream, PollFlags::empty())];
     // One that cannot be asked is of no use either.
-    let answered = rustix::event::poll(&mut asked, Some(&Timespec::default())).is_ok();
-    !answered || asked.iter().any(|asked| asked.revents().intersects(PollFlags::HUP | PollFlags::ERR))
+    events_now(stream, PollFlags::empty()).map_or(true, |events| events.intersects(PollFlags::HUP | PollFlags::ERR))
 }
 
 /// Where the status stands in `HTTP/1.1 400 Bad Request`.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use nix::sys::socket::{getsockopt, sockopt};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use tokio::net::UnixStream;
 
 use super::caller::{Caller, Standing};
@@ -102,7 +103,7 @@ fn is_member(stream: &UnixStream, group_of_peer: u32, group: u32) -> bool {
     group_of_peer == group
         || system::peer_groups(stream.as_fd()).map_or_else(
             |error| {
-                tracing::warn!(%error, "cannot read a peer's groups; treating it as no member of control.group");
+                tracing::warn!(%error, "cannot read a peer's groups; treating the client as not a member of control.group");
                 false
             },
             |groups| groups.contains(&group),
@@ -129,14 +130,19 @@ impl Identity {
     fn is_there(&self) -> bool {
         match self {
             // It becomes readable when the process ends.
-            Self::Pinned(pidfd) => {
-                let mut ready = [PollFd::new(pidfd, PollFlags::IN)];
-                matches!(poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
-            }
+            Self::Pinned(pidfd) => events_now(pidfd, PollFlags::IN).is_ok_and(|events| events.is_empty()),
             Self::Unpinned => true,
             Self::Gone => false,
         }
     }
+}
+
+/// The events of a descriptor at this moment. Even a `poll` that does not wait fails when a signal arrives, such as SIGCHLD at
+/// the end of an agent, so it is repeated.
+pub fn events_now(descriptor: &impl AsFd, wanted: PollFlags) -> rustix::io::Result<PollFlags> {
+    let mut asked = [PollFd::new(descriptor, wanted)];
+    retry_on_intr(|| poll(&mut asked, Some(&Timespec::default())))?;
+    Ok(asked[0].revents())
 }
 
 /// Whether the kernel tells who is at the other end by a descriptor.
@@ -151,7 +157,13 @@ fn program_of(pid: i32) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use nix::sys::pthread::{pthread_kill, pthread_self};
+    use nix::sys::signal::Signal;
+    use signal_hook::consts::SIGURG;
+
     use super::*;
+
+    const SIGNALS: usize = 200_000;
 
     #[test]
     fn who_is_served_by_whose_daemon() {
@@ -163,6 +175,25 @@ mod tests {
         assert_eq!(standing(0, 0, other), Some(Standing::Root));
         assert_eq!(standing(0, 1000, other), None);
         assert_eq!(standing(0, 1000, member), Some(Standing::Member));
+    }
+
+    #[tokio::test]
+    async fn a_signal_does_not_make_a_peer_look_gone() {
+        let (stream, _other) = UnixStream::pair().unwrap();
+        let (identity, thread) = (Identity::of(&stream), pthread_self());
+        signal_hook::flag::register(SIGURG, Arc::default()).unwrap();
+        let sender = std::thread::spawn(move || {
+            for _ in 0..SIGNALS {
+                pthread_kill(thread, Signal::SIGURG).unwrap();
+            }
+        });
+        let (mut looks, mut gone) = (0, 0);
+        while !sender.is_finished() {
+            looks += 1;
+            gone += usize::from(!identity.is_there());
+        }
+        sender.join().unwrap();
+        assert_eq!(gone, 0, "of {looks} looks");
     }
 
     #[tokio::test]
