@@ -295,6 +295,11 @@ async fn an_agent_is_added_beside_what_is_there_and_the_daemon_has_it_at_once() 
         (&["Bad Name", "--command", "x"], "lower-case letters"),
         (&["other"], "--command"),
         (&["other", "--command", "x", "--permissions", "lots"], "permission mode"),
+        (&["other", "--command", "x", "--permissions-max", "lots"], "permissions_max"),
+        (
+            &["other", "--command", "x", "--permissions", "allow", "--permissions-max", "edit"],
+            "wider than permissions_max",
+        ),
         (&["gemini"], "acpd agents check gemini"),
     ] {
         let refused = daemon.cli(&[&["agents", "add"], arguments].concat()).await;
@@ -306,10 +311,12 @@ async fn an_agent_is_added_beside_what_is_there_and_the_daemon_has_it_at_once() 
     assert!(refused.code == 1 && refused.stderr.contains("sessions.agent"), "it is the default: {}", refused.stderr);
 
     let forced = ["agents", "add", "mine", "--npx", "@scope/agent", "--arg=--acp", "--force", "--json"];
+    let forced = [&forced[..], &["--permissions-max", "edit"]].concat();
     assert_eq!(daemon.cli(&forced).await.json()["reloaded"], true);
     let mine = daemon.get("/v1/agents/mine").await.expect_status(200);
     assert_eq!((&mine["command"], &mine["args"]), (&json!("npx"), &json!(["-y", "@scope/agent", "--acp"])));
     assert_eq!(mine["env"], json!(["npm_config_cache", "MY_KEY"]), "what was not named stays");
+    assert_eq!(mine["permissionsMax"], "edit");
 
     daemon.cli(&["agents", "add", "demo", "--default"]).await.success();
     daemon.cli(&["agents", "remove", "mine"]).await.success();

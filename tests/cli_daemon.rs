@@ -99,7 +99,16 @@ async fn commands_of_other_programs_get_a_hint() {
         assert_eq!(refused.code, 2);
         let hints: Vec<&str> = refused.stderr.lines().filter(|line| line.starts_with("hint:")).collect();
         assert!(hints.len() == 1 && hints[0].contains(meant), "{guess}: {}", refused.stderr);
+        assert!(!refused.stderr.contains("\n\n\n"), "one empty line is enough: {}", refused.stderr);
     }
+}
+
+#[tokio::test]
+async fn the_log_of_the_systems_daemon_is_in_the_journal() {
+    let daemon = Daemon::start().await;
+    let refused = daemon.cli(&["--socket", "/run/acpd/acpd.sock", "logs"]).await;
+    assert_eq!(refused.code, 1);
+    assert!(refused.stderr.contains("hint: `sudo journalctl -u acpd"), "{}", refused.stderr);
 }
 
 #[tokio::test]
@@ -146,6 +155,11 @@ async fn the_configuration_is_shown_and_set() {
     assert!(acpd(&["config", "get", "limits"]).await.success().contains("limits.processes = 3\n"));
     let unknown = acpd(&["config", "get", "limits.proceses"]).await;
     assert!(unknown.code == 1 && unknown.stderr.contains("did you mean `limits.processes`?"), "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("\"limits.proceses\" is not a key"), "{}", unknown.stderr);
+    let unset = acpd(&["config", "get", "agents.echo.fs_scope"]).await;
+    assert!(unset.code == 1 && unset.stderr.contains("agents.echo.fs_scope is not set"), "{}", unset.stderr);
+    let missing = acpd(&["--config", "/nonexistent.toml", "config"]).await;
+    assert!(missing.code == 1 && missing.stderr.contains("there is no file /nonexistent.toml"), "{}", missing.stderr);
 
     let set = acpd(&["config", "set", "limits.processes", "9"]).await;
     assert!(set.code == 0 && set.stderr.contains("has reloaded its"), "{}", set.stderr);
@@ -168,9 +182,13 @@ async fn the_configuration_is_shown_and_set() {
         ("limits.processes", "many", "has an invalid value \"many\""),
         ("limits.proceses", "4", "did you mean `limits.processes`?"),
         ("nonsense", "1", "is not a key"),
+        ("agents.echo.fs_scope", "wide", "cannot set agents.echo.fs_scope to \"wide\""),
+        ("agents.echo.env_pass", "['A=B']", "has an invalid variable name"),
     ] {
         let refused = acpd(&["config", "set", key, value]).await;
         assert!(refused.code == 1 && refused.stderr.contains(told), "{key}: {}", refused.stderr);
+        let is_known = !matches!(key, "limits.proceses" | "nonsense");
+        assert!(!is_known || !refused.stderr.contains("did you mean"), "{key}: {}", refused.stderr);
         assert_eq!(std::fs::read_to_string(&file).unwrap(), text, "{key}");
     }
 }
@@ -204,6 +222,9 @@ async fn the_configuration_is_edited_and_checked() {
     let (code, told) = run("sed -i 's/processes = 5/processes = 0/' \"$1\"").await;
     assert!(code == Some(1) && told.contains("invalid value 0") && told.contains("your text is in"), "{told}");
     assert_eq!(text(), before);
+
+    let (code, told) = run("false").await;
+    assert!(code == Some(1) && told.contains("is unchanged; VISUAL or EDITOR names the editor"), "{told}");
 
     // A person is asked, and corrects it: the second time the editor finds the mistake.
     let script = "if grep -q 'processes = 0' \"$1\"; then sed -i 's/processes = 0/processes = 7/' \"$1\"; \

@@ -20,13 +20,13 @@ const GUESSES: &[(&[&str], &str)] = &[
         "`acpd cancel SESSION` cancels the running turn, `acpd archive SESSION` ends the session, and `acpd stop` stops \
          the daemon",
     ),
-    (&["list", "sessions"], "`acpd ls` lists the sessions, and `acpd ps` the running processes"),
+    (&["list", "session", "sessions"], "`acpd ls` lists the sessions, and `acpd ps` the running processes"),
     (
-        &["delete", "del", "remove", "close"],
+        &["delete", "del", "remove", "close", "end"],
         "`acpd archive SESSION` ends a session and keeps its messages; `acpd rm --purge SESSION` deletes them too",
     ),
     (
-        &["start"],
+        &["start", "up", "daemon"],
         "`acpd run \"PROMPT\"` starts a session, and a daemon where none runs; `acpd serve` runs only the daemon",
     ),
     (
@@ -34,10 +34,16 @@ const GUESSES: &[(&[&str], &str)] = &[
         "`acpd reload` reloads the configuration; after `acpd stop` the next command starts the daemon again",
     ),
     (
-        &["log", "history", "tail"],
-        "`acpd messages SESSION` prints a session's messages, and `acpd logs` the daemon's log",
+        &["log", "history", "tail", "view", "cat"],
+        "`acpd messages SESSION` prints a session's messages, `acpd attach SESSION` follows it, and `acpd logs` shows the \
+         daemon's log",
     ),
-    (&["continue", "send"], "`acpd prompt - \"PROMPT\"` goes on with the newest session of this directory"),
+    (&["down", "exit", "quit", "shutdown"], "`acpd stop` stops the daemon, and `acpd archive SESSION` ends a session"),
+    (&["allow", "accept", "deny", "yes", "no"], "`acpd approve` and `acpd reject` answer a permission request"),
+    (&["permission", "perms"], "`acpd permissions` lists the open permission requests"),
+    (&["info", "health"], "`acpd status` shows the daemon's status"),
+    (&["setup", "init"], "`acpd doctor` checks the setup, and `acpd install-service` has systemd run the daemon"),
+    (&["continue", "send"], "`acpd prompt - \"PROMPT\"` continues the newest session of this directory"),
     (&["ask", "chat", "exec"], "`acpd run \"PROMPT\"` starts a session with this prompt"),
     (
         &["login", "auth"],
@@ -75,7 +81,9 @@ fn told(mut error: clap::Error, command: &mut clap::Command) -> i32 {
     }
     let arguments: Vec<String> = std::env::args().collect();
     let hints = hints(&mut error, &arguments, command);
-    output.show(&mistake::with_plain_words(&as_shown(&error.render(), output.note_style.is_enabled())));
+    let text = mistake::with_plain_words(&as_shown(&error.render(), output.note_style.is_enabled()));
+    // clap leaves an empty line where a suggestion was.
+    output.show(&text.replace("\n\n\n", "\n\n"));
     for hint in hints {
         output.hint(&hint);
     }
@@ -97,7 +105,7 @@ fn hints(error: &mut clap::Error, arguments: &[String], command: &clap::Command)
         return vec![format!("to send that as a prompt: acpd run {prompt}")];
     }
     let mut hints: Vec<String> =
-        SUGGESTIONS.into_iter().filter_map(|kind| did_you_mean(&error.remove(kind)?)).collect();
+        SUGGESTIONS.into_iter().filter_map(|kind| did_you_mean(&error.remove(kind)?, command)).collect();
     if let Some(ContextValue::StyledStrs(others)) = error.remove(ContextKind::Suggested) {
         hints.extend(others.iter().map(ToString::to_string));
     }
@@ -107,13 +115,15 @@ fn hints(error: &mut clap::Error, arguments: &[String], command: &clap::Command)
     hints
 }
 
-fn did_you_mean(suggested: &ContextValue) -> Option<String> {
+fn did_you_mean(suggested: &ContextValue, command: &clap::Command) -> Option<String> {
     let names = match suggested {
         ContextValue::String(name) => std::slice::from_ref(name),
         ContextValue::Strings(names) => names,
         _ => return None,
     };
-    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    let is_hidden = |name: &&String| command.find_subcommand(name).is_some_and(clap::Command::is_hide_set);
+    let shown = names.iter().filter(|name| !is_hidden(name));
+    let quoted: Vec<String> = shown.map(|name| format!("`{name}`")).collect();
     (!quoted.is_empty()).then(|| format!("did you mean {}?", quoted.join(" or ")))
 }
 
@@ -177,6 +187,8 @@ mod tests {
         assert_eq!(hinted(&["acpd", "sohw", "x"]), ["did you mean `show`?"]);
         assert_eq!(hinted(&["acpd", "ls", "--al"]), ["did you mean `--all`?"]);
         assert_eq!(hinted(&["acpd", "help", "promt"]), ["did you mean `prompt`?"]);
+        assert!(hinted(&["acpd", "demon-agent"]).iter().all(|hint| !hint.contains("demo-agent")), "it is hidden");
+        assert!(hinted(&["acpd", "yes"])[0].contains("acpd approve"));
         for arguments in [["acpd", "help", "zzzzzz"], ["acpd", "workspaces", "zzzzzz"]] {
             assert!(hinted(&arguments).iter().all(|hint| !hint.contains("acpd run")), "{arguments:?}");
         }

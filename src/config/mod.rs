@@ -241,7 +241,9 @@ impl Config {
                 hint: "check that the file exists and that acpd's user can read it".to_owned(),
             }],
         })?;
-        read::config(&text, &format!("{name} and the environment"), environment)
+        let has_variables = environment.keys().any(|name| name.starts_with(read::ENVIRONMENT_PREFIX));
+        let source = if has_variables { format!("{name} and the environment") } else { name };
+        read::config(&text, &source, environment)
     }
 
     /// Reads a text as the file of that name would be read.

@@ -10,7 +10,9 @@ use super::value::FromValue;
 use super::{Config, ConfigError, Problem};
 use crate::model::permission::policy::PolicyProblem;
 
-const ENVIRONMENT_PREFIX: &str = "ACPD_";
+pub const ENVIRONMENT_PREFIX: &str = "ACPD_";
+const POLICY_HINT: &str = "write a mode, such as \"edit\", or a table: \
+    { mode = \"edit\", rules = [{ decision = \"allow\", commands = [\"cargo test\"] }] }";
 
 /// The whole way: text and environment in, a validated configuration or all problems out.
 pub fn config(text: &str, source: &str, environment: &BTreeMap<String, String>) -> Result<Config, ConfigError> {
@@ -136,7 +138,7 @@ impl Section<'_> {
                     field if field.starts_with('[') => format!("{key}{field}"),
                     field => format!("{key}.{field}"),
                 };
-                self.problem(&key, problem, "docs/permissions.md describes policies and their rules");
+                self.problem(&key, problem, POLICY_HINT);
             }
         }
     }
@@ -162,6 +164,10 @@ impl Section<'_> {
         self.table = tables;
         self.named_sections(read);
         self.table = keys;
+    }
+
+    pub fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
     }
 
     pub fn problem(&mut self, key: &str, message: impl Into<String>, hint: impl Into<String>) {

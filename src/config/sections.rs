@@ -169,9 +169,14 @@ fn read_agent(section: &mut Section<'_>, profile: &mut AgentProfile) {
     section.read("env_plain", &mut profile.env_plain);
     section.read("adapter", &mut profile.adapter);
     section.read("auth_method", &mut profile.auth_method);
-    let granted = profile.permissions.clone();
+    let (granted, has_default) = (profile.permissions.clone(), section.has("permissions"));
     section.read_as("permissions", &mut profile.permissions, |value| policy::policy(value, granted));
     section.read("permissions_max", &mut profile.permissions_max);
+    let mode = profile.permissions.mode;
+    if let Some(max) = profile.permissions_max.filter(|max| has_default && !mode.narrows(*max)) {
+        let message = format!("is {:?}, which is wider than permissions_max, {:?}", mode.as_str(), max.as_str());
+        section.problem("permissions", message, "choose a stricter default, or a wider permissions_max");
+    }
     section.read("modes_allowed", &mut profile.modes_allowed);
     section.read("client_files", &mut profile.client_files);
     section.read("terminal_commands", &mut profile.terminal_commands);
@@ -209,7 +214,7 @@ pub fn check(config: &Config, problems: &mut Vec<Problem>) {
     }
     if !config.agents.contains_key(&config.sessions.agent) {
         let message = format!("names the agent {:?}, which is not configured", config.sessions.agent);
-        problem("sessions.agent".to_owned(), message, "use the name of an [agents.SLUG] section");
+        problem("sessions.agent".to_owned(), message, "use the name of an [agents.NAME] section");
     }
     if config.processes.backoff_max < config.processes.backoff_min {
         let hint = "the delay between starts grows from backoff_min to backoff_max";
@@ -240,13 +245,12 @@ fn check_environment(profile: &AgentProfile, problem: &mut impl FnMut(String, St
         let hint = "give the absolute path of a file; put - before it if the file is optional";
         problem(key("env_file"), "has a path that is not absolute".to_owned(), hint);
     }
-    if !profile.terminal_env.iter().all(|name| is_variable(name.strip_suffix('*').unwrap_or(name))) {
-        let message = "has an invalid variable name".to_owned();
-        problem(
-            key("terminal_env"),
-            message,
-            "give names of variables such as \"RUST_LOG\", or \"CARGO_*\" for all with this prefix",
-        );
+    for (name, names) in [("env_pass", &profile.env_pass), ("terminal_env", &profile.terminal_env)] {
+        if !names.iter().all(|name| is_variable(name.strip_suffix('*').unwrap_or(name))) {
+            let hint =
+                "give names of variables such as \"RUST_LOG\", or \"CARGO_*\" for all with this prefix, without values";
+            problem(key(name), "has an invalid variable name".to_owned(), hint);
+        }
     }
     let of_people = profile.adapter.quirks().methods_of_people;
     if let Some(method) = profile.auth_method.as_ref().filter(|method| of_people.contains(&method.as_str())) {

@@ -42,12 +42,20 @@ pub struct ConfigCommand {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Print the value of a key, or of all keys of a section
-    Get { key: String },
+    Get {
+        /// Key, such as sessions.agent, or a section
+        key: String,
+    },
     /// Write a key to the file, and reload
     ///
     /// The value is TOML, or a text without quotes. Comments in the file stay. The daemon's reader checks the new file
     /// before it replaces the old one.
-    Set { key: String, value: String },
+    Set {
+        /// Key, such as sessions.agent
+        key: String,
+        /// Value as TOML, or a text without quotes
+        value: String,
+    },
     /// Edit the file with $VISUAL or $EDITOR, check it, and reload
     ///
     /// The file is replaced when the editor has ended and the new text is valid.
@@ -92,6 +100,10 @@ pub fn keys() -> Vec<String> {
 /// The keys that the file and the environment set.
 async fn own(context: &Context) -> Result<Keys, ClientError> {
     let file = ConfigFile::open(context, Access::Read).await?;
+    if file.original().is_none() && context.named_config().is_some() {
+        let message = format!("there is no file {}", file.path().display());
+        return Err(ClientError::local(message, "correct --config or ACPD_CONFIG"));
+    }
     let environment =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let mut keys = Keys::new();
@@ -138,13 +150,24 @@ async fn get(context: &Context, key: &str) -> Result<(), ClientError> {
     if !keys.is_empty() {
         return print(context, &keys);
     }
-    let others = known.iter().map(String::as_str).filter(|known| *known != key);
-    let hint = suggest::hint(key, others, "`acpd config --default` prints every key");
-    Err(ClientError::local(format!("the key {key:?} is not set"), hint))
+    if known.contains(&of_example(key)) {
+        let hint = "it has its default, which `acpd config --default` explains";
+        return Err(ClientError::local(format!("{key} is not set"), hint));
+    }
+    let hint = suggest::hint(key, known.iter().map(String::as_str), "`acpd config --default` prints every key");
+    Err(ClientError::local(format!("{key:?} is not a key"), hint))
 }
 
 fn is_below(key: &str, section: &str) -> bool {
     key.strip_prefix(section).is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// A key of any agent as that key of the example, which has all of them.
+fn of_example(key: &str) -> String {
+    match key.strip_prefix("agents.").and_then(|key| key.split_once('.')) {
+        Some((_, key)) => format!("{EXAMPLE_AGENT}{key}"),
+        None => key.to_owned(),
+    }
 }
 
 /// All keys that there are: every agent may have what the first one has.
@@ -179,11 +202,14 @@ async fn set(context: &Context, key: &str, value: &str) -> Result<(), ClientErro
         file.set(section, name, text())?;
         checked = file.check().or(checked);
     }
-    let known = known(&defaults());
     if let Err(error) = checked {
-        let meant = suggest::nearest(key, known.iter().map(String::as_str)).filter(|meant| *meant != key);
-        let hint = meant.map(|meant| format!("nothing was changed; did you mean `{meant}`?"));
-        return Err(ClientError::local(error.to_string(), hint.unwrap_or_else(|| error.hint().to_owned())));
+        let (known, like) = (known(&defaults()), of_example(key));
+        let is_known = known.iter().any(|known| *known == like || is_below(&like, known));
+        let hint = match suggest::nearest(key, known.iter().map(String::as_str)).filter(|_| !is_known) {
+            Some(meant) => format!("nothing was changed; did you mean `{meant}`?"),
+            None => "nothing was changed".to_owned(),
+        };
+        return Err(ClientError::local(format!("cannot set {key} to {value:?}: {error}"), hint));
     }
     write(context, file, &format!("set {key} in")).await
 }
@@ -193,8 +219,12 @@ async fn edit(context: &Context) -> Result<(), ClientError> {
     let before = file.original().unwrap_or(EMPTY).to_owned();
     let copy = file.copy(&before)?;
     let unchanged = |why: String| {
-        let hint = format!("{} is unchanged, and your text is in {}", file.path().display(), copy.display());
-        ClientError::local(why, hint)
+        let path = file.path().display();
+        if std::fs::read_to_string(&copy).is_ok_and(|text| text == before) {
+            std::fs::remove_file(&copy).ok();
+            return ClientError::local(why, format!("{path} is unchanged; VISUAL or EDITOR names the editor"));
+        }
+        ClientError::local(why, format!("{path} is unchanged, and your text is in {}", copy.display()))
     };
     let text = loop {
         let editor = ["VISUAL", "EDITOR"].into_iter().find_map(|name| std::env::var(name).ok());

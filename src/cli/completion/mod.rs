@@ -64,7 +64,7 @@ fn completed(command: clap::Command, names: &Names) -> clap::Command {
             "name" if name == "model" => {
                 arg.add(ArgValueCompleter::new(move |current: &_| names.choices(Kind::Model, current)))
             }
-            "permissions" => {
+            "permissions" | "permissions_max" => {
                 arg.add(ArgValueCandidates::new(|| values(&PermissionMode::ALL.map(PermissionMode::as_str))))
             }
             "scope" => arg.add(ArgValueCandidates::new(|| values(&FsScope::ALL.map(FsScope::as_str)))),

@@ -60,6 +60,9 @@ pub struct Add {
     /// Permission mode of its sessions: ask, read-only, edit, allow or deny
     #[arg(long, value_name = "MODE")]
     permissions: Option<String>,
+    /// Widest permission mode that its sessions may have [default: allow for you, ask for members]
+    #[arg(long, value_name = "MODE")]
+    permissions_max: Option<String>,
     /// Description for lists
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
@@ -151,24 +154,25 @@ impl Add {
                 "the value of {name} is now in the configuration file; use --env-file to keep it in a separate file"
             ));
             if file.is_open_to_others() {
-                context
-                    .output
-                    .note(&format!("other users can read that file; hint: chmod 600 {}", file.path().display()));
+                context.output.note("other users can read that file");
+                context.output.hint(&format!("chmod 600 {}", file.path().display()));
             }
         }
         let Some(Program { command, .. }) = program else { return };
         let Err(problem) = find_agent(command, &environment()) else { return };
-        let hint = match (problem.advice(), command.split_once(char::is_whitespace)) {
-            (Some(advice), _) => advice,
-            (None, Some((first, _))) => format!("pass arguments with --arg: --command {first} --arg …"),
-            (None, None) => "install it, or give its absolute path".to_owned(),
+        let words: Vec<&str> = self.command.as_deref().unwrap_or_default().split_whitespace().collect();
+        let hint = match problem.advice() {
+            Some(advice) => advice,
+            None if words.len() > 1 => format!("pass arguments with --arg: --command {}", words.join(" --arg ")),
+            None => "install it, or give its absolute path".to_owned(),
         };
         let problem = match problem {
             // This is the client's PATH, and not the daemon's.
             NoProgram::NotOnPath(command) => format!("the command {command:?} was not found on PATH"),
             problem => problem.to_string(),
         };
-        context.output.note(&format!("{problem}; hint: {hint}"));
+        context.output.note(&problem);
+        context.output.hint(&hint);
     }
 
     fn program(&self) -> Option<Program> {
@@ -190,6 +194,7 @@ impl Add {
             || !self.env_file.is_empty()
             || self.auth_method.is_some()
             || self.permissions.is_some()
+            || self.permissions_max.is_some()
             || self.description.is_some()
     }
 
@@ -235,11 +240,15 @@ impl Add {
         grow(section, "env_pass", &self.env_pass);
         let files = self.env_file.iter().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone()));
         grow(section, "env_file", &files.map(|file| file.display().to_string()).collect::<Vec<_>>());
-        if let Some(method) = &self.auth_method {
-            put(section, "auth_method", value(method));
-        }
-        if let Some(permissions) = &self.permissions {
-            put(section, "permissions", value(permissions));
+        let texts = [
+            ("auth_method", &self.auth_method),
+            ("permissions", &self.permissions),
+            ("permissions_max", &self.permissions_max),
+        ];
+        for (key, text) in texts {
+            if let Some(text) = text {
+                put(section, key, value(text));
+            }
         }
         Ok(())
     }
