@@ -130,7 +130,7 @@ async fn errors_have_a_hint_and_a_code() {
     assert_eq!((gemini.code, gemini.stdout.as_str()), (1, ""));
     insta::assert_snapshot!(gemini.stderr, @r#"
     error: cannot start the agent "gemini": the command "gemini" was not found on the daemon's PATH
-    hint: install it with `npm install -g @google/gemini-cli` and run `gemini` once to sign in; to try acpd without a key, use --agent demo
+    hint: install it with `npm install -g @google/gemini-cli` and sign in with `acpd agents login gemini`; to try acpd without a key, use --agent demo
     "#);
     let outside = daemon.cli(&["run", "--agent", "echo", "--workspace", "/", "hello"]).await;
     assert_eq!(outside.code, 1);
@@ -355,4 +355,9 @@ async fn mistaken_roles_and_long_prompts_get_a_useful_answer() {
     for told in ["2000 bytes", "limits.prompt_max, which is 1KiB", "--attach FILE"] {
         assert!(long.stderr.contains(told), "{told} in {}", long.stderr);
     }
+    let before = daemon.cli(&["ls", "--all", "--json"]).await.json()["total"].clone();
+    let run = daemon.cli(&["run", "--agent", "echo", &"x".repeat(2000)]).await;
+    assert!(run.code == 1 && run.stderr.contains("limits.prompt_max"), "{}", run.stderr);
+    let after = daemon.cli(&["ls", "--all", "--json"]).await.json()["total"].clone();
+    assert_eq!(after, before, "a session whose first prompt was refused is deleted");
 }

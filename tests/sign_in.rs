@@ -63,7 +63,11 @@ async fn a_key_that_only_this_shell_has_is_named_with_the_cure() {
     let cure = "this shell has MY_KEY, but the daemon was started without it: run `acpd stop`";
     let failed = with(&daemon, &[("MY_KEY", KEY)], &["run", "--agent", "shy", "hello"]).await;
     assert!(failed.code == 4 && failed.stderr.contains(cure), "{}", failed.stderr);
-    assert!(failed.stderr.contains("`acpd agents key shy`") && !failed.stderr.contains(KEY), "{}", failed.stderr);
+    assert!(
+        failed.stderr.contains("`acpd agents key shy --variable MY_KEY`") && !failed.stderr.contains(KEY),
+        "{}",
+        failed.stderr
+    );
     let checked = with(&daemon, &[("MY_KEY", KEY)], &["agents", "check", "shy"]).await;
     assert!(checked.code == 1 && checked.stdout.contains(cure), "{}", checked.stdout);
     let added = ["agents", "add", "demo", "--env-pass", "MY_KEY"];
@@ -96,6 +100,10 @@ async fn a_key_is_stored_in_a_private_file_and_reaches_the_next_process() {
     let file = daemon.root().join("mine.env");
     let add = ["agents", "key", "mine", "--variable", "MY_KEY"];
     assert_eq!(daemon.cli(&["run", "--agent", "mine", "hello"]).await.success(), "key: (unset)\n");
+
+    let exposed = daemon.cli(&["agents", "key", "mine", KEY]).await;
+    assert!(exposed.code == 1 && exposed.stderr.contains("must not be an argument"), "{}", exposed.stderr);
+    assert!(!exposed.stderr.contains(KEY), "{}", exposed.stderr);
 
     let stored = daemon.cli_with_input(&add, &format!("{KEY}\n")).await;
     assert!(stored.stderr.contains("stored MY_KEY for the agent \"mine\" in "), "{}", stored.stderr);

@@ -13,8 +13,8 @@ pub async fn advice(context: &Context, daemon: &Daemon, agent: &str) -> Option<S
     let names: Vec<&str> = agent.env_unset.iter().filter(is_here).map(String::as_str).collect();
     let them = if names.len() == 1 { "it" } else { "them" };
     let restart = if context.hands_over_variables() { "run `acpd stop` and try again, or " } else { "" };
-    let key = format!("store a key with `acpd agents key {}`", agent.base.unwrap_or(agent.slug));
+    let slug = agent.base.unwrap_or(agent.slug);
+    let key = format!("store a key with `acpd agents key {slug} --variable {}`", names.first()?);
     let names = names.join(" and ");
-    (!names.is_empty())
-        .then(|| format!("this shell has {names}, but the daemon was started without {them}: {restart}{key}"))
+    Some(format!("this shell has {names}, but the daemon was started without {them}: {restart}{key}"))
 }

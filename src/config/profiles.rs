@@ -44,9 +44,10 @@ fn gemini() -> AgentProfile {
             "GOOGLE_GENAI_USE_*",
         ]),
         adapter: Adapter::Gemini,
-        install_hint: "install it with `npm install -g @google/gemini-cli` and run `gemini` once to sign in; to try \
-            acpd without a key, use --agent demo"
-            .to_owned(),
+        install_hint:
+            "install it with `npm install -g @google/gemini-cli` and sign in with `acpd agents login gemini`; \
+            to try acpd without a key, use --agent demo"
+                .to_owned(),
         login_hint: "sign in with `acpd agents login gemini`, or store a GEMINI_API_KEY with `acpd agents key gemini`"
             .to_owned(),
         login_command: names(["gemini"]),

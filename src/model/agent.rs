@@ -228,7 +228,11 @@ impl AgentProfile {
     /// What a person does whom the agent does not know.
     pub fn how_to_sign_in(&self) -> String {
         if self.login_hint.is_empty() {
-            format!("sign in with `acpd agents login {0}`, or store a key with `acpd agents key {0}`", self.section())
+            let variable = if self.adapter.quirks().key.is_some() { "" } else { " --variable NAME" };
+            format!(
+                "sign in with `acpd agents login {0}`, or store a key with `acpd agents key {0}{variable}`",
+                self.section()
+            )
         } else {
             self.login_hint.clone()
         }

@@ -48,7 +48,13 @@ impl Run {
         let daemon = context.daemon().await?;
         let mut interrupts = Interrupts::listen()?;
         let session: Session = interrupts.unless(daemon.post("/v1/sessions", &request)).await?;
-        let accepted = interrupts.unless(follow::send_prompt(context, &daemon, session.id, &prompt)).await?;
+        let sent = interrupts.unless(follow::send_prompt(context, &daemon, session.id, &prompt)).await;
+        if matches!(&sent, Err(ClientError::Api { status, .. }) if status.is_client_error()) {
+            // A session whose first prompt was refused is empty, and `-` would mean it from now on.
+            let path = format!("/v1/sessions/{}?purge=true", session.id);
+            drop(daemon.delete::<Session>(&path).await);
+        }
+        let accepted = sent?;
         if !self.waiting.is_wanted() {
             return follow::tell_accepted(context, session.id, &accepted);
         }

@@ -37,10 +37,23 @@ pub struct Key {
     /// Environment variable that holds the key [default: the agent's usual one, such as `GEMINI_API_KEY`]
     #[arg(long, value_name = "VARIABLE")]
     variable: Option<String>,
+    /// A key on the command line is refused without repeating it.
+    #[arg(id = "secret", hide = true)]
+    argument: Option<String>,
 }
 
 impl Key {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
+        if self.argument.is_some() {
+            let hint = format!(
+                "type it at the prompt of `acpd agents key {}`, or pipe it in; delete it from your shell's history",
+                self.name
+            );
+            return Err(ClientError::local(
+                "a key must not be an argument, because other users can see it there",
+                hint,
+            ));
+        }
         // A person takes their time, so the file is not locked yet.
         let profile = self.profile(&ConfigFile::open(context, Access::Read).await?)?;
         let variable = self.variable(&profile)?;
@@ -81,7 +94,8 @@ impl Key {
         let usual = profile.adapter.quirks().key.as_ref().map(|key| key.variable.to_owned());
         let variable = self.variable.clone().or(usual).ok_or_else(|| {
             let message = format!("acpd does not know which variable holds the key of the agent {:?}", self.name);
-            ClientError::local(message, "name it with --variable")
+            let example = profile.env_pass.iter().find(|name| is_variable(name)).map_or("NAME", String::as_str);
+            ClientError::local(message, format!("name it: `acpd agents key {} --variable {example}`", self.name))
         })?;
         if !is_variable(&variable) {
             let message = format!("{variable:?} is not a valid variable name");

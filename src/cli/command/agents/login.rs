@@ -35,14 +35,17 @@ impl Login {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
         let daemon = context.daemon().await?;
         let agent: Agent = daemon.get(&super::path(&self.name)).await?;
-        let key = format!("or store a key with `acpd agents key {}`", agent.base.as_ref().unwrap_or(&agent.slug));
+        let key = format!("acpd agents key {}", agent.base.as_ref().unwrap_or(&agent.slug));
         let SignIn { command, environment } = self.sign_in(&daemon, agent, &key).await?;
         let shown = command.join(" ");
         let here =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         let program = find_agent(&command[0], &here.collect()).map_err(|problem| {
             let cure = problem.advice().unwrap_or_else(|| "install it".to_owned());
-            ClientError::local(format!("cannot run `{shown}`: {problem}"), format!("{cure}, {key}"))
+            ClientError::local(
+                format!("cannot run `{shown}`: {problem}"),
+                format!("{cure}, or store a key with `{key}`"),
+            )
         })?;
         context.output.note(&format!("running `{shown}`; end it when you are signed in"));
         // Ctrl-C is for that program.
@@ -65,8 +68,7 @@ impl Login {
         let terminal = check.auth_methods.into_iter().find_map(|method| method.terminal);
         let terminal = terminal.ok_or_else(|| {
             let message = format!("acpd does not know how to sign in to the agent {:?}", self.name);
-            let hint =
-                format!("use the agent's own program, {key}; agents.{}.login_command names a program", agent.slug);
+            let hint = format!("sign in with the agent's own program, or store a key with `{key} --variable NAME`");
             ClientError::local(message, hint)
         })?;
         let workspace = std::env::current_dir().unwrap_or_default().display().to_string();
