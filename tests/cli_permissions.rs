@@ -144,7 +144,7 @@ async fn always_is_a_rule_that_is_listed_and_taken_back() {
     let listed = daemon.cli(&["rules", &session]).await.success();
     assert!(listed.contains("allow") && listed.contains("execute: cargo test"), "{listed}");
     let ran = daemon.cli(&["prompt", &session, "again"]).await;
-    assert!(ran.stderr.contains("permission allowed: Run cargo test (policy rule"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("permission allowed: Run cargo test (rule"), "{}", ran.stderr);
     assert!(!ran.stderr.contains("waits"), "what a rule answers waits for nobody: {}", ran.stderr);
     let all = daemon.cli(&["permissions", "--all", "--json"]).await.json();
     assert_eq!(all["permissions"][0]["resolution"]["by"]["type"], "policy");

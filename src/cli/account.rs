@@ -17,7 +17,19 @@ pub fn decided_by(by: &Decider) -> String {
     match by {
         Decider::Person(Peer { uid, program: Some(program), .. }) => format!("{} with {program}", name(*uid)),
         Decider::Person(Peer { uid, program: None, .. }) => name(*uid),
-        Decider::Policy { .. } | Decider::Timeout | Decider::Cancelled { .. } => by.to_string(),
+        Decider::Policy { rule } => policy(rule),
+        Decider::Timeout | Decider::Cancelled { .. } => by.to_string(),
+    }
+}
+
+/// `session mode edit` is the session's permission mode edit.
+fn policy(rule: &str) -> String {
+    match rule.split_once(' ') {
+        Some((whose @ ("base" | "profile" | "session"), what)) => {
+            let kind = if what.starts_with("mode ") { "permission " } else { "" };
+            format!("the {whose}'s {kind}{what}")
+        }
+        _ => rule.to_owned(),
     }
 }
 

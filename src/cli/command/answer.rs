@@ -21,7 +21,7 @@ use crate::model::permission::question::{Decider, Decision, PermissionKind, Reso
 pub struct Approve {
     #[command(flatten)]
     pub answer: Answer,
-    /// Values for an agent that requests information, as a JSON object
+    /// Answer to an elicitation, as a JSON object
     #[arg(long, value_name = "JSON", value_parser = object, conflicts_with_all = ["always", "option"])]
     pub content: Option<Map<String, Value>>,
 }
@@ -79,9 +79,7 @@ impl Answer {
             context.output.aside(&words);
         }
         if self.always && !answered.resolution.is_some_and(|resolution| resolution.always) {
-            context.output.note(
-                "this answer counts only once: acpd makes no rule for requests outside the workspace or without a name",
-            );
+            context.output.note(question::APPLIES_ONCE);
         }
         context.show(&answer, |permission: Permission| if is_person { words } else { permission.id.to_string() })
     }

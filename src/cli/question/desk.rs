@@ -279,7 +279,7 @@ impl<'a> Desk<'a> {
                 self.release()?;
                 let holds = permission.resolution.is_some_and(|resolution| resolution.always);
                 if always && !holds {
-                    self.note("this answer counts only once: acpd makes no rule for requests outside the workspace or without a name")?;
+                    self.note(super::APPLIES_ONCE)?;
                 }
                 Ok(())
             }

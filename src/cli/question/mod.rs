@@ -21,6 +21,10 @@ use crate::model::permission::{Action, CommandText};
 
 use super::text::{one_line, short_id};
 
+/// When a person answered "always", and no rule was made.
+pub const APPLIES_ONCE: &str = "this answer applies once: acpd makes no rule for a path outside the workspace, for an \
+                                unknown command, or if the session has too many rules";
+
 /// What is asked, on one line: the title, and what it leaves out of the command or the files.
 pub fn what(permission: &Permission) -> String {
     let title = one_line(&permission.title);

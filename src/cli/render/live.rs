@@ -390,7 +390,7 @@ impl Live {
     fn permission_resolved(&mut self, data: &Value, at: Timestamp) {
         self.end_words(at);
         self.waiting.for_what(Wait::Agent, at);
-        let resolved = self.permissions.resolved(data);
+        let Some(resolved) = self.permissions.resolved(data) else { return };
         let yellow = Ink::PLAIN.colour(Colour::Yellow);
         let mut lines = vec![Line::new(&resolved.line, yellow)];
         lines.extend(resolved.hint.map(|hint| Line::new("hint:", yellow).and(&format!(" {hint}"), Ink::PLAIN)));

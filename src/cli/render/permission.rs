@@ -9,15 +9,17 @@ use super::super::text::one_line;
 
 /// Questions without an answer. More than that are forgotten, and their answers told without a title.
 const OPEN_QUESTIONS_MAX: usize = 64;
-/// A session may only narrow what its agent's profile grants, so the flag alone may not be enough.
-const HINT: &str = "`acpd run --permissions allow` lets an agent act without asking, if its profile permits that \
-                    ([agents.NAME] in config.toml)";
+/// The profile's ceiling may be lower, so the flag alone may not be enough.
+const HINT: &str = "`--permissions edit` allows edits in the workspace, `--permissions allow` all but .git, commits and pushes; the \
+                    agent's permissions_max may forbid both";
 
 #[derive(Debug, Default)]
 pub struct Permissions {
     questions: HashMap<String, Question>,
     /// The hint is worth saying once.
     has_hinted: bool,
+    /// The last answer of a policy.
+    last_automatic: String,
 }
 
 #[derive(Debug, Default)]
@@ -50,7 +52,8 @@ impl Permissions {
         self.questions.insert(id.to_owned(), Question { title, is_elicitation, kinds });
     }
 
-    pub fn resolved(&mut self, data: &Value) -> Resolved {
+    /// Nothing for a policy's answer that only repeats the last one: agents ask to write a file, and then ask acpd to write it.
+    pub fn resolved(&mut self, data: &Value) -> Option<Resolved> {
         let question = data["permissionId"].as_str().and_then(|id| self.questions.remove(id)).unwrap_or_default();
         let kind = data["optionId"].as_str().and_then(|id| question.kinds.get(id));
         let verdict = match (data["outcome"].as_str(), kind) {
@@ -77,7 +80,11 @@ impl Permissions {
         let is_automatic = data["by"]["type"] != "person";
         let hint = (verdict == "rejected" && is_automatic && !self.has_hinted).then_some(HINT);
         self.has_hinted |= hint.is_some();
-        Resolved { line: format!("{what} {verdict}{always}: {title}{by}"), hint }
+        let line = format!("{what} {verdict}{always}: {title}{by}");
+        let automatic = if data["by"]["type"] == "policy" { line.clone() } else { String::new() };
+        let is_repeated = !automatic.is_empty() && self.last_automatic == automatic;
+        self.last_automatic = automatic;
+        (!is_repeated).then_some(Resolved { line, hint })
     }
 }
 
@@ -103,17 +110,36 @@ mod tests {
             ("2", "permission rejected: rm -rf[2J build (policy ask)", false),
         ] {
             ask(&mut permissions);
-            let resolved = permissions.resolved(&answer(option));
+            let resolved = permissions.resolved(&answer(option)).unwrap();
             assert_eq!((resolved.line.as_str(), resolved.hint.is_some()), (line, has_hint));
         }
         ask(&mut permissions);
         let person = json!({"permissionId": "p", "outcome": "selected", "optionId": "1", "decision": "reject",
             "always": true, "by": {"type": "person", "uid": 424_242, "pid": 1, "program": "acpd"}, "decidedBy": "as of old"});
-        let resolved = Permissions::default().resolved(&person);
+        let resolved = Permissions::default().resolved(&person).unwrap();
         assert_eq!(resolved.line, "permission rejected always: an earlier request (uid 424242 with acpd)");
         assert!(resolved.hint.is_none());
-        assert!(permissions.resolved(&person).line.starts_with("permission rejected always: rm -rf"));
-        let unseen = permissions.resolved(&answer("1"));
+        assert!(permissions.resolved(&person).unwrap().line.starts_with("permission rejected always: rm -rf"));
+        let unseen = permissions.resolved(&answer("1")).unwrap();
         assert_eq!(unseen.line, "permission answered: an earlier request (policy ask)");
+    }
+
+    #[test]
+    fn a_policy_that_allows_the_same_twice_is_shown_once() {
+        let mut permissions = Permissions::default();
+        let mut shown = |by: &Value| {
+            ask(&mut permissions);
+            let resolved =
+                permissions.resolved(&json!({"permissionId": "p", "decision": "allow", "by": by, "decidedBy": "x"}));
+            resolved.map(|resolved| resolved.line)
+        };
+        let mode = json!({"type": "policy", "rule": "session mode edit"});
+        let rule = json!({"type": "policy", "rule": "profile rules[0]"});
+        let line = |by: &str| Some(format!("permission allowed: rm -rf[2J build ({by})"));
+        assert_eq!(shown(&mode), line("the session's permission mode edit"));
+        assert_eq!(shown(&mode), None);
+        assert_eq!(shown(&rule), line("the profile's rules[0]"));
+        let person = json!({"type": "person", "uid": 424_242});
+        assert_eq!([shown(&person), shown(&person)], [line("uid 424242"), line("uid 424242")]);
     }
 }

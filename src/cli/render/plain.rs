@@ -198,7 +198,7 @@ impl<A: Write, N: Write> Plain<A, N> {
 
     fn permission_resolved(&mut self, data: &Value) -> io::Result<()> {
         let style = self.screen.style();
-        let resolved = self.permissions.resolved(data);
+        let Some(resolved) = self.permissions.resolved(data) else { return Ok(()) };
         self.screen.note(&style.yellow(&resolved.line))?;
         match resolved.hint {
             Some(hint) => self.screen.note(&format!("{} {hint}", style.yellow("hint:"))),
