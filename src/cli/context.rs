@@ -98,6 +98,17 @@ impl Context {
         Ok(daemon)
     }
 
+    /// The daemon for a command that starts none. Without one, the hint says what that means.
+    pub async fn running_daemon_or(&self, hint: &str) -> Result<Daemon, ClientError> {
+        let failed = |error: ClientError| if error.is_absent() { self.not_running(hint) } else { error };
+        self.running_daemon().await.map_err(failed)
+    }
+
+    pub fn not_running(&self, hint: &str) -> ClientError {
+        let message = format!("no daemon is running at {}", self.socket.display());
+        ClientError::NotStarted { message, hint: hint.to_owned() }
+    }
+
     /// Prints an answer: as it came, or as text for people.
     pub fn show<T: DeserializeOwned>(
         &self,

@@ -1,7 +1,5 @@
 //! `acpd reload`: has the daemon read its configuration again.
 
-use std::io::ErrorKind;
-
 use clap::Args;
 
 use crate::cli::context::Context;
@@ -18,16 +16,8 @@ pub struct Reload {}
 
 impl Reload {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
-        let daemon = context.running_daemon().await.map_err(|error| match error {
-            ClientError::Unreachable { source, .. }
-                if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
-            {
-                let message = format!("no daemon is running at {}", context.socket.display());
-                let hint = "there is nothing to reload: the next daemon reads the configuration when it starts";
-                ClientError::NotStarted { message, hint: hint.to_owned() }
-            }
-            other => other,
-        })?;
+        let hint = "there is nothing to reload: the next daemon reads the configuration when it starts";
+        let daemon = context.running_daemon_or(hint).await?;
         let output = context.output;
         let reload = reload::ask(&daemon).await?;
         if output.json {

@@ -21,17 +21,8 @@ pub struct Status {}
 
 impl Status {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
-        let daemon = context.running_daemon().await.map_err(|error| match error {
-            ClientError::Unreachable { source, socket }
-                if matches!(source.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused) =>
-            {
-                ClientError::NotStarted {
-                    message: format!("no daemon is running at {}", socket.display()),
-                    hint: "`acpd run \"…\"` starts a daemon; `acpd serve` runs it in this terminal".to_owned(),
-                }
-            }
-            other => other,
-        })?;
+        let hint = "`acpd run \"…\"` starts a daemon; `acpd serve` runs it in this terminal";
+        let daemon = context.running_daemon_or(hint).await?;
         let info: Box<RawValue> = daemon.report("/v1/info").await?;
         let (health, ailment) = match daemon.report::<Health>("/v1/health").await {
             Ok(health) => (health, None),

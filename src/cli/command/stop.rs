@@ -1,6 +1,5 @@
 //! `acpd stop`: ends the daemon as SIGTERM does, and waits for it.
 
-use std::io::ErrorKind;
 use std::time::Duration;
 
 use clap::Args;
@@ -31,21 +30,11 @@ pub struct Stop {}
 
 impl Stop {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
-        let nobody = || ClientError::NotStarted {
-            message: format!("no daemon is running at {}", context.socket.display()),
-            hint: "name another daemon with --socket".to_owned(),
-        };
+        let hint = "nothing to stop; for another daemon, give its --socket";
         if service::is_idle(&context.socket).await {
-            return Err(nobody());
+            return Err(context.not_running(hint));
         }
-        let daemon = context.running_daemon().await.map_err(|error| match error {
-            ClientError::Unreachable { source, .. }
-                if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
-            {
-                nobody()
-            }
-            other => other,
-        })?;
+        let daemon = context.running_daemon_or(hint).await?;
         let info: Info = daemon.get("/v1/info").await?;
         end(info.pid)?;
         if context.output.json {
@@ -56,7 +45,7 @@ impl Stop {
             let is_person = context.output.stdout_is_terminal;
             let line = if is_person { format!("the daemon (pid {pid}) has stopped") } else { pid.to_string() };
             context.output.print(&line)?;
-            context.output.aside("its sessions are suspended; continue one with `acpd resume`");
+            context.output.aside("its sessions are suspended; `acpd prompt SESSION` continues one");
             if let Some(expiry) = expiry(&info) {
                 context.output.aside(&expiry);
             }
@@ -109,7 +98,7 @@ fn end(pid: u32) -> Result<(), ClientError> {
     match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&patience)).map_err(failed)? {
         0 => Err(ClientError::local(
             format!("the daemon (pid {pid}) is still stopping after {} seconds", PATIENCE.as_secs()),
-            "its log says what it is waiting for",
+            "`acpd logs` shows what it is waiting for",
         )),
         _ => Ok(()),
     }
