@@ -184,7 +184,7 @@ async fn a_wider_policy_is_refused_whenever_it_is_asked_for() {
         assert_eq!(refused["details"]["granted"], "read-only");
         let (message, hint) = (refused["message"].as_str().unwrap(), refused["hint"].as_str().unwrap());
         assert!(message.contains("\"read-only\" at most"), "{message}");
-        assert!(hint.contains(&format!("permissions_max = \"{mode}\" in [agents.wary]")), "{hint}");
+        assert!(hint.contains(&format!("acpd config set agents.wary.permissions_max {mode}")), "{hint}");
     }
     assert_eq!(daemon.session(&session).await["permissions"]["mode"], "read-only");
 }

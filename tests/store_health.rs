@@ -204,7 +204,7 @@ async fn damage_is_found_and_told_and_what_can_be_read_is_served() {
     assert_eq!(listed["total"], 1, "what can be read is served");
     let unreadable = daemon.get(&format!("/v1/sessions/{session}/messages")).await.expect_status(500);
     assert_eq!(unreadable["error"], "store_damaged");
-    assert!(unreadable["hint"].as_str().unwrap().contains("docs/operations.md"), "{unreadable}");
+    assert!(unreadable["hint"].as_str().unwrap().contains("acpd backup"), "{unreadable}");
     // It stays damaged, however the daemon ends.
     daemon.restart().await;
     assert_ne!(daemon.get("/v1/info").await.expect_status(200)["store"]["check"], "clean");

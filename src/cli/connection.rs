@@ -299,11 +299,11 @@ fn silent(pid: Option<i32>, seconds: u64) -> ClientError {
         Some(pid) => (
             format!("the daemon (pid {pid})"),
             format!(
-                "if it was paused, continue it with `kill -CONT {pid}`; else see its log; after `kill -9 {pid}` the next \
+                "if it was paused, continue it with `kill -CONT {pid}`; else read `acpd logs`; after `kill -9 {pid}` the next \
                  command starts a new daemon"
             ),
         ),
-        None => ("the daemon".to_owned(), "see its log, and restart it if it is stuck".to_owned()),
+        None => ("the daemon".to_owned(), "read `acpd logs`, and restart the daemon if it is stuck".to_owned()),
     };
     ClientError::Silent {
         message: format!("{who} accepts connections, but has not answered within {seconds} seconds"),

@@ -118,7 +118,7 @@ impl ClientError {
                 }
                 _ => "start the daemon with `acpd serve`, or name its socket with --socket or ACPD_SOCKET",
             },
-            Self::Broken { .. } | Self::TooSlow { .. } => "check the daemon with `acpd status`, and read its log",
+            Self::Broken { .. } | Self::TooSlow { .. } => "check the daemon with `acpd status`, and read `acpd logs`",
             Self::Answer { .. } => {
                 "the client and the daemon may have different versions; compare `acpd --version` and `acpd status`"
             }

@@ -28,14 +28,14 @@ const ENVIRONMENT: &[(&str, &str)] = &[
         "Same as workspace.roots and sessions.idle_timeout (in minutes).",
     ),
     ("NO_COLOR, TERM", "Colours are off if NO_COLOR is not empty, or TERM is unset or dumb."),
-    ("PAGER", "Pager for long output on a terminal."),
-    ("ACPD_SESSION", "Id of the session; set for agents, notification commands and their child processes."),
+    ("ACPD_PAGER, PAGER", "Pager for `acpd messages` on a terminal. Default: less -FRX."),
+    ("ACPD_SESSION", "Id of the session; set for agents and the programs that they start."),
 ];
 
 /// What every piece of roff begins with; a page needs it once.
 const PREAMBLE: &str = ".ie \\n(.g .ds Aq \\(aq\n.el .ds Aq '\n";
 
-const SEE_ALSO: &str = "docs/README.md lists the documentation; docs/api.md describes the API.";
+const SEE_ALSO: &str = "`acpd help COMMAND` explains a command. `GET /v1/openapi.json` describes the API.";
 
 /// The page of acpd itself.
 pub fn first_page() -> io::Result<String> {

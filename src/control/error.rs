@@ -179,12 +179,12 @@ const SESSIONS_HINT: &str = "list the sessions with `acpd ls --all` or GET /v1/s
 const TURNS_HINT: &str = "list the session's turns with `acpd turns` or GET /v1/sessions/{id}/turns";
 const WORKSPACES_HINT: &str = "list the workspaces with `acpd workspaces` or GET /v1/workspaces";
 const AGENTS_HINT: &str = "list the agents with `acpd agents` or GET /v1/agents; add one with `acpd agents add`, or \
-    as [agents.SLUG] in config.toml and run `acpd reload`";
+    as [agents.NAME] in config.toml and run `acpd reload`";
 const LATE_CHOICE_HINT: &str =
     "the agent may still apply it: check the session's mode, model and configOptions (GET /v1/sessions/{id})";
 const KEPT_CHOICE_HINT: &str = "nothing else was changed; GET /v1/sessions/{id} shows the agent's current settings \
     and choices";
-const LOG_HINT: &str = "see the daemon's log (`acpd logs`)";
+const LOG_HINT: &str = "read `acpd logs`";
 
 impl ApiError {
     pub fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Self {
@@ -301,7 +301,7 @@ fn mismatch_answer(key: &str) -> Answer {
 
 fn invalid_answer(field: &str, problem: String) -> Answer {
     let message = if field.is_empty() { problem } else { format!("{field}: {problem}") };
-    let hint = "correct the request and send it again; docs/api.md describes it";
+    let hint = "correct the request and send it again; GET /v1/openapi.json describes it";
     Answer::new(StatusCode::BAD_REQUEST, "invalid_request", message, hint).details(json!({ "field": field }))
 }
 
@@ -333,7 +333,8 @@ fn registry_answer(error: RegistryError) -> Answer {
         }
         RegistryError::WiderPermissions { agent, granted, asked } => {
             let hint = format!(
-                "choose a stricter mode, or set permissions_max = {asked:?} in [agents.{agent}] of config.toml"
+                "choose a stricter mode, or run `acpd config set agents.{agent}.permissions_max {asked}` and create a \
+                    new session"
             );
             Answer::new(S::FORBIDDEN, "wider_permissions", message, hint).details(json!({ "granted": granted }))
         }

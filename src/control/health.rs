@@ -194,8 +194,8 @@ fn warnings(api: &Api, store: &StoreHealth) -> Vec<HealthProblem> {
     }
     let max = config.limits.processes;
     if api.registry.process_count(Sight::All) >= max {
-        let hint = "wait for a turn or an agent check to end, or raise limits.processes; acpd stops idle processes when it \
-                needs room";
+        let hint = "acpd stops an idle process when it needs room; if all are busy, wait for a turn or an agent check to end, \
+                or raise limits.processes";
         warn("process_limit", format!("the limit of {max} agent processes is reached"), hint);
     }
     let max = config.control.connections;

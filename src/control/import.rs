@@ -100,7 +100,7 @@ fn record(api: &Api, caller: &Caller, place: &str, document: &str) -> Result<(Ne
         .map_err(|error| ApiError::invalid(place, format!("is not a session record: {error}")))?;
     records::observation(api, caller, &document).map_err(|error| match error {
         ApiError::Record(RecordRefusal::Invalid(invalid)) => {
-            let hint = "nothing was imported; docs/records.md describes the fields of a session record";
+            let hint = "nothing was imported; GET /v1/openapi.json describes the fields of a session record";
             let problem = invalid.message.strip_prefix(&invalid.field).unwrap_or(&invalid.message).trim_start();
             ApiError::misunderstood(format!("{place}.{}", invalid.field), problem, hint)
         }

@@ -83,9 +83,7 @@ fn hint(problem: &str) -> String {
         _ if problem.starts_with("must be a whole number") => "give a whole number, such as 20".to_owned(),
         _ => match problem.strip_prefix("must be ") {
             Some(expected) => format!("give {}", expected.split(", not ").next().unwrap_or(expected)),
-            None => {
-                "correct the request and send it again; docs/api.md and GET /v1/openapi.json describe it".to_owned()
-            }
+            None => "correct the request and send it again; GET /v1/openapi.json describes it".to_owned(),
         },
     }
 }
@@ -109,7 +107,7 @@ pub fn nearest_route(path: &str) -> String {
     const PART_COST: usize = 3;
     const COST_MAX: usize = 3;
     if path == "*" {
-        return "request OPTIONS of one route; docs/api.md and GET /v1/openapi.json list the routes".to_owned();
+        return "request OPTIONS of one route; GET /v1/openapi.json lists all routes".to_owned();
     }
     let asked: Vec<&str> = path.trim_matches('/').split('/').take(PARTS_MAX + 1).collect();
     let cost = |route: &str| {
@@ -129,7 +127,7 @@ pub fn nearest_route(path: &str) -> String {
         Some((cost, route)) if cost <= COST_MAX => {
             format!("did you mean {route}? GET /v1/openapi.json lists all routes")
         }
-        _ => "docs/api.md and GET /v1/openapi.json list the routes".to_owned(),
+        _ => "GET /v1/openapi.json lists all routes".to_owned(),
     }
 }
 
@@ -187,6 +185,6 @@ mod tests {
             let hint = nearest_route(path);
             assert!(hint.starts_with(&format!("did you mean {near}?")), "{path}: {hint}");
         }
-        assert!(nearest_route("/favicon.ico").starts_with("docs/api.md"));
+        assert!(nearest_route("/favicon.ico").starts_with("GET /v1/openapi.json"));
     }
 }

@@ -50,7 +50,7 @@ pub use records::Restoring;
 pub use retention::{Sweep, Swept, SweptSession};
 
 /// Why a turn failed whose end did not get into the record.
-const RECORD_LOST: &str = "acpd could not write to the store; see its log and check the free disk space";
+const RECORD_LOST: &str = "acpd could not write to the store; read `acpd logs` and check the free disk space";
 /// How long a session whose record cannot be written rests before it is tried again.
 const RECOVERY_PAUSE: Duration = Duration::from_secs(2);
 
@@ -60,9 +60,9 @@ pub enum RegistryError {
     NotFound(SessionId),
     #[error(transparent)]
     Refused(#[from] Refusal),
-    #[error("all {max} agent processes are busy")]
+    #[error("all {max} agent processes are in use")]
     ProcessLimit { max: usize },
-    #[error("all your {max} agent processes are busy")]
+    #[error("all your {max} agent processes are in use")]
     ProcessShare { max: usize },
     #[error("{max} agent checks are already running, which is the limit")]
     TrialLimit { max: usize },

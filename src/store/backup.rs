@@ -84,7 +84,7 @@ impl Store {
         };
         partial.keep(path, directory).await?;
         let backed_up = BackedUp { path: path.to_owned(), bytes, duration: started.elapsed(), schema_version };
-        tracing::info!(path = %path.display(), bytes, "made a backup of the database");
+        tracing::info!(path = %path.display(), bytes, "backed up the store");
         Ok(backed_up)
     }
 

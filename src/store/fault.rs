@@ -4,7 +4,7 @@ use std::io;
 
 use sqlx::migrate::MigrateError;
 
-use super::{BackupError, StoreError};
+use super::{BackupError, DAMAGED_HINT, StoreError};
 
 /// A kind of trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,18 +58,22 @@ impl StoreError {
 
     /// What a person can do about it.
     pub fn hint(&self) -> String {
+        if let Self::NewerSchema { known, .. } = self {
+            return format!(
+                "use the newer acpd that created it, or run `acpd migrate --down {known}` with it; a copy from backups/ lacks \
+                    everything that was stored after the migration"
+            );
+        }
         match self.fault() {
             Fault::Full => "free some space on the disk of the state directory, or use a state directory on a larger \
                 disk (--state-dir)"
                 .to_owned(),
             Fault::Locked => "stop the program that has the database open (`fuser -v FILE` names it)".to_owned(),
-            Fault::Damaged => "move the file with its -wal and -shm away, and put a backup made by `acpd backup` or \
-                from backups/ in its place; without a backup acpd starts with an empty store"
-                .to_owned(),
+            Fault::Damaged => DAMAGED_HINT.to_owned(),
             Fault::Forbidden => "acpd needs a writable state directory that belongs only to its user; correct its \
                 owner and mode, or choose another one with --state-dir"
                 .to_owned(),
-            Fault::Disk | Fault::Other => "see the daemon's log (`acpd logs`)".to_owned(),
+            Fault::Disk | Fault::Other => "read `acpd logs`".to_owned(),
         }
     }
 }

@@ -184,10 +184,9 @@ impl Store {
     }
 }
 
-/// What to do about damage while the daemon runs.
-pub const DAMAGED_HINT: &str = "stop acpd, move acpd.db, acpd.db-wal and acpd.db-shm aside, and put the newest good \
-    backup (made by `acpd backup`, or from backups/) in their place; docs/operations.md explains this, and how to \
-    save the readable data";
+/// What to do about damage.
+pub const DAMAGED_HINT: &str = "stop acpd, move acpd.db, acpd.db-wal and acpd.db-shm to another directory, and copy the \
+    newest good backup (made by `acpd backup`, or from backups/) to acpd.db; without a backup acpd starts with an empty store";
 
 /// What SQLite finds wrong with the schema and with each table, up to a bound. Each table is a transaction of its own.
 pub(super) async fn problems(connection: &mut SqliteConnection) -> Result<Vec<String>, StoreError> {

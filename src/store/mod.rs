@@ -114,10 +114,7 @@ pub enum StoreError {
         #[source]
         source: SqlError,
     },
-    #[error(
-        "the database {path:?} has schema version {found}, but this acpd supports only versions up to {known}; use \
-            the newer acpd that created it, or restore a copy from the backups directory"
-    )]
+    #[error("the database {path:?} has schema version {found}, but this acpd supports only versions up to {known}")]
     NewerSchema { path: PathBuf, found: i64, known: i64 },
     #[error("cannot migrate the database {path:?}")]
     Migrate {

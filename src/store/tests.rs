@@ -154,7 +154,7 @@ async fn a_newer_schema_is_refused_and_left_alone() {
     sqlx::Connection::close(connection).await.unwrap();
     let refused = Store::open(&options, Nobody, Arc::default()).await.unwrap_err();
     assert!(matches!(refused, StoreError::NewerSchema { found: 9999, .. }), "{refused}");
-    assert!(refused.to_string().contains("newer acpd"), "{refused}");
+    assert!(refused.hint().contains("newer acpd"), "{}", refused.hint());
 }
 
 #[tokio::test]

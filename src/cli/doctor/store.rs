@@ -11,7 +11,7 @@ use crate::cli::text::{age, byte_count};
 use crate::config::{ByteSize, Config};
 use crate::control::wire::StoreReport;
 use crate::model::Timestamp;
-use crate::store::{Peek, peek};
+use crate::store::{DAMAGED_HINT, Peek, peek};
 
 /// With less than so many times of what must be free, it is time to say so.
 const SPACE_FACTOR: u64 = 16;
@@ -40,14 +40,10 @@ pub fn look(patient: &Patient<'_>) -> Vec<Finding> {
 fn check(store: &StoreReport) -> Finding {
     let problem = store.problem.clone().unwrap_or_default();
     match store.check.as_str() {
-        "damaged" => Finding::problem(
-            "check",
-            format!("the database is damaged: {problem}"),
-            "stop the daemon and restore a backup (see docs/operations.md)",
-        ),
-        "failed" => Finding::warning("check", format!("the check could not run: {problem}"), "see the daemon's log"),
+        "damaged" => Finding::problem("check", format!("the database is damaged: {problem}"), DAMAGED_HINT),
+        "failed" => Finding::warning("check", format!("the check could not run: {problem}"), "read `acpd logs`"),
         _ if !store.writable => {
-            Finding::problem("check", "the last commit failed", "see the daemon's log, and check the free space below")
+            Finding::problem("check", "the last commit failed", "read `acpd logs`, and check the free space below")
         }
         "running" => Finding::ok("check", "running, because the last daemon did not close the store"),
         "ok" => Finding::ok("check", "passed"),
@@ -66,18 +62,19 @@ fn unopened(database: &Path) -> Option<Finding> {
             return Some(Finding::problem("check", format!("cannot read {shown}: {error}"), hint));
         }
     };
-    let copy = "restore a backup, or move the file away to start with an empty store (see docs/operations.md)";
     Some(match looked {
         Peek::Empty => Finding::ok("check", "the database is empty; the next daemon creates its tables"),
         Peek::Schema(schema) => Finding::ok("check", format!("database with schema {schema}")),
-        Peek::NoDatabase => Finding::problem("check", format!("{shown} is not a database, so no daemon starts"), copy),
+        Peek::NoDatabase => {
+            Finding::problem("check", format!("{shown} is not a database, so no daemon starts"), DAMAGED_HINT)
+        }
         Peek::Unreadable(problem) => {
-            Finding::problem("check", format!("{shown} is damaged, so no daemon starts ({problem})"), copy)
+            Finding::problem("check", format!("{shown} is damaged, so no daemon starts ({problem})"), DAMAGED_HINT)
         }
         Peek::TooNew { schema, known } => Finding::problem(
             "check",
             format!("the database has schema {schema}, but this program supports at most {known}"),
-            "use the newer acpd that created it, or downgrade it (see docs/operations.md)",
+            format!("use the newer acpd that created it, or run `acpd migrate --down {known}` with it"),
         ),
     })
 }

@@ -45,7 +45,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     (
         "ls",
         "  acpd ls                                       list active and suspended sessions
-  acpd ls --all                                 include archived and failed sessions
+  acpd ls --all                                 include archived sessions and sessions in error
   acpd ls --agent gemini --status suspended
   acpd ls -w                                    update the list until you press q
   acpd ls -C . --json",
@@ -138,7 +138,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     (
         "records submit",
         "  acpd records submit .cursor/memory/sessions/s-100.json
-  jq .record export.json | acpd records submit -",
+  acpd records submit - < record.json           read it from standard input",
     ),
     (
         "timeline",

@@ -28,7 +28,7 @@ const HOMES: [&str; 2] = ["XDG_CONFIG_HOME", "XDG_STATE_HOME"];
 /// The machine's configuration, where there is none yet: who may use the daemon is what it cannot do without.
 pub const SYSTEM_CONFIG_FILE: &str = "/etc/acpd/config.toml";
 pub const SYSTEM_CONFIG: &str = "\
-# Configuration of the machine's acpd. docs/configuration.md lists every key and its default.
+# Configuration of the machine's acpd. `acpd config --default` prints every key with its default.
 
 [control]
 # Members of this group can use the daemon; it runs their agents as those users. Add a member with `usermod -aG acpd NAME`.

@@ -11,7 +11,8 @@ pub fn no_room(what: &str) -> Answer {
 
 /// Whatever there is too much of, it passes.
 pub fn overloaded(message: String) -> Answer {
-    let hint = "try again in a moment; if this happens often, docs/operations.md lists the limits to raise";
+    let hint = "try again in a moment; if this happens often, raise the limits in [control] (`acpd config --default` \
+        explains them)";
     Answer::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", message, hint).retry_after(OVERLOAD_WAIT)
 }
 

@@ -8,7 +8,7 @@ use crate::registry::{ImportError, RegistryError};
 
 const WORKSPACE_HINT: &str = "nothing was imported; choose a workspace on this machine (`acpd import --workspace \
     DIR`, or OLD=NEW for each), or";
-const AGENT_HINT: &str = "nothing was imported; choose an agent (`acpd import --agent SLUG`), or";
+const AGENT_HINT: &str = "nothing was imported; choose an agent (`acpd import --agent NAME`), or";
 
 pub fn answer(error: ImportError) -> Answer {
     match error {

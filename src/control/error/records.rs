@@ -33,7 +33,7 @@ pub fn answer(refusal: RecordRefusal) -> Answer {
         }
         RecordRefusal::Invalid(invalid) => {
             let Invalid { field, value, expected, message } = *invalid;
-            let hint = "nothing was stored; docs/records.md describes the fields of a session record";
+            let hint = "nothing was stored; GET /v1/openapi.json describes the fields of a session record";
             let details = json!({ "field": field, "value": value, "expected": expected, "message": message });
             Answer::new(S::UNPROCESSABLE_ENTITY, "schema_validation_failed", message, hint).details(details)
         }

@@ -41,8 +41,7 @@ pub fn document() -> Value {
     document["info"] = json!({
         "title": "acpd",
         "version": env!("CARGO_PKG_VERSION"),
-        "description": "The HTTP API of acpd, served over its Unix socket (`acpd socket` prints the path). \
-            docs/api.md explains it with examples.",
+        "description": "The HTTP API of acpd, served over its Unix socket (`acpd socket` prints the path).",
         "license": { "name": env!("CARGO_PKG_LICENSE"), "identifier": env!("CARGO_PKG_LICENSE") },
     });
     // The name of the host says nothing on a Unix socket.

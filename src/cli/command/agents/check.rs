@@ -197,7 +197,7 @@ pub fn finding(check: &AgentCheck, failure: Status) -> Finding {
         false => {}
     }
     let warnings = bounded(&one_line(&check.warnings.join("; ")));
-    let hint = format!("correct agents.{}.mcp_servers (see docs/mcp.md)", check.slug);
+    let hint = format!("correct agents.{}.mcp_servers in the configuration", check.slug);
     Finding::warning(&check.slug, format!("{facts}; {warnings}"), hint)
 }
 

@@ -29,7 +29,7 @@ use crate::cli::error::ClientError;
 use crate::model::SessionId;
 
 const PURPOSE: &str = "agents start this command: set acpd_tools = true in a profile, and its sessions get the MCP server \
-                       \"acpd\" with the session's own socket (docs/mcp.md)";
+                       \"acpd\" with the session's own socket";
 /// What a model is told of the tools as a whole.
 const INSTRUCTIONS: &str = "These tools store data that outlives this conversation. When a piece of work is done, save a \
      checkpoint with everything that a later session needs to continue, and restore it there. Submit a record of your work when \
