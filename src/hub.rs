@@ -165,7 +165,7 @@ impl Hub {
     pub async fn end_streams(&self) {
         // An empty unit waits for everything before it, which is then committed, or never will be.
         if let Err(error) = self.writer.append(Unit::default()).await {
-            tracing::error!(error = &error as &dyn std::error::Error, "cannot store the end of the event log");
+            tracing::error!(error = &error as &dyn std::error::Error, "cannot commit the last events before the stop");
         }
         self.watchers.end();
     }

@@ -77,7 +77,7 @@ async fn a_wrong_type_is_named_in_the_words_of_the_interface() {
     let workspace = daemon.workspace().display().to_string();
     let sessions = "/v1/sessions";
     for (body, told) in [
-        (json!({"workspace": 7}), "must be a text, not `7`"),
+        (json!({"workspace": 7}), "must be a string, not `7`"),
         (json!({"workspace": workspace, "tags": "x"}), "must be a list, not \"x\""),
         (
             json!({"workspace": workspace, "limits": {"turnCap": "x"}}),

@@ -328,7 +328,7 @@ async fn gc_tells_what_it_does_and_refuses_what_it_does_not_know() {
         ID            STATUS     EXPIRY  DELETION  TITLE
         [    id    ]  suspended  2d ago  now       fix the test
 
-        1 session would be marked for deletion in a day:
+        1 session would be marked, to be deleted 24 hours later at the earliest:
         ID            STATUS  EXPIRY  DELETION  TITLE
         [    id    ]  error   1d ago  in 1d     a new idea
 
@@ -354,7 +354,7 @@ async fn gc_tells_what_it_does_and_refuses_what_it_does_not_know() {
         ID            STATUS     EXPIRY  DELETION  TITLE
         [    id    ]  suspended  2d ago  now       fix the test
 
-        1 session marked for deletion in a day:
+        1 session marked, to be deleted 24 hours later at the earliest:
         ID            STATUS  EXPIRY  DELETION  TITLE
         [    id    ]  error   1d ago  in 1d     a new idea
 

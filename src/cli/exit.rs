@@ -27,7 +27,7 @@ pub enum Exit {
 pub const HELP: &str = "\
 Exit codes:
   0    success
-  1    error: the daemon refused the request, or the client failed
+  1    error, or nothing found (search, timeline)
   2    usage error
   3    the daemon cannot be reached
   4    the turn failed

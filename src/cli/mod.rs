@@ -133,6 +133,9 @@ pub struct Serve {
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Migrate {
     /// Migrate back to this schema version, before you install an older acpd
+    ///
+    /// Deletes what the older version cannot store, such as checkpoints and session records. First copies the store to
+    /// backups/ in the state directory.
     #[arg(long, value_name = "VERSION")]
     pub down: Option<i64>,
 }

@@ -343,7 +343,7 @@ pub async fn remove(
     Id(id): Id<SessionId>,
     Query(query): Query<RemoveQuery>,
 ) -> Result<Json<Session>, ApiError> {
-    let reason = query.reason.unwrap_or_else(|| "the session was deleted".to_owned());
+    let reason = query.reason.unwrap_or_else(|| "the session was archived".to_owned());
     if reason.chars().count() > REASON_CHARS_MAX {
         return Err(ApiError::invalid("reason", format!("is longer than {REASON_CHARS_MAX} characters")));
     }

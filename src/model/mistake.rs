@@ -4,12 +4,12 @@
 const PARSED: [(&str, &str); 8] = [
     ("invalid digit found in string", "must be a whole number"),
     ("cannot parse integer from empty string", "must be a whole number"),
-    ("number too large to fit in target type", "is too large a number"),
-    ("number too small to fit in target type", "is too small a number"),
+    ("number too large to fit in target type", "is too large"),
+    ("number too small to fit in target type", "is too small"),
     ("invalid float literal", "must be a number"),
     ("cannot parse float from empty string", "must be a number"),
     ("provided string was not `true` or `false`", "must be true or false"),
-    ("wanted string or table", "must be a text or an object"),
+    ("wanted string or table", "must be a string or an object"),
 ];
 
 /// What is wrong with a value: that it must be something, and what it is instead.
@@ -27,6 +27,9 @@ pub fn in_plain_words(problem: &str) -> String {
     }
     if said.starts_with("invalid length ") && said.contains(", expected struct ") {
         return format!("must be an object, not a list{place}");
+    }
+    if said.ends_with(", expected string only") {
+        return format!("must be a string{place}");
     }
     let wrong = ["invalid type: ", "invalid value: "].iter().find_map(|start| said.strip_prefix(start));
     // The last "expected" is serde's own: what was sent comes before.
@@ -53,13 +56,13 @@ fn expected_in_words(expected: &str) -> &str {
         "i8" | "i16" | "i32" | "i64" | "isize" | "an integer" => "a whole number",
         "f32" | "f64" => "a number",
         "a boolean" => "true or false",
-        "a string" | "string" | "str" | "a borrowed string" => "a text",
+        "a string" | "string" | "str" | "a borrowed string" => "a string",
         "a sequence" => "a list",
         "a map" | "a JSON object" | "map with a single key" => "an object",
         "unit" => "null",
         other if other.starts_with("tuple") || other.starts_with("an array") => "a list",
         other if other.starts_with("struct") || other.contains("tagged enum") => "an object",
-        other if other.contains("variant") || other.starts_with("enum") => "one of the values that are described",
+        other if other.contains("variant") || other.starts_with("enum") => "one of the allowed values",
         other => other,
     }
 }
@@ -105,7 +108,7 @@ mod tests {
             (r#"{"count": 1.5}"#, "must be a whole number from 0 to 4294967295, not `1.5`"),
             (r#"{"count": null}"#, "must be a whole number from 0 to 4294967295, not null"),
             (r#"{"count": 1, "names": "x"}"#, "must be a list, not \"x\""),
-            (r#"{"count": 1, "names": [7]}"#, "must be a text, not `7`"),
+            (r#"{"count": 1, "names": [7]}"#, "must be a string, not `7`"),
             (r#"{"count": 1, "is_on": {}}"#, "must be true or false, not an object"),
             (r#"{"count": 1, "inner": 5}"#, "must be an object, not `5`"),
             (r#"{"count": 1, "shape": {"round": {}}}"#, "must be null, not an object"),
@@ -119,5 +122,6 @@ mod tests {
         }
         assert_eq!(in_plain_words("\"x\".parse::<u32>()"), "\"x\".parse::<u32>()", "what is not known stays");
         assert_eq!(in_plain_words("invalid digit found in string"), "must be a whole number");
+        assert_eq!(in_plain_words("invalid type: map, expected string only"), "must be a string", "of an enum in TOML");
     }
 }

@@ -437,7 +437,7 @@ fn permissions(granted: &Policy, asked: &Policy, notes: &mut Vec<String>) -> Pol
         return asked.clone();
     }
     let (asked, default) = (asked.mode.as_str(), granted.mode.as_str());
-    notes.push(format!("its permissions were {asked:?}, and are {default:?}, which the agent has here"));
+    notes.push(format!("its permission mode was {asked:?} and is now {default:?}, the default of the agent here"));
     granted.clone()
 }
 

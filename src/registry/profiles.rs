@@ -121,7 +121,7 @@ impl Registry {
         self.hub().append(Unit::catalogue(Catalogue::AddProfile(Box::new(made)))).await?;
         let made = store.profile_by_slug(&slug).await?.filter(|made| made.id == id);
         let made = made.ok_or(ProfileRefusal::Taken { slug })?;
-        log("made an agent profile", &made, peer);
+        log("created an agent", &made, peer);
         Ok(made)
     }
 

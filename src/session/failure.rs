@@ -70,7 +70,7 @@ pub fn exited(config: &Config, phase: &str, exit: &Exit) -> TurnError {
         Cause::Ended => format!("the agent exited {how} during {phase}"),
         Cause::NotStarted(why) => format!("cannot start the agent: {why}"),
         Cause::ShimLost => format!(
-            "the agent's supervisor process (shim) was killed during {phase}, and the agent with it; if the kernel \
+            "the agent's shim was killed during {phase}, and the agent with it; if the kernel \
                 ran out of memory, the system log says so"
         ),
         Cause::OutOfMemory => {

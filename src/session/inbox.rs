@@ -158,7 +158,7 @@ impl Open {
         if decision == Decision::Allow && told.is_none() {
             return Err(refused(
                 "decision",
-                "must not be allow without always: the agent offers only a lasting permission",
+                "cannot be \"allow\" without \"always\": the agent offers no one-time permission",
             ));
         }
         let option = told.map(|option| option.option_id.clone());

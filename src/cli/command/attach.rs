@@ -18,7 +18,7 @@ pub struct Attach {
     /// Start after the event with this sequence number [default: from the first event]
     #[arg(long, value_name = "SEQUENCE", value_parser = clap::value_parser!(i64).range(0..))]
     pub after: Option<i64>,
-    /// Start with the last turns, as many as given; 0 shows only new events
+    /// Show the last COUNT turns first; 0 shows only new events
     #[arg(long, value_name = "COUNT", conflicts_with = "after")]
     pub tail: Option<usize>,
     /// Exit at the end of the log instead of following

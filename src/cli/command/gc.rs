@@ -15,8 +15,8 @@ use crate::model::Timestamp;
 /// Delete expired sessions and maintain the store now
 ///
 /// The daemon does this itself once a day. A session that is found expired for the first time is only marked. The first run
-/// at least a day later deletes it, if it is still expired and has no queued turn. `acpd resume` keeps a session. Set how
-/// long sessions are kept with sessions.retention_* in config.toml.
+/// at least a day later deletes it, if it is still expired and has no queued turn. `acpd keep` exempts a session, and
+/// `acpd resume` removes the mark. Set how long sessions are kept with sessions.retention_* in the configuration.
 ///
 /// After that, the store indexes messages, compacts the log and frees space, which it otherwise does when it is idle.
 #[derive(Args, Debug)]
@@ -39,9 +39,13 @@ impl Gc {
 fn text(report: &GarbageReport, now: Timestamp, output: Output) -> String {
     let counts = &report.counts;
     let (deleted, marked, unmarked) = if report.dry_run {
-        ("would be deleted", "would be marked for deletion in a day", "would be unmarked, no longer expired")
+        (
+            "would be deleted",
+            "would be marked, to be deleted 24 hours later at the earliest",
+            "would be unmarked, no longer expired",
+        )
     } else {
-        ("deleted", "marked for deletion in a day", "unmarked, no longer expired")
+        ("deleted", "marked, to be deleted 24 hours later at the earliest", "unmarked, no longer expired")
     };
     let sections = [
         (deleted, counts.deleted, &report.deleted),

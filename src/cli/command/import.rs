@@ -33,7 +33,7 @@ pub struct Import {
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
     /// Agent for all imported sessions
-    #[arg(long, value_name = "SLUG")]
+    #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
     /// Directory for all imported sessions, or OLD=NEW to move those at or below OLD; can be repeated
     #[arg(long, value_name = "DIR")]

@@ -36,7 +36,7 @@ pub struct Messages {
     /// Only messages of this role: user, agent, `tool_call`, `tool_result` or system
     #[arg(long, value_name = "ROLE")]
     pub role: Option<Role>,
-    /// Print at most this many, from the first one on
+    /// Print at most this many, oldest first
     #[arg(long, short = 'n', value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
     /// Print only this many of the newest messages

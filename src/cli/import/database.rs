@@ -192,7 +192,7 @@ fn document(
 ) -> Result<Labelled, ClientError> {
     let mut notes = Vec::new();
     let Some(slug) = agent.map(str::to_owned).or_else(|| row.agent.as_deref().map(slug)) else {
-        let hint = "choose an agent with --agent SLUG; `acpd agents` lists them";
+        let hint = "choose an agent with --agent NAME; `acpd agents` lists them";
         return Err(ClientError::local(format!("{label}: the database does not name the agent of this session"), hint));
     };
     let status = status(&row.status).ok_or_else(|| {

@@ -10,7 +10,7 @@ use crate::control::wire::Agent;
 
 /// Archive an agent made with `create` and print its name
 ///
-/// An archived agent gets no new sessions. Its existing sessions continue. `acpd agents edit NAME --restore` restores it.
+/// An archived agent accepts no new sessions. Its existing sessions continue. `acpd agents edit NAME --restore` restores it.
 #[derive(Args, Debug)]
 pub struct Archive {
     /// Name or id of the agent
