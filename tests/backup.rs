@@ -118,8 +118,9 @@ async fn a_damaged_store_is_restored_with_the_documented_commands() {
     let reader = Reader::new();
     std::fs::write(reader.home().join("pixel.gif"), PIXEL).unwrap();
     typed(&reader, "acpd run hello; acpd checkpoint create - half --state '{}'").await;
-    // The demo agent takes no images, so the turn fails (exit code 4). The image is stored with the prompt.
-    typed(&reader, "acpd run --attach pixel.gif look || test $? = 4").await;
+    // The demo agent takes no images, so the turn fails (exit code 4). The image is stored with the prompt, because the
+    // agent has not yet started and said so; else the prompt would be refused.
+    typed(&reader, "acpd prompt $(acpd new --lazy) --attach pixel.gif look || test $? = 4").await;
     let before = exports(&reader).await;
     assert!(before.len() == 2 && before.iter().any(|export| export["blobs"][0]["size"] == PIXEL.len()), "{before:?}");
     let [back_up] = documented("Back up").try_into().expect("one block makes a backup");
