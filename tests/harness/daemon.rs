@@ -25,7 +25,7 @@ use super::within;
 pub(super) const ACPD: &str = env!("CARGO_BIN_EXE_acpd");
 
 /// How much of the log a failed test prints: its end.
-const SHOWN_LOG_BYTES: usize = 64 << 10;
+const SHOWN_LOG_BYTES: usize = 8 << 10;
 
 /// A running daemon process.
 struct Running {
