@@ -313,7 +313,26 @@ fn silent(pid: Option<i32>, seconds: u64) -> ClientError {
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::UnixListener;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_daemon_that_ends_before_it_accepts_is_absent() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("acpd.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let daemon = Daemon::new(socket);
+        let mut connecting = std::pin::pin!(daemon.connect());
+        tokio::select! {
+            biased;
+            _ = &mut connecting => panic!("the kernel has not yet reported the connection"),
+            () = std::future::ready(()) => {}
+        }
+        drop(listener);
+        let error = connecting.await.unwrap_err();
+        assert!(error.is_absent(), "{error:?}");
+    }
 
     #[test]
     fn query_values_are_encoded() {

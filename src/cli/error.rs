@@ -87,8 +87,10 @@ impl ClientError {
 
     /// Whether no daemon listens at the socket, as opposed to one that cannot be talked to.
     pub fn is_absent(&self) -> bool {
-        use io::ErrorKind::{ConnectionRefused, NotFound};
-        matches!(self, Self::Unreachable { source, .. } if matches!(source.kind(), NotFound | ConnectionRefused))
+        // The kernel resets a connection that the daemon had not accepted when it ended.
+        use io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound};
+        matches!(self, Self::Unreachable { source, .. }
+            if matches!(source.kind(), NotFound | ConnectionRefused | ConnectionReset))
     }
 
     /// Whether the daemon has no room now, and may have soon.
