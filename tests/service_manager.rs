@@ -5,7 +5,9 @@
 
 mod harness;
 
+use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -139,16 +141,22 @@ impl Activation {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap()
     }
 
+    /// Connects without asking what became of the connection: a daemon that refuses the socket resets it when it exits.
     async fn connect(&self, socket: &str) -> UnixStream {
-        within("the socket", async {
+        let stream = within("the socket", async {
             loop {
-                match UnixStream::connect(self.socket(socket)).await {
+                match net::UnixStream::connect(self.socket(socket)) {
                     Ok(stream) => return stream,
-                    Err(_) => tokio::task::yield_now().await,
+                    Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+                        tokio::task::yield_now().await;
+                    }
+                    Err(error) => panic!("cannot connect to {socket}: {error}"),
                 }
             }
         })
-        .await
+        .await;
+        stream.set_nonblocking(true).unwrap();
+        UnixStream::from_std(stream).unwrap()
     }
 
     /// What a daemon says that does not take what it is passed.
