@@ -275,7 +275,7 @@ async fn a_suspended_session_is_resumed() {
     terminal.types("r");
     terminal.shows("session resumed").await;
     until_status(&daemon, &session, "active").await;
-    terminal.shows("\nasleep ").await;
+    terminal.shows("\nstopped ").await;
 }
 
 #[tokio::test]

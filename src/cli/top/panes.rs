@@ -30,7 +30,7 @@ pub const HELP: [(&str, &str); 17] = [
     ("? h", "show this help"),
     ("q Esc Ctrl-C", "quit; sessions continue"),
     ("", ""),
-    ("STATE", "asks: waits for an answer; asleep: the next prompt starts it"),
+    ("STATE", "asks: waits for an answer; stopped: the next prompt starts it"),
 ];
 
 pub fn help(buffer: &mut Buffer, place: Rect) {

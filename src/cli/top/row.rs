@@ -14,7 +14,7 @@ pub enum State {
     Stopping,
     Ready,
     /// It has no process, and needs none now.
-    Asleep,
+    Stopped,
     Suspended,
     Error,
     Archived,
@@ -28,7 +28,7 @@ impl State {
             Self::Starting => "starting",
             Self::Stopping => "stopping",
             Self::Ready => "ready",
-            Self::Asleep => "asleep",
+            Self::Stopped => "stopped",
             Self::Suspended => "suspended",
             Self::Error => "error",
             Self::Archived => "archived",
@@ -39,7 +39,7 @@ impl State {
     pub const fn is_live(self) -> bool {
         match self {
             Self::Asks | Self::Busy | Self::Starting | Self::Stopping | Self::Ready => true,
-            Self::Asleep | Self::Suspended | Self::Error | Self::Archived => false,
+            Self::Stopped | Self::Suspended | Self::Error | Self::Archived => false,
         }
     }
 }
@@ -142,9 +142,9 @@ impl Row {
                 ProcessState::Ready => State::Ready,
                 ProcessState::Busy => State::Busy,
                 ProcessState::Stopping => State::Stopping,
-                ProcessState::Stopped => State::Asleep,
+                ProcessState::Stopped => State::Stopped,
             },
-            (SessionStatus::Active, None) => State::Asleep,
+            (SessionStatus::Active, None) => State::Stopped,
             (SessionStatus::Suspended, None) => State::Suspended,
             (SessionStatus::Error, None) => State::Error,
             (SessionStatus::Archived, None) => State::Archived,
@@ -182,7 +182,7 @@ impl Row {
             },
             State::Starting => "agent is starting".to_owned(),
             State::Stopping => "agent is stopping".to_owned(),
-            State::Ready | State::Asleep | State::Suspended | State::Error | State::Archived => {
+            State::Ready | State::Stopped | State::Suspended | State::Error | State::Archived => {
                 match (&self.paused, &self.last_error) {
                     (Some(why), _) => format!("paused: {why}"),
                     (None, Some(error)) if self.process.is_none() => error.clone(),

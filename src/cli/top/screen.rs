@@ -234,7 +234,7 @@ fn state_style(row: &Row, is_lost: bool) -> Style {
         State::Busy => colour(Color::Green),
         State::Starting | State::Stopping => colour(Color::Cyan),
         State::Ready => Style::new(),
-        State::Asleep | State::Suspended | State::Archived => dim(),
+        State::Stopped | State::Suspended | State::Archived => dim(),
         State::Error => colour(Color::Red),
     }
 }
