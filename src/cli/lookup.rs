@@ -130,7 +130,7 @@ async fn newest_here(daemon: &Daemon) -> Result<SessionId, ClientError> {
         .map_err(|source| ClientError::io("find the current directory", source))?;
     let none = || {
         ClientError::local(
-            format!("no session in {}", here.display()),
+            format!("no active or suspended session in {}", here.display()),
             "start one here with `acpd run \"…\"`; `acpd ls` lists the sessions of all directories",
         )
     };
