@@ -171,6 +171,19 @@ async fn a_client_starts_a_daemon_that_was_killed_and_tells_how_the_turn_ended()
 }
 
 #[tokio::test]
+async fn a_client_does_not_start_another_daemon_than_the_one_that_was_killed() {
+    let mut daemon = daemon().await;
+    let elsewhere = daemon.workspace().join("state");
+    let arguments = ["--state-dir", elsewhere.to_str().unwrap(), "run", "--agent", "busy", "go"];
+    let mut terminal = daemon.terminal(100, 24, &arguments);
+    shows_all(&mut terminal, &["thinking"]).await;
+    daemon.kill().await;
+    let screen = shows_all(&mut terminal, &["acpd: lost the connection to the daemon; reconnecting"]).await;
+    assert!(!screen.contains("starting it again"), "{screen}");
+    assert!(!elsewhere.exists(), "a daemon with this state directory has other sessions");
+}
+
+#[tokio::test]
 async fn a_client_waits_for_a_daemon_that_was_stopped() {
     let mut daemon = daemon().await;
     daemon.cli(&["run", "--agent", "demo", "hello"]).await.success();

@@ -71,9 +71,11 @@ impl Context {
         self.may_start && !(self.is_usual && autostart::has_unit(&self.paths))
     }
 
-    /// Whether this client may start the daemon. Only systemd starts the machine's.
-    pub fn may_start(&self) -> bool {
-        self.may_start
+    /// Whether this client would start the daemon that now runs. Only systemd starts the machine's; and a daemon with another
+    /// state directory has other sessions.
+    pub fn may_restart(&self) -> bool {
+        let socket = std::path::absolute(&self.socket).unwrap_or_else(|_| self.socket.clone());
+        self.may_start && told_socket(&self.paths).is_some_and(|told| told == socket)
     }
 
     /// Where a daemon that is started from here keeps things.
@@ -134,14 +136,18 @@ fn find_socket(paths: &Paths, is_named: bool, is_state_named: bool) -> (PathBuf,
     if is_named || answers(&usual) {
         return (usual, true);
     }
-    let told = std::fs::read_to_string(paths.lock()).map(PathBuf::from).ok().filter(|path| answers(path));
-    match told {
+    match told_socket(paths).filter(|path| answers(path)) {
         Some(told) => (told, true),
         None if !is_state_named && service::machine_serves_us(&paths.home) => {
             (PathBuf::from(service::SYSTEM_SOCKET), false)
         }
         None => (usual, true),
     }
+}
+
+/// Where the daemon of this state directory says that it listens.
+fn told_socket(paths: &Paths) -> Option<PathBuf> {
+    std::fs::read_to_string(paths.lock()).map(PathBuf::from).ok()
 }
 
 /// An answer, understood.

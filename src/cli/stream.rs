@@ -124,9 +124,9 @@ impl<'a> EventStream<'a> {
         }
     }
 
-    /// Has a daemon that is killed meanwhile started again, where this client may do that.
+    /// Starts the daemon again if it is killed, where this client would start the same one.
     pub fn restarting(mut self, context: &'a Context) -> Self {
-        self.starter = Some(context).filter(|context| context.may_start());
+        self.starter = Some(context).filter(|context| context.may_restart());
         self
     }
 
