@@ -384,8 +384,10 @@ impl Store {
 
     /// Text that was streamed in a turn and never became a message, because the daemon died before it was whole.
     /// When the last event of a turn was recorded.
+    /// When the turn's process last showed a sign of life. That its requests were cancelled is recorded by the next daemon.
     pub async fn last_event_at(&self, session: SessionId, turn: TurnId) -> Result<Option<Timestamp>, StoreError> {
-        let sql = "SELECT created_at FROM events WHERE session_id = ? AND turn_id = ? ORDER BY sequence DESC LIMIT 1";
+        let sql = "SELECT created_at FROM events WHERE session_id = ? AND turn_id = ? AND \
+            (type <> 'permission.resolved' OR data ->> '$.by.type' <> 'cancelled') ORDER BY sequence DESC LIMIT 1";
         let query = sqlx::query_scalar::<_, i64>(sql).bind(session.to_string()).bind(turn.to_string());
         let at = query.fetch_optional(&self.pool).await;
         let at = at.map_err(StoreError::database("reading when a turn's last event was"))?;
