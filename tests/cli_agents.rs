@@ -201,7 +201,7 @@ async fn what_was_tried_is_told_in_lines_with_hints() {
         assert!(!ended.written.contains("\u{1b}[2J"), "nothing of the agent's reaches the terminal as it is");
     }
     assert_eq!(daemon.cli(&["agents", "check"]).await.code, 0, "without a name it is the default");
-    assert_eq!(daemon.cli(&["agents", "check", "--all", "--timeout", "1"]).await.code, 0, "nobody named those");
+    assert_eq!(daemon.cli(&["agents", "check", "--all", "--timeout", "1s"]).await.code, 0, "nobody named those");
     let json = daemon.cli(&["agents", "check", "good", "--json"]).await.json();
     assert_eq!((&json[0]["slug"], &json[0]["ok"]), (&json!("good"), &json!(true)));
     let refused = daemon.cli(&["agents", "check", "go/od"]).await;
@@ -263,7 +263,7 @@ async fn agents_are_listed_with_what_is_there_first() {
         if columns == 80 {
             assert_seen("list_80", &daemon, &ended.screen);
         }
-        assert!(ended.screen.contains("codex     missing"), "{}", ended.screen);
+        assert!(ended.screen.contains("codex     no "), "{}", ended.screen);
     }
     assert_seen("show", &daemon, &daemon.cli(&["agents", "show", "codex"]).await.success());
     let json = daemon.cli(&["agents", "--json"]).await.json();
@@ -443,7 +443,7 @@ async fn a_command_that_cannot_be_run_is_reported_with_the_reason() {
     for (command, problem, hint) in [
         (&program, format!("{program} is not executable"), format!("chmod +x {program}")),
         (&home, format!("{home} is a directory"), "name the program in it".to_owned()),
-        (&absent, format!("{absent} does not exist"), "install it, or give its absolute path".to_owned()),
+        (&absent, format!("{absent} does not exist"), "correct the path".to_owned()),
     ] {
         let added = daemon.cli(&["agents", "add", "mine", "--command", command, "--force"]).await;
         assert_eq!(added.code, 0, "{}", added.stderr);

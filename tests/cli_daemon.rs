@@ -89,6 +89,8 @@ async fn commands_of_other_programs_get_a_hint() {
     let daemon = Daemon::start().await;
     for (guess, meant) in [
         ("kill", "acpd cancel"),
+        ("key", "acpd agents key"),
+        ("settings", "acpd config"),
         ("list", "acpd ls"),
         ("delete", "acpd rm"),
         ("start", "acpd run"),

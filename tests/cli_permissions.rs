@@ -87,6 +87,19 @@ async fn a_piped_run_says_what_answers_it_and_goes_on_waiting() {
 }
 
 #[tokio::test]
+async fn a_prompt_that_waits_for_an_open_request_names_the_command_that_lists_it() {
+    let daemon = Daemon::builder().agent("asking", asking(&run("make"))).start().await;
+    let session = daemon.create_session("asking").await;
+    prompt_and_be_asked(&daemon, &session).await;
+    let mut command = daemon.client(&["prompt", &session, "and then"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn().expect("acpd can be started");
+    let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+    let told = within("a line on stderr", stderr.next_line()).await.unwrap().unwrap();
+    assert_eq!(told, "hint: the running turn waits for an answer; `acpd permissions` lists the requests");
+}
+
+#[tokio::test]
 async fn what_is_open_is_listed_and_answered_by_a_part_of_its_id() {
     let daemon = Daemon::builder().agent("asking", asking(&run("make install"))).start().await;
     let none = daemon.cli(&["approve"]).await;

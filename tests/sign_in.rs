@@ -188,5 +188,9 @@ async fn a_sign_in_runs_here_and_is_checked() {
     let unknown = daemon.cli(&["agents", "login", "demo"]).await;
     assert!(unknown.code == 1 && unknown.stderr.contains("does not know how to sign in"), "{}", unknown.stderr);
     let missing = daemon.cli(&["agents", "login", "qwen"]).await;
-    assert!(missing.code == 1 && missing.stderr.contains("acpd agents key qwen"), "{}", missing.stderr);
+    assert!(
+        missing.code == 1 && missing.stderr.contains("hint: install it with `npm install -g @qwen-code"),
+        "{}",
+        missing.stderr
+    );
 }

@@ -80,6 +80,14 @@ pub enum NoProgram {
 }
 
 impl NoProgram {
+    /// The problem, where a client has searched its own PATH.
+    pub fn of_client(&self) -> String {
+        match self {
+            Self::NotOnPath(command) => format!("the command {command:?} was not found on PATH"),
+            problem => problem.to_string(),
+        }
+    }
+
     /// The remedy, unless that is to install the agent.
     pub fn advice(&self) -> Option<String> {
         match self {

@@ -18,7 +18,8 @@ pub fn decided_by(by: &Decider) -> String {
         Decider::Person(Peer { uid, program: Some(program), .. }) => format!("{} with {program}", name(*uid)),
         Decider::Person(Peer { uid, program: None, .. }) => name(*uid),
         Decider::Policy { rule } => policy(rule),
-        Decider::Timeout | Decider::Cancelled { .. } => by.to_string(),
+        Decider::Cancelled { reason } => reason.clone(),
+        Decider::Timeout => by.to_string(),
     }
 }
 

@@ -108,6 +108,9 @@ pub async fn turn(
 ) -> Result<Exit, ClientError> {
     let view = View::new(context.output, Scope::Turn, following.thoughts);
     let mut desk = Desk::new(daemon, context.output, view, true);
+    if accepted.position > 0 && session_now(daemon, session).await.is_some_and(|session| session.open_permissions > 0) {
+        context.output.hint("the running turn waits for an answer; `acpd permissions` lists the requests");
+    }
     tell_position(context, &mut desk, accepted.position, agent);
     let (sender, mut notices) = channel(NOTICES_MAX);
     let stream = EventStream::new(daemon, context.output, session, Some(accepted.after), true);
@@ -167,8 +170,11 @@ pub async fn turn(
 }
 
 async fn sign_in_advice(context: &Context, daemon: &Daemon, session: SessionId) -> Option<String> {
-    let session: Session = daemon.get(&format!("/v1/sessions/{session}")).await.ok()?;
-    sign_in::advice(context, daemon, &session.agent).await
+    sign_in::advice(context, daemon, &session_now(daemon, session).await?.agent).await
+}
+
+async fn session_now(daemon: &Daemon, session: SessionId) -> Option<Session> {
+    daemon.get(&format!("/v1/sessions/{session}")).await.ok()
 }
 
 fn tell_position(context: &Context, desk: &mut Desk<'_>, position: usize, agent: &str) {

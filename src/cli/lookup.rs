@@ -131,7 +131,7 @@ async fn newest_here(daemon: &Daemon) -> Result<SessionId, ClientError> {
     let none = || {
         ClientError::local(
             format!("no active or suspended session in {}", here.display()),
-            "start one here with `acpd run \"…\"`; `acpd ls` lists the sessions of all directories",
+            "start one here with `acpd run \"…\"`; `acpd ls --all` lists all sessions",
         )
     };
     let workspace_id = workspace(daemon, &here).await?.ok_or_else(none)?;

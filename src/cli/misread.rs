@@ -16,13 +16,13 @@ const SUGGESTIONS: [ContextKind; 3] =
 /// Commands of other programs, and what does the same here.
 const GUESSES: &[(&[&str], &str)] = &[
     (
-        &["kill"],
+        &["kill", "abort", "interrupt"],
         "`acpd cancel SESSION` cancels the running turn, `acpd archive SESSION` ends the session, and `acpd stop` stops \
          the daemon",
     ),
     (&["list", "session", "sessions"], "`acpd ls` lists the sessions, and `acpd ps` the running processes"),
     (
-        &["delete", "del", "remove", "close", "end"],
+        &["delete", "del", "remove", "close", "end", "destroy"],
         "`acpd archive SESSION` ends a session and keeps its messages; `acpd rm --purge SESSION` deletes them too",
     ),
     (
@@ -34,19 +34,27 @@ const GUESSES: &[(&[&str], &str)] = &[
         "`acpd reload` reloads the configuration; after `acpd stop` the next command starts the daemon again",
     ),
     (
-        &["log", "history", "tail", "view", "cat"],
+        &["log", "history", "tail", "view", "cat", "watch", "follow"],
         "`acpd messages SESSION` prints a session's messages, `acpd attach SESSION` follows it, and `acpd logs` shows the \
          daemon's log",
     ),
-    (&["down", "exit", "quit", "shutdown"], "`acpd stop` stops the daemon, and `acpd archive SESSION` ends a session"),
+    (
+        &["down", "exit", "quit", "shutdown", "suspend", "pause"],
+        "`acpd stop` stops the daemon, and `acpd archive SESSION` ends a session",
+    ),
     (&["allow", "accept", "deny", "yes", "no"], "`acpd approve` and `acpd reject` answer a permission request"),
     (&["permission", "perms"], "`acpd permissions` lists the open permission requests"),
+    (&["title", "mv"], "`acpd rename SESSION TITLE` changes the title of a session"),
+    (
+        &["set", "get", "settings", "conf"],
+        "`acpd config` shows the configuration, and `acpd config set KEY VALUE` changes it",
+    ),
     (&["info", "health"], "`acpd status` shows the daemon's status"),
     (&["setup", "init"], "`acpd doctor` checks the setup, and `acpd install-service` has systemd run the daemon"),
     (&["continue", "send"], "`acpd prompt - \"PROMPT\"` continues the newest session of this directory"),
     (&["ask", "chat", "exec"], "`acpd run \"PROMPT\"` starts a session with this prompt"),
     (
-        &["login", "auth"],
+        &["login", "auth", "key"],
         "`acpd agents login NAME` signs in to an agent, and `acpd agents key NAME` stores a key for it",
     ),
     (&["version"], "`acpd --version` prints the version"),
@@ -153,7 +161,8 @@ fn unknown_help(error: &clap::Error, arguments: &[String], command: &clap::Comma
         return None;
     }
     let names = command.get_subcommands().filter(|inner| !inner.is_hide_set()).map(clap::Command::get_name);
-    Some(suggest::hint(word, names, "`acpd help` lists the commands"))
+    let guess = GUESSES.iter().find(|(guesses, _)| guesses.contains(&word)).map(|(_, hint)| (*hint).to_owned());
+    Some(guess.unwrap_or_else(|| suggest::hint(word, names, "`acpd help` lists the commands")))
 }
 
 fn unknown_command(error: &clap::Error) -> Option<&str> {

@@ -244,11 +244,11 @@ pub async fn serve_tools(command: command::mcp::Mcp, globals: &Globals) -> ExitC
 /// Runs a command that only prints.
 pub fn print(command: &ShellCommand, globals: &Globals) -> ExitCode {
     let output = Output::new(globals.json);
-    let text = match command {
-        ShellCommand::Completions(arguments) => arguments.text(),
-        ShellCommand::Man(arguments) => arguments.text(output),
+    let printed = match command {
+        ShellCommand::Completions(arguments) => arguments.text().and_then(|text| output.print(&text)),
+        ShellCommand::Man(arguments) => arguments.execute(output),
     };
-    let exit = text.and_then(|text| output.print(&text)).map_or_else(
+    let exit = printed.map_or_else(
         |error| {
             output.error(&error);
             Exit::of(&error)

@@ -31,7 +31,12 @@ impl Pager {
         let Some(command) = command else { return Ok(Self::Plain(output)) };
         let interrupts = Interrupts::listen()?;
         // As every program does it: PAGER may have arguments.
-        let child = Command::new("sh").arg("-c").arg(command).stdin(Stdio::piped()).spawn();
+        let mut shell = Command::new("sh");
+        // Without a locale `less` takes the text for ASCII.
+        if std::env::var_os("LESSCHARSET").is_none() {
+            shell.env("LESSCHARSET", "utf-8");
+        }
+        let child = shell.arg("-c").arg(command).stdin(Stdio::piped()).spawn();
         let Ok(mut child) = child else { return Ok(Self::Plain(output)) };
         let stdin = child.stdin.take();
         Ok(Self::Running { child, stdin, _interrupts: interrupts })

@@ -9,7 +9,7 @@ use crate::control::wire::ErrorBody;
 const FIELDS: [(&str, &str); 15] = [
     ("q", "the query"),
     ("path", ""),
-    ("title", "the title (--title)"),
+    ("title", "the title"),
     ("tags", "a tag (--tag)"),
     ("reason", "the reason (--reason)"),
     ("workspace", "the directory"),
@@ -91,7 +91,7 @@ mod tests {
             "title: must not have control characters",
             "correct the request and send it again; docs/api.md …",
         );
-        assert_eq!(message, "the title (--title) must not have control characters");
+        assert_eq!(message, "the title must not have control characters");
         assert!(!hint.contains("docs/api.md"), "{hint}");
         assert_eq!(told("newer", "newer: is odd", "").0, "newer: is odd", "what is not known stays as it is");
     }

@@ -333,8 +333,8 @@ fn registry_answer(error: RegistryError) -> Answer {
         }
         RegistryError::WiderPermissions { agent, granted, asked } => {
             let hint = format!(
-                "choose a stricter mode, or run `acpd config set agents.{agent}.permissions_max {asked}` and create a \
-                    new session"
+                "choose a stricter mode; or, as the daemon's user, run `acpd config set agents.{agent}.permissions_max \
+                    {asked}` and create a new session"
             );
             Answer::new(S::FORBIDDEN, "wider_permissions", message, hint).details(json!({ "granted": granted }))
         }
@@ -550,7 +550,7 @@ fn workspace_answer(error: WorkspaceError) -> Answer {
         WorkspaceError::OutsideRoots { roots, .. } => {
             let roots: Vec<String> = roots.iter().map(|root: &PathBuf| root.display().to_string()).collect();
             let hint = format!(
-                "allowed roots are {}; to add one, change workspace.roots in config.toml and run `acpd reload`",
+                "allowed roots are {}; to add one, change workspace.roots with `acpd config edit`",
                 roots.join(", ")
             );
             Answer::new(S::FORBIDDEN, "outside_roots", message, hint).details(json!({ "roots": roots }))

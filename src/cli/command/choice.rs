@@ -166,7 +166,7 @@ fn list(context: &Context, kind: Kind, offer: &Offer, offers: &Offers) -> Result
         let current = if kind == Kind::Mode { &offers.mode } else { &offers.model };
         output.aside(&match current {
             Some(current) => format!("the {noun} is {current:?}; the agent has listed no others"),
-            None => format!("the agent has listed no {noun}s; it lists them once its process has started"),
+            None => format!("the agent has listed no {noun}s; if it has any, it lists them when its process starts"),
         });
     }
     Ok(Exit::Ok)

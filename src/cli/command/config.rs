@@ -154,6 +154,9 @@ async fn get(context: &Context, key: &str) -> Result<(), ClientError> {
         let hint = "it has its default, which `acpd config --default` explains";
         return Err(ClientError::local(format!("{key} is not set"), hint));
     }
+    if key.starts_with("agents.") && known.contains(&of_example(&format!("{key}.command"))) {
+        return Err(ClientError::local(format!("{key} is not configured"), "`acpd agents` lists the agents"));
+    }
     let hint = suggest::hint(key, known.iter().map(String::as_str), "`acpd config --default` prints every key");
     Err(ClientError::local(format!("{key:?} is not a key"), hint))
 }
@@ -205,7 +208,9 @@ async fn set(context: &Context, key: &str, value: &str) -> Result<(), ClientErro
     if let Err(error) = checked {
         let (known, like) = (known(&defaults()), of_example(key));
         let is_known = known.iter().any(|known| *known == like || is_below(&like, known));
+        let had_mistakes = file.original().is_some_and(|text| file.check_text(text).is_err());
         let hint = match suggest::nearest(key, known.iter().map(String::as_str)).filter(|_| !is_known) {
+            _ if had_mistakes => "nothing was changed; correct the file with `acpd config edit` first".to_owned(),
             Some(meant) => format!("nothing was changed; did you mean `{meant}`?"),
             None => "nothing was changed".to_owned(),
         };

@@ -18,19 +18,20 @@ pub struct ManCommand {
 }
 
 impl ManCommand {
-    pub fn text(&self, output: Output) -> Result<String, ClientError> {
+    pub fn execute(&self, output: Output) -> Result<(), ClientError> {
         let Some(directory) = &self.out else {
-            return man::first_page().map(|page| page.trim_end().to_owned()).map_err(ClientError::Output);
+            return output.print(man::first_page().map_err(ClientError::Output)?.trim_end());
         };
         let names = man::write_all(directory).map_err(|error| {
             let message = format!("cannot write manual pages to {}: {error}", directory.display());
             ClientError::local(message, "name a directory that you can write to, such as ~/.local/share/man/man1")
         })?;
+        output.print(&names.join("\n"))?;
         if let Some((note, hint)) = not_found(directory) {
             output.note(&note);
             output.hint(&hint);
         }
-        Ok(names.join("\n"))
+        Ok(())
     }
 }
 

@@ -74,7 +74,6 @@ impl Permissions {
         let what = if question.is_elicitation { "request" } else { "permission" };
         let always = if data["always"] == true { " always" } else { "" };
         let decided_by = one_line(&account::decided_by_of(data));
-        let decided_by = decided_by.strip_prefix("cancelled: ").unwrap_or(&decided_by);
         let by = if decided_by.is_empty() { String::new() } else { format!(" ({decided_by})") };
         // Who rejects it knows what they do.
         let is_automatic = data["by"]["type"] != "person";

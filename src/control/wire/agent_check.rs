@@ -186,7 +186,7 @@ impl CheckProblem {
             ErrorCode::AuthRequired => profile.how_to_sign_in(),
             ErrorCode::Timeout => {
                 let more_time = if is_cut_short {
-                    format!("`acpd agents check {} --timeout {LONG_SECONDS}`", profile.slug)
+                    format!("`acpd agents check {} --timeout {LONG_SECONDS}s`", profile.slug)
                 } else {
                     "the setting named in the message".to_owned()
                 };

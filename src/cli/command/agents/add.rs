@@ -161,17 +161,13 @@ impl Add {
         let Some(Program { command, .. }) = program else { return };
         let Err(problem) = find_agent(command, &environment()) else { return };
         let words: Vec<&str> = self.command.as_deref().unwrap_or_default().split_whitespace().collect();
-        let hint = match problem.advice() {
-            Some(advice) => advice,
-            None if words.len() > 1 => format!("pass arguments with --arg: --command {}", words.join(" --arg ")),
-            None => "install it, or give its absolute path".to_owned(),
+        let hint = match (problem.advice(), &problem) {
+            (Some(advice), _) => advice,
+            _ if words.len() > 1 => format!("pass arguments with --arg: --command {}", words.join(" --arg ")),
+            (None, NoProgram::Missing(_)) => "correct the path".to_owned(),
+            _ => "install it, or give its absolute path".to_owned(),
         };
-        let problem = match problem {
-            // This is the client's PATH, and not the daemon's.
-            NoProgram::NotOnPath(command) => format!("the command {command:?} was not found on PATH"),
-            problem => problem.to_string(),
-        };
-        context.output.note(&problem);
+        context.output.note(&problem.of_client());
         context.output.hint(&hint);
     }
 

@@ -13,13 +13,13 @@ use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
 use crate::cli::findings::{self, Finding, Status};
 use crate::cli::text::{clean_json, columns, cut_end, cut_start, one_line};
-use crate::cli::{sign_in, suggest};
+use crate::cli::{sign_in, span, suggest};
 use crate::control::wire::{Agent, AgentCheck, AgentList, CheckAgent, CheckProblem, Info};
 use crate::model::error::chain;
 
 /// Agents that are tried at once: each works as hard as it can, and the daemon takes four.
 const CHECKS_MAX: usize = 3;
-const TIMEOUT_SECONDS: u64 = 60;
+const TIMEOUT: Duration = Duration::from_mins(1);
 /// How long the daemon may take beyond the time that the agent has: it stops it by the ladder.
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
 /// What is shown of what went wrong: how it begins, and how what the agent wrote ends.
@@ -42,22 +42,23 @@ pub struct Check {
     /// Create no session in the agent; then the check cannot tell whether you are signed in
     #[arg(long)]
     no_session: bool,
-    /// Timeout for each agent
-    #[arg(long, value_name = "SECONDS", default_value_t = TIMEOUT_SECONDS, value_parser = clap::value_parser!(u64).range(1..=600))]
-    timeout: u64,
+    /// Timeout for each agent, such as 90s, at most 10m [default: 1m]
+    #[arg(long, value_name = "DURATION", value_parser = span::timeout)]
+    timeout: Option<Duration>,
 }
 
 impl Check {
     /// One agent, with the defaults.
     pub fn of(name: String) -> Self {
-        Self { names: vec![name], all: false, no_session: false, timeout: TIMEOUT_SECONDS }
+        Self { names: vec![name], all: false, no_session: false, timeout: None }
     }
 
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
         let daemon = context.daemon().await?;
         let list: AgentList = daemon.get("/v1/agents?limit=1000").await?;
         let names = if self.names.is_empty() { of_itself(&list.agents, self.all) } else { self.names };
-        let request = CheckAgent { session: !self.no_session, timeout_seconds: Some(self.timeout) };
+        let request =
+            CheckAgent { session: !self.no_session, timeout_seconds: Some(self.timeout.unwrap_or(TIMEOUT).as_secs()) };
         let checks = checked(&daemon, context, &names, &request).await;
         let refusal = checks.iter().find_map(|check| check.as_ref().err()).map(Exit::of);
         let told = names.iter().zip(checks);

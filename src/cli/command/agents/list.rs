@@ -67,7 +67,7 @@ fn table(mut agents: Vec<Agent>) -> Table {
         let command = [&[program], agent.args.as_slice()].concat().join(" ");
         table.row(&[
             agent.slug,
-            if agent.installed { "yes" } else { "missing" }.to_owned(),
+            if agent.installed { "yes" } else { "no" }.to_owned(),
             if agent.default { "yes" } else { "" }.to_owned(),
             if is_mixed { agent.source.as_str() } else { "" }.to_owned(),
             status,

@@ -36,15 +36,17 @@ impl Login {
         let daemon = context.daemon().await?;
         let agent: Agent = daemon.get(&super::path(&self.name)).await?;
         let key = format!("acpd agents key {}", agent.base.as_ref().unwrap_or(&agent.slug));
+        let (program, install) = (agent.command.clone(), agent.install_hint.clone());
         let SignIn { command, environment } = self.sign_in(&daemon, agent, &key).await?;
+        let install =
+            if command[0] == program && !install.is_empty() { install } else { format!("install `{}`", command[0]) };
         let shown = command.join(" ");
         let here =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         let program = find_agent(&command[0], &here.collect()).map_err(|problem| {
-            let cure = problem.advice().unwrap_or_else(|| "install it".to_owned());
             ClientError::local(
-                format!("cannot run `{shown}`: {problem}"),
-                format!("{cure}, or store a key with `{key}`"),
+                format!("cannot run `{shown}`: {}", problem.of_client()),
+                problem.advice().unwrap_or(install),
             )
         })?;
         context.output.note(&format!("running `{shown}`; end it when you are signed in"));

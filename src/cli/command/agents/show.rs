@@ -32,7 +32,8 @@ impl Show {
 fn facts(agent: Agent, context: &Context) -> String {
     let style = context.output.style;
     let path = agent.path.map(|path| if path.starts_with("/proc/") { "built in".to_owned() } else { path });
-    let found = path.unwrap_or_else(|| if agent.installed { "yes" } else { "missing" }.to_owned());
+    let found =
+        path.unwrap_or_else(|| if agent.installed { "yes" } else { "no; `acpd agents check` says why" }.to_owned());
     let command = [&[agent.command], agent.args.as_slice()].concat().join(" ");
     let max = agent.permissions_max.map(|max| format!(" (sessions may have {} at most)", max.as_str()));
     let permissions = format!("{}{}", agent.permissions.mode.as_str(), max.unwrap_or_default());
