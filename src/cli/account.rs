@@ -23,9 +23,13 @@ pub fn decided_by(by: &Decider) -> String {
     }
 }
 
+/// How the rule begins if the answer to another request of the turn allows this one too. The id of that request follows.
+pub const EARLIER_ANSWER: &str = "permission ";
+
 /// `session mode edit` is the session's permission mode edit.
 fn policy(rule: &str) -> String {
     match rule.split_once(' ') {
+        _ if rule.starts_with(EARLIER_ANSWER) => "an earlier answer".to_owned(),
         Some((whose @ ("base" | "profile" | "session"), what)) => {
             let kind = if what.starts_with("mode ") { "permission " } else { "" };
             format!("the {whose}'s {kind}{what}")

@@ -52,7 +52,7 @@ impl Permissions {
         self.questions.insert(id.to_owned(), Question { title, is_elicitation, kinds });
     }
 
-    /// Nothing for a policy's answer that only repeats the last one: agents ask to write a file, and then ask acpd to write it.
+    /// Nothing for a policy's answer that only repeats an earlier one: agents ask to write a file, and then ask acpd to write it.
     pub fn resolved(&mut self, data: &Value) -> Option<Resolved> {
         let question = data["permissionId"].as_str().and_then(|id| self.questions.remove(id)).unwrap_or_default();
         let kind = data["optionId"].as_str().and_then(|id| question.kinds.get(id));
@@ -81,7 +81,8 @@ impl Permissions {
         self.has_hinted |= hint.is_some();
         let line = format!("{what} {verdict}{always}: {title}{by}");
         let automatic = if data["by"]["type"] == "policy" { line.clone() } else { String::new() };
-        let is_repeated = !automatic.is_empty() && self.last_automatic == automatic;
+        let is_covered = data["by"]["rule"].as_str().is_some_and(|rule| rule.starts_with(account::EARLIER_ANSWER));
+        let is_repeated = is_covered || (!automatic.is_empty() && self.last_automatic == automatic);
         self.last_automatic = automatic;
         (!is_repeated).then_some(Resolved { line, hint })
     }
@@ -138,6 +139,7 @@ mod tests {
         assert_eq!(shown(&mode), line("the session's permission mode edit"));
         assert_eq!(shown(&mode), None);
         assert_eq!(shown(&rule), line("the profile's rules[0]"));
+        assert_eq!(shown(&json!({"type": "policy", "rule": "permission 01a1f185"})), None, "an answer covers both");
         let person = json!({"type": "person", "uid": 424_242});
         assert_eq!([shown(&person), shown(&person)], [line("uid 424242"), line("uid 424242")]);
     }
