@@ -109,7 +109,9 @@ async fn a_confined_shell_writes_to_its_workspace_and_its_own_directories_only()
 async fn a_confined_shell_cannot_signal_the_daemon_and_not_its_shim() {
     let daemon = builder("").start().await;
     let session = daemon.create_lazy_session(SHELL).await;
-    for command in [format!("kill -KILL {}", daemon.pid()), "kill -KILL $(ps -o ppid= $PPID)".to_owned()] {
+    for command in
+        [format!("kill -KILL {}", daemon.pid()), r"kill -KILL $(sed -n 's/^PPid:\s*//p' /proc/$PPID/status)".to_owned()]
+    {
         let said = run(&daemon, &session, &command).await;
         assert!(said.contains("ermitted"), "{said}");
     }

@@ -61,7 +61,8 @@ pub fn tell_restart(output: Output, reload: &Reload) {
     if !reload.needs_restart.is_empty() {
         output.note(&format!("these keys take effect after a restart: {}", reload.needs_restart.join(", ")));
         output.hint(
-            "`acpd stop` stops the daemon, and the next command starts it; for a service use `systemctl restart`",
+            "`acpd stop` stops the daemon, and the next command starts it; for a service use `systemctl restart acpd`, with \
+             --user for a service of your own",
         );
     }
 }
