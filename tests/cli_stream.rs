@@ -164,6 +164,7 @@ async fn a_client_starts_a_daemon_that_was_killed_and_tells_how_the_turn_ended()
     let end = terminal.ended().await;
     assert_eq!(end.code, 6, "{}", end.screen);
     assert!(end.screen.contains("the daemon crashed while the turn was running"), "{}", end.screen);
+    assert!(end.screen.contains("\"continue\"` continues the session"), "{}", end.screen);
     assert!(!end.screen.contains("lost the connection"), "{}", end.screen);
     let now = daemon.cli(&["status", "--json"]).await.json()["info"]["pid"].clone();
     assert!(now.is_u64() && now != began, "{now}");

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc::{Receiver, channel};
 
 use crate::control::wire::{Accepted, Cancel, CancelAccepted, Prompt, Session};
-use crate::model::{SessionId, TurnId};
+use crate::model::{SessionId, TurnId, TurnStatus};
 
 use super::connection::Daemon;
 use super::context::Context;
@@ -163,6 +163,9 @@ pub async fn turn(
                 && let Some(advice) = sign_in_advice(context, daemon, session).await
             {
                 context.output.hint(&advice);
+            }
+            if outcome.status == TurnStatus::Interrupted {
+                context.output.hint(&format!("`acpd prompt {} \"continue\"` continues the session", short_id(session)));
             }
             return Ok(verdict.exit(&outcome));
         }
