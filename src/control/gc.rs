@@ -15,7 +15,7 @@ use crate::model::Sight;
 /// How long a request waits for the store's upkeep; what is left is done later.
 const UPKEEP_PATIENCE: Duration = Duration::from_secs(20);
 
-/// Delete expired sessions and maintain the store.
+/// Mark and delete expired sessions, and maintain the store.
 ///
 /// Like the daily run, this marks newly expired sessions, and deletes only sessions that were marked at least 24 hours
 /// ago. Then it maintains the store.

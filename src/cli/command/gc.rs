@@ -12,7 +12,7 @@ use crate::cli::text::{count, relative, short_id, size};
 use crate::control::wire::{CollectGarbage, ExpiredSession, GarbageReport, UpkeepReport};
 use crate::model::Timestamp;
 
-/// Delete expired sessions and maintain the store now
+/// Mark and delete expired sessions, and maintain the store
 ///
 /// The daemon does this itself once a day. A session that is found expired for the first time is only marked. The first run
 /// at least a day later deletes it, if it is still expired and has no queued turn. `acpd keep` exempts a session, and
