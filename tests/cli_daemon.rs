@@ -25,7 +25,7 @@ async fn ps_lists_what_runs() {
     let printed = daemon.cli(&["ps"]).await.success();
     let mut lines = printed.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     assert_eq!(lines.next().unwrap(), ["PID", "SESSION", "AGENT", "STATE", "TIME", "MEMORY", "TITLE"]);
-    for (session, agent, state) in [(&busy, "gated", "busy"), (&idle, "echo", "idle")] {
+    for (session, agent, state) in [(&busy, "gated", "busy"), (&idle, "echo", "ready")] {
         let pid = harness::pid_of(&daemon.session(session).await).to_string();
         assert_eq!(lines.next().unwrap()[..4], [pid.as_str(), &session[24..], agent, state], "{printed}");
     }

@@ -39,7 +39,7 @@ impl Processes {
         self.by_session.get(&session)
     }
 
-    /// What the session's process does: busy, idle, starting, stopping; or that there is none.
+    /// What the session's process does: busy, ready, starting, stopping; or that there is none.
     pub fn state(&self, session: &Session) -> &'static str {
         state_word(self.state_of(session))
     }
@@ -64,7 +64,6 @@ impl Processes {
 fn state_word(state: ProcessState) -> &'static str {
     match state {
         ProcessState::Stopped => NONE,
-        ProcessState::Ready => "idle",
         other => other.as_str(),
     }
 }

@@ -382,8 +382,6 @@ impl Store {
         Ok(events)
     }
 
-    /// Text that was streamed in a turn and never became a message, because the daemon died before it was whole.
-    /// When the last event of a turn was recorded.
     /// When the turn's process last showed a sign of life. That its requests were cancelled is recorded by the next daemon.
     pub async fn last_event_at(&self, session: SessionId, turn: TurnId) -> Result<Option<Timestamp>, StoreError> {
         let sql = "SELECT created_at FROM events WHERE session_id = ? AND turn_id = ? AND \
@@ -394,6 +392,7 @@ impl Store {
         Ok(at.map(Timestamp::from_millis))
     }
 
+    /// Text that was streamed in a turn and never became a message, because the daemon died before it was whole.
     pub async fn unfinished_text(&self, session: SessionId, turn: TurnId) -> Result<Vec<UnfinishedText>, StoreError> {
         let rows = sqlx::query(
             "SELECT data ->> 'messageId' AS id, data ->> 'type' AS type, \
