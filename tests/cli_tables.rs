@@ -411,7 +411,7 @@ async fn a_list_that_is_watched_keeps_up_and_leaves_the_terminal_as_it_was() {
     let end = terminal.ended().await;
     assert_eq!(end.code, 0);
     assert!(end.screen.contains("the second"), "what was seen last stays: {}", end.screen);
-    assert!(end.written.contains("\x1b[?25h") && end.written.contains("\x1b[?1049l"));
+    assert!(end.written.contains("\x1b[?25h") && end.written.contains("\x1b[?1049l"), "{:?}", end.written);
 
     let mut terminal = daemon.terminal(100, 12, &["ls", "--watch"]);
     terminal.shows("the first").await;

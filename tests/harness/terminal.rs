@@ -77,12 +77,18 @@ impl Terminal {
         let feed = sender.clone();
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // A terminal that nobody has open any more is an error to read.
-            while let Ok(count @ 1..) = output.read(&mut bytes) {
-                feed.send_modify(|emulation| {
-                    emulation.parser.process(&bytes[..count]);
-                    emulation.written.push_str(&String::from_utf8_lossy(&bytes[..count]));
-                });
+            let mut is_closed = false;
+            loop {
+                match output.read(&mut bytes) {
+                    Ok(count @ 1..) => feed.send_modify(|emulation| {
+                        emulation.parser.process(&bytes[..count]);
+                        emulation.written.push_str(&String::from_utf8_lossy(&bytes[..count]));
+                    }),
+                    // A terminal that the program has closed is an error to read. The kernel may report that while the last
+                    // output is still in its queue. Each read waits for what was in the queue before, so the next one gets it.
+                    _ if !is_closed => is_closed = true,
+                    _ => break,
+                }
             }
         });
         Self { child, keys, emulation, sender, seen: 0 }
