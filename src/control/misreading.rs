@@ -92,11 +92,10 @@ fn in_backticks(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
 
+/// The name is short: `readable` has cut what was sent.
 fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
-    // Comparing takes as many steps as the lengths make when they are multiplied.
-    let is_comparable = |known: &&&str| known.len().abs_diff(name.len()) <= TYPOS_MAX;
-    let near = known.iter().filter(is_comparable);
-    let near = near.map(|known| (strsim::damerau_levenshtein(&name.to_lowercase(), &known.to_lowercase()), *known));
+    let near =
+        known.iter().map(|known| (strsim::damerau_levenshtein(&name.to_lowercase(), &known.to_lowercase()), *known));
     near.filter(|(distance, _)| *distance <= TYPOS_MAX).min().map(|(_, near)| near)
 }
 
