@@ -1,5 +1,5 @@
-//! A thousand clients that do all that clients should not, for half a minute, and two that behave: those get every answer,
-//! the daemon stays small, and nothing of it is left.
+//! A thousand clients do everything that clients should not, while two others behave. The two get every answer, the daemon
+//! stays small, and nothing of the attack is left.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -19,9 +19,15 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 const ATTACKERS: usize = 1000;
-const ATTACK: Duration = Duration::from_secs(30);
-/// How often somebody who was dropped comes again, and how often a byte trickles.
+/// The attack goes on until the attackers have connected so often, and each of the two others has completed so many turns.
+const CONNECTIONS: usize = 5 * ATTACKERS;
+const TURNS: usize = 25;
+/// How long an attacker keeps a connection that the daemon does not drop.
+const HOLD: Duration = Duration::from_secs(20);
+/// How often an attacker that was dropped connects again, and how often a byte trickles.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The kinds of `loadEvents` that the attack provokes.
+const REFUSALS: [&str; 5] = ["made_room", "refused", "bad_request", "memory", "stalled"];
 /// Files that the test needs beside one for each attacker.
 const OTHER_FILES: u64 = 200;
 /// What the daemon may take. By the configuration below: 32 MiB of bodies, as much again while the last of them grow, and 16
@@ -150,7 +156,8 @@ async fn trickle(stream: UnixStream, bytes: &[u8]) -> std::io::Result<()> {
     }
 }
 
-/// Always has a connection, or tries to get one. Who does not read would hold a dropped one for ever, and lets it go.
+/// Always has a connection, or tries to get one. An attacker that does not read does not see that it was dropped, and lets go
+/// after a while.
 async fn attack(socket: std::path::PathBuf, attack: Attack, session: String, connected: Arc<AtomicUsize>) {
     let mut ticks = tokio::time::interval(PAUSE);
     loop {
@@ -158,7 +165,7 @@ async fn attack(socket: std::path::PathBuf, attack: Attack, session: String, con
         // A full line of those who wait is told at once.
         let Ok(stream) = UnixStream::connect(&socket).await else { continue };
         connected.fetch_add(1, Ordering::Relaxed);
-        let _ = tokio::time::timeout(2 * ATTACK / 3, attack.run(stream, &session)).await;
+        let _ = tokio::time::timeout(HOLD, attack.run(stream, &session)).await;
     }
 }
 
@@ -183,10 +190,9 @@ async fn persistent(daemon: &Daemon, method: &str, path: &str, body: Option<serd
 }
 
 /// Prompts on one connection that stays, and is never refused anything.
-async fn steady(mut stream: UnixStream, session: &str, stop: &CancellationToken) -> usize {
-    let mut turns = 0;
+async fn steady(mut stream: UnixStream, session: &str, turns: &AtomicUsize, stop: &CancellationToken) {
     while !stop.is_cancelled() {
-        let body = json!({"text": format!("prompt {turns}")}).to_string();
+        let body = json!({"text": "hello"}).to_string();
         let length = body.len();
         let request = format!(
             "POST /v1/sessions/{session}/prompt HTTP/1.1\r\nhost: acpd\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
@@ -197,16 +203,14 @@ async fn steady(mut stream: UnixStream, session: &str, stop: &CancellationToken)
         let request = format!("GET /v1/sessions/{session}/turns/{turn}?wait=30 HTTP/1.1\r\nhost: acpd\r\n\r\n");
         let ended = ask(&mut stream, &request).await.expect("the connection stays");
         assert_eq!(ended.json()["status"], "completed", "{ended:?}");
-        turns += 1;
+        turns.fetch_add(1, Ordering::Relaxed);
     }
-    turns
 }
 
 /// The same with a new connection for every request.
-async fn fleeting(daemon: &Daemon, session: &str, stop: &CancellationToken) -> usize {
-    let mut turns = 0;
+async fn fleeting(daemon: &Daemon, session: &str, turns: &AtomicUsize, stop: &CancellationToken) {
     while !stop.is_cancelled() {
-        let body = json!({"text": format!("prompt {turns}")});
+        let body = json!({"text": "hello"});
         let accepted = persistent(daemon, "POST", &format!("/v1/sessions/{session}/prompt"), Some(body)).await;
         let turn = accepted.expect_status(202)["turnId"].as_str().unwrap().to_owned();
         let path = format!("/v1/sessions/{session}/turns/{turn}");
@@ -214,9 +218,18 @@ async fn fleeting(daemon: &Daemon, session: &str, stop: &CancellationToken) -> u
             while persistent(daemon, "GET", &path, None).await.expect_status(200)["status"] != "completed" {}
         })
         .await;
-        turns += 1;
+        turns.fetch_add(1, Ordering::Relaxed);
     }
-    turns
+}
+
+/// Waits until a count has come so far.
+async fn reached(what: &str, count: &AtomicUsize, wanted: usize) {
+    within(&format!("{wanted} {what}"), async {
+        while count.load(Ordering::Relaxed) < wanted {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -242,21 +255,29 @@ async fn a_thousand_bad_clients_harm_nobody() {
         attackers.spawn(attack(daemon.socket().to_owned(), kind, bait.clone(), Arc::clone(&connected)));
     }
     let stop = CancellationToken::new();
+    let (steady_turns, fleeting_turns) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let end = async {
-        tokio::time::sleep_until(Instant::now() + ATTACK).await;
+        reached("connections of attackers", &connected, CONNECTIONS).await;
+        reached("turns on one connection", &steady_turns, TURNS).await;
+        reached("turns on many connections", &fleeting_turns, TURNS).await;
+        within("each kind of refusal", async {
+            loop {
+                let info = persistent(&daemon, "GET", "/v1/info", None).await.expect_status(200);
+                if REFUSALS.iter().all(|kind| info["loadEvents"][kind].as_u64().unwrap() > 0) {
+                    break;
+                }
+            }
+        })
+        .await;
         stop.cancel();
     };
-    let ((), steady_turns, fleeting_turns) =
-        tokio::join!(end, steady(held, &first, &stop), fleeting(&daemon, &second, &stop));
+    tokio::join!(end, steady(held, &first, &steady_turns, &stop), fleeting(&daemon, &second, &fleeting_turns, &stop));
     let resident = memory(daemon.pid(), "VmHWM");
-    let connected = connected.load(Ordering::Relaxed);
     eprintln!(
-        "{steady_turns} steady turns, {fleeting_turns} fleeting ones, {connected} connections of attackers, {} MiB resident at the most",
+        "{steady_turns:?} steady turns, {fleeting_turns:?} fleeting ones, {connected:?} connections of attackers, {} MiB resident at the most",
         resident >> 20
     );
     attackers.shutdown().await;
-    assert!(connected >= 2 * ATTACKERS, "they came again: {connected}");
-    assert!(steady_turns >= 5 && fleeting_turns >= 3, "{steady_turns} and {fleeting_turns} turns");
     assert!(resident < RESIDENT_BYTES_MAX, "{resident} bytes resident");
 
     within("the end of all that the attackers had", async {
@@ -268,9 +289,6 @@ async fn a_thousand_bad_clients_harm_nobody() {
     .await;
     let info = daemon.get("/v1/info").await.expect_status(200);
     eprintln!("{}", info["loadEvents"]);
-    for kind in ["made_room", "refused", "bad_request", "memory", "stalled"] {
-        assert!(info["loadEvents"][kind].as_u64().unwrap() > 0, "{kind}: {info}");
-    }
     assert_eq!(daemon.prompt_and_wait(&first, "afterwards").await["status"], "completed");
     let messages = daemon.get(&format!("/v1/sessions/{bait}/turns")).await.expect_status(200);
     assert_eq!(messages["total"], 20, "nothing of what they sent was taken for a prompt");
