@@ -403,6 +403,7 @@ async fn a_list_that_is_watched_keeps_up_and_leaves_the_terminal_as_it_was() {
     assert!(!terminal.is_sane(), "it has the whole screen");
     let second = new(&daemon, "echo", "the second").await;
     terminal.shows("the second").await;
+    assert!(terminal.keeps_output(), "Ctrl-C must not discard a part of a picture");
     daemon.prompt_and_wait(&second, "hello").await;
     terminal.shows("MiB").await;
     terminal.resize(60, 12);

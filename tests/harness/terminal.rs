@@ -17,7 +17,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{LocalModes, Winsize, tcsetwinsize};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
@@ -142,9 +142,14 @@ impl Terminal {
         self.child.id().expect("it runs")
     }
 
-    /// Whether the terminal is as a shell wants it: it echoes, gives lines, and makes signals of keys.
+    /// Whether the terminal is as a shell wants it: it echoes, gives lines, makes signals of keys, and Ctrl-C discards output.
     pub fn is_sane(&self) -> bool {
         is_sane(&self.keys, &self.emulation.borrow())
+    }
+
+    /// Whether Ctrl-C and Ctrl-Z leave alone what the program has written and the terminal has not yet shown.
+    pub fn keeps_output(&self) -> bool {
+        modes_of(&self.keys).contains(LocalModes::NOFLSH)
     }
 
     /// Waits for the end of the program and of all that it wrote.
@@ -166,11 +171,15 @@ impl Terminal {
 }
 
 fn is_sane(terminal: &File, emulation: &Emulation) -> bool {
-    use rustix::termios::LocalModes;
-    let modes = rustix::termios::tcgetattr(terminal).unwrap().local_modes;
-    let is_cooked = modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
+    let modes = modes_of(terminal);
+    let is_cooked =
+        modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG) && !modes.contains(LocalModes::NOFLSH);
     let screen = emulation.parser.screen();
     is_cooked && !screen.alternate_screen() && !screen.hide_cursor()
+}
+
+fn modes_of(terminal: &File) -> LocalModes {
+    rustix::termios::tcgetattr(terminal).unwrap().local_modes
 }
 
 /// The same command, leading a session whose terminal this is. `setsid` becomes the program, so its pid is the program's.

@@ -87,7 +87,7 @@ impl Keyboard {
 
     /// The next line, which the terminal does not echo; nothing at Ctrl-D. Safe to be dropped while it waits.
     pub async fn secret_line(&mut self, ask: impl FnOnce()) -> io::Result<Option<String>> {
-        let _mode = KeyMode::without(LocalModes::ECHO, self.source.clone())?;
+        let _mode = KeyMode::change(LocalModes::ECHO, LocalModes::empty(), self.source.clone())?;
         // Only now, because what is typed before is echoed.
         ask();
         self.line().await
@@ -121,7 +121,8 @@ impl Listening {
     }
 
     fn keys(source: Arc<Keys>) -> io::Result<Self> {
-        let mode = KeyMode::without(LocalModes::ICANON | LocalModes::ECHO, source.clone())?;
+        // Without NOFLSH, Ctrl-C discards output that is on its way to the screen, and the next picture is painted over a wrong one.
+        let mode = KeyMode::change(LocalModes::ICANON | LocalModes::ECHO, LocalModes::NOFLSH, source.clone())?;
         let (stop, until) = io::pipe()?;
         let (sender, keys) = mpsc::channel(KEYS_WAITING_MAX);
         std::thread::Builder::new().name("keyboard".to_owned()).spawn(move || {
@@ -146,10 +147,11 @@ struct KeyMode {
 }
 
 impl KeyMode {
-    fn without(removed: LocalModes, source: Arc<Keys>) -> io::Result<Self> {
+    fn change(removed: LocalModes, added: LocalModes, source: Arc<Keys>) -> io::Result<Self> {
         let before = tcgetattr(&source)?;
         let mut modes = before.clone();
         modes.local_modes.remove(removed);
+        modes.local_modes.insert(added);
         modes.special_codes[SpecialCodeIndex::VMIN] = 1;
         modes.special_codes[SpecialCodeIndex::VTIME] = 0;
         tcsetattr(&source, OptionalActions::Now, &modes)?;
