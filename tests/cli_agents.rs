@@ -202,6 +202,10 @@ async fn what_was_tried_is_told_in_lines_with_hints() {
     }
     assert_eq!(daemon.cli(&["agents", "check"]).await.code, 0, "without a name it is the default");
     assert_eq!(daemon.cli(&["agents", "check", "--all", "--timeout", "1s"]).await.code, 0, "nobody named those");
+    for timeout in ["11m", "500ms", "90"] {
+        let refused = daemon.cli(&["agents", "check", "good", "--timeout", timeout]).await;
+        assert!(refused.code == 2 && refused.stderr.contains("from 1s to 10m"), "{}", refused.stderr);
+    }
     let json = daemon.cli(&["agents", "check", "good", "--json"]).await.json();
     assert_eq!((&json[0]["slug"], &json[0]["ok"]), (&json!("good"), &json!(true)));
     let refused = daemon.cli(&["agents", "check", "go/od"]).await;

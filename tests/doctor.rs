@@ -201,7 +201,8 @@ async fn a_disk_that_is_full_is_a_problem() {
     assert_eq!((code, &space[0]["status"]), (1, &json!("problem")), "{space:?}");
     assert!(space[0].to_string().contains("too little for new work"), "{space:?}");
     disk.empty();
-    drop(daemon);
+    // The directory that the daemon deletes must no longer be a mount point.
+    drop(disk);
 }
 
 #[tokio::test]
@@ -273,6 +274,7 @@ async fn a_state_directory_that_is_read_only_is_a_problem() {
     daemon.terminate().await;
     disk.protect();
     assert_found(&daemon, "files", "state dir", "problem", &["read-only file system", "--state-dir"]).await;
+    drop(disk);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::control::wire::ErrorBody;
 
 /// What a person calls a field. Where there is nothing, what is said of it stands for itself.
-const FIELDS: [(&str, &str); 15] = [
+const FIELDS: [(&str, &str); 14] = [
     ("q", "the query"),
     ("path", ""),
     ("title", "the title"),
@@ -21,7 +21,6 @@ const FIELDS: [(&str, &str); 15] = [
     ("name", "the name"),
     ("state", "the state (--state)"),
     ("optionId", ""),
-    ("timeoutSeconds", "the time (--timeout)"),
 ];
 
 /// What tells the same as a request; the longer ones first, for they begin with the shorter ones.

@@ -259,9 +259,6 @@ async fn one_made(api: &Api, caller: &Caller, made: MadeProfile) -> Result<Agent
     agents.into_iter().next().ok_or(ApiError::NoSuchAgent(slug))
 }
 
-/// The longest that somebody may want a check to take.
-const CHECK_SECONDS_MAX: u64 = 600;
-
 /// Check an agent: start it, complete the ACP handshake and stop it.
 ///
 /// The response comes when all processes of the agent have ended. A failure of the agent is part of the response, not
@@ -284,8 +281,10 @@ pub async fn check(
     OptionalJson(request): OptionalJson<CheckAgent>,
 ) -> Result<Json<Box<RawValue>>, ApiError> {
     let timeout = match request.timeout_seconds {
-        Some(seconds @ 1..=CHECK_SECONDS_MAX) => Some(Duration::from_secs(seconds)),
-        Some(_) => return Err(ApiError::invalid("timeoutSeconds", format!("must be from 1 to {CHECK_SECONDS_MAX}"))),
+        Some(seconds @ 1..=CheckAgent::SECONDS_MAX) => Some(Duration::from_secs(seconds)),
+        Some(_) => {
+            return Err(ApiError::invalid("timeoutSeconds", format!("must be from 1 to {}", CheckAgent::SECONDS_MAX)));
+        }
         None => None,
     };
     let began = Instant::now();

@@ -382,7 +382,8 @@ impl Store {
         Ok(events)
     }
 
-    /// When the turn's process last showed a sign of life. That its requests were cancelled is recorded by the next daemon.
+    /// When the process of a turn last did something. The cancellation of a permission request does not count: after a crash, the
+    /// next daemon records it.
     pub async fn last_event_at(&self, session: SessionId, turn: TurnId) -> Result<Option<Timestamp>, StoreError> {
         let sql = "SELECT created_at FROM events WHERE session_id = ? AND turn_id = ? AND \
             (type <> 'permission.resolved' OR data ->> '$.by.type' <> 'cancelled') ORDER BY sequence DESC LIMIT 1";

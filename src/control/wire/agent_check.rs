@@ -27,6 +27,10 @@ pub struct CheckAgent {
     pub timeout_seconds: Option<u64>,
 }
 
+impl CheckAgent {
+    pub const SECONDS_MAX: u64 = 600;
+}
+
 /// The result of an agent check. Absent fields were not reached, or the agent did not report them.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]

@@ -43,8 +43,13 @@ pub struct Check {
     #[arg(long)]
     no_session: bool,
     /// Timeout for each agent, such as 90s, at most 10m [default: 1m]
-    #[arg(long, value_name = "DURATION", value_parser = span::timeout)]
+    #[arg(long, value_name = "DURATION", value_parser = timeout)]
     timeout: Option<Duration>,
+}
+
+fn timeout(text: &str) -> Result<Duration, String> {
+    let is_allowed = |timeout: &Duration| (1..=CheckAgent::SECONDS_MAX).contains(&timeout.as_secs());
+    span::timeout(text).ok().filter(is_allowed).ok_or_else(|| "is not a duration from 1s to 10m".to_owned())
 }
 
 impl Check {
