@@ -35,6 +35,9 @@ fn main() -> ExitCode {
     match arguments.next() {
         Some(first) if first == agent::shim::ARGUMENT => return agent::shim::run(arguments),
         Some(first) if first == agent::confine::stage::ARGUMENT => return agent::confine::stage::run(arguments),
+        Some(first) if first == agent::confine::home_layer::ARGUMENT => {
+            return agent::confine::home_layer::run(arguments);
+        }
         _ => {}
     }
     // A shell that asks what can follow is answered before anything is done.

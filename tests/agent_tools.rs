@@ -113,24 +113,22 @@ async fn a_checkpoint_outlives(mut daemon: Daemon, level: &str) {
 
 #[tokio::test]
 async fn a_later_session_restores_what_an_agent_has_saved() {
-    a_checkpoint_outlives(with_agents(Daemon::builder()).start().await, "landlock").await;
+    a_checkpoint_outlives(with_agents(Daemon::builder()).start().await, "writes-only").await;
 }
 
 #[tokio::test]
 async fn so_it_does_without_a_network() {
-    let builder = Daemon::builder().config("[sandbox]\nmode = \"required\"\nnetwork = \"deny\"");
-    a_checkpoint_outlives(with_agents(builder).start().await, "landlock").await;
+    let builder = Daemon::builder().config("[sandbox]\nnetwork = \"none\"");
+    a_checkpoint_outlives(with_agents(builder).start().await, "writes-only").await;
 }
 
 #[tokio::test]
-async fn so_it_does_in_bubblewrap() {
+async fn so_it_does_in_isolation() {
     if !has_bubblewrap() {
         return;
     }
-    // Not below /tmp, which is hidden with all that is in it.
-    let builder = DaemonBuilder::below(Path::new("/var/tmp"));
-    let builder = builder.config("[sandbox]\nmode = \"required\"\nbubblewrap = \"require\"");
-    a_checkpoint_outlives(with_agents(builder).start().await, "bubblewrap").await;
+    let builder = DaemonBuilder::isolated().config("[sandbox]\nmode = \"required\"");
+    a_checkpoint_outlives(with_agents(builder).start().await, "isolated").await;
 }
 
 #[tokio::test]

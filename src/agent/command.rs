@@ -184,23 +184,22 @@ impl Command {
         self
     }
 
-    /// Has bubblewrap, which hides what is around it, show this.
+    /// Makes a file visible that isolation would hide.
     pub fn showing(mut self, path: &Path) -> Self {
-        let wrap = self.confinement.as_mut().and_then(|confinement| confinement.bubblewrap.as_mut());
-        if let Some(wrap) = wrap {
-            wrap.shown.push(path.to_owned());
+        if let Some(isolation) = self.confinement.as_mut().and_then(|confinement| confinement.isolation.as_mut()) {
+            isolation.shown.push(path.to_owned());
         }
         self
     }
 
     /// An agent that keeps its things in the user's home gets a place for them in the session's own.
     pub fn at_home(mut self, own: &SessionDirectories, adapter: Adapter, conversation: Option<String>) -> Self {
-        let wrap = self.confinement.as_ref().and_then(|confinement| confinement.bubblewrap.as_ref());
+        let isolation = self.confinement.as_ref().and_then(|confinement| confinement.isolation.as_ref());
         let wish = Furniture {
             adapter,
             own,
             is_confined: self.confinement.is_some(),
-            hidden: wrap.map(|wrap| wrap.hidden.clone()).unwrap_or_default(),
+            hidden: isolation.map(|isolation| isolation.hidden.clone()).unwrap_or_default(),
             given: &self.given,
             conversation,
         };

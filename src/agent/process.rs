@@ -23,6 +23,7 @@ use tracing::Instrument;
 use super::cgroup::{AgentCgroup, CgroupDoor, CgroupLimits};
 use super::children::Children;
 use super::command::{Command, CommandError};
+use super::confine::RefusedDirectory;
 use super::host::Host;
 use super::keeper::Keeper;
 use super::pipes::{self, Signals, Tail};
@@ -143,6 +144,8 @@ pub enum SpawnError {
     Directories(#[source] std::io::Error),
     #[error(transparent)]
     Command(#[from] CommandError),
+    #[error(transparent)]
+    Confinement(#[from] RefusedDirectory),
     #[error("cannot start {program:?} in {workspace:?}")]
     Spawn {
         program: PathBuf,

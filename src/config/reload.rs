@@ -88,7 +88,7 @@ pub fn merge(running: &Config, mut new: Config) -> (Config, Difference) {
     section!(running, new, difference, permissions: Permissions { at_start: [], at_once: [mode, rules, timeout], });
     section!(running, new, difference, sandbox: Sandbox {
         at_start: [],
-        at_once: [mode, bubblewrap, hide, network, connect_ports, bind_ports, allow_full],
+        at_once: [mode, bubblewrap, hide, home_max, network, connect_ports, bind_ports, allow_full],
     });
     section!(running, new, difference, log: Log { at_start: [level, files], at_once: [], });
     section!(running, new, difference, notifications: Notifications {

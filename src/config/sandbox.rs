@@ -6,7 +6,7 @@ use toml::Value;
 
 use super::Problem;
 use super::read::Section;
-use super::value::FromValue;
+use super::value::{ByteSize, FromValue};
 use crate::model::FsScope;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct Sandbox {
     pub bubblewrap: BubblewrapMode,
     /// Hidden by bubblewrap, which alone can do that.
     pub hide: HomePaths,
+    /// What an isolated agent has changed in its home.
+    pub home_max: ByteSize,
     pub network: NetworkMode,
     pub connect_ports: Vec<u16>,
     pub bind_ports: Vec<u16>,
@@ -26,8 +28,9 @@ impl Default for Sandbox {
     fn default() -> Self {
         Self {
             mode: SandboxMode::BestEffort,
-            bubblewrap: BubblewrapMode::Never,
-            hide: HomePaths::from_texts(&["~/.ssh", "~/.gnupg", "~/.aws", "~/.config/gcloud", "~/.netrc"]),
+            bubblewrap: BubblewrapMode::Prefer,
+            hide: HomePaths::from_texts(&HIDDEN),
+            home_max: ByteSize(4 << 30),
             network: NetworkMode::Allow,
             connect_ports: vec![443],
             bind_ports: Vec::new(),
@@ -36,31 +39,52 @@ impl Default for Sandbox {
     }
 }
 
+/// Keys and passwords, and the profiles of browsers.
+const HIDDEN: [&str; 18] = [
+    "~/.ssh",
+    "~/.gnupg",
+    "~/.aws",
+    "~/.config/gcloud",
+    "~/.netrc",
+    "~/.password-store",
+    "~/.local/share/keyrings",
+    "~/.mozilla",
+    "~/.thunderbird",
+    "~/.config/BraveSoftware",
+    "~/.config/chromium",
+    "~/.config/google-chrome",
+    "~/.config/microsoft-edge",
+    "~/.config/opera",
+    "~/.config/vivaldi",
+    "~/.var/app",
+    "~/snap/firefox",
+    "~/snap/chromium",
+];
+
 /// How much the confinement matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SandboxMode {
-    /// What cannot be confined as asked is not started.
+    /// An agent that cannot be isolated does not start.
     Required,
-    /// As far as the kernel can, and the session says how far that is.
+    /// As far as the system can. The session's `sandbox` says how far.
     BestEffort,
     Off,
 }
 
-/// Whether agents are started through bubblewrap.
+/// Whether agents are isolated by bubblewrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BubblewrapMode {
     Never,
     /// Where it is installed and works.
     Prefer,
-    /// And without it not at all.
-    Require,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetworkMode {
     Allow,
-    /// TCP only to and on the ports that are named.
-    Deny,
+    /// TCP only to and on the configured ports. UDP is not restricted.
+    Ports,
+    None,
 }
 
 /// Paths that are absolute or begin with `~/`, which stands for the home of whoever a session belongs to.
@@ -70,6 +94,14 @@ pub struct HomePaths(Vec<String>);
 impl HomePaths {
     pub fn from_texts(texts: &[&str]) -> Self {
         Self(texts.iter().map(|text| (*text).to_owned()).collect())
+    }
+
+    pub fn new(texts: &[String]) -> Self {
+        Self(texts.to_vec())
+    }
+
+    pub fn into_texts(self) -> Vec<String> {
+        self.0
     }
 
     pub fn below(&self, home: &Path) -> Vec<PathBuf> {
@@ -117,25 +149,25 @@ impl FromValue for SandboxMode {
 }
 
 impl FromValue for BubblewrapMode {
-    const EXPECTED: &'static str = "write \"never\", \"prefer\" or \"require\"";
+    const EXPECTED: &'static str = "write \"prefer\" or \"never\"; sandbox.mode = \"required\" requires it";
 
     fn from_value(value: Value) -> Option<Self> {
         match value.as_str()? {
             "never" => Some(Self::Never),
             "prefer" => Some(Self::Prefer),
-            "require" => Some(Self::Require),
             _ => None,
         }
     }
 }
 
 impl FromValue for NetworkMode {
-    const EXPECTED: &'static str = "write \"allow\" or \"deny\"";
+    const EXPECTED: &'static str = "write \"allow\", \"ports\" or \"none\"";
 
     fn from_value(value: Value) -> Option<Self> {
         match value.as_str()? {
             "allow" => Some(Self::Allow),
-            "deny" => Some(Self::Deny),
+            "ports" => Some(Self::Ports),
+            "none" => Some(Self::None),
             _ => None,
         }
     }
@@ -153,19 +185,19 @@ pub fn read(section: &mut Section<'_>, sandbox: &mut Sandbox) {
     section.read("mode", &mut sandbox.mode);
     section.read("bubblewrap", &mut sandbox.bubblewrap);
     section.read("hide", &mut sandbox.hide);
+    section.read("home_max", &mut sandbox.home_max);
     section.read("network", &mut sandbox.network);
     section.read("connect_ports", &mut sandbox.connect_ports);
     section.read("bind_ports", &mut sandbox.bind_ports);
     section.read("allow_full", &mut sandbox.allow_full);
 }
 
-/// What contradicts itself would confine less than it says.
 pub fn check(sandbox: &Sandbox, problems: &mut Vec<Problem>) {
-    if sandbox.mode == SandboxMode::Off && sandbox.bubblewrap == BubblewrapMode::Require {
+    if sandbox.mode == SandboxMode::Required && sandbox.bubblewrap == BubblewrapMode::Never {
         problems.push(Problem {
             key: "sandbox.bubblewrap".to_owned(),
-            message: "is \"require\", but sandbox.mode is \"off\"".to_owned(),
-            hint: "change one of them: mode = \"off\" disables the sandbox".to_owned(),
+            message: "is \"never\", but sandbox.mode is \"required\"".to_owned(),
+            hint: "change one of them: \"required\" means isolated by bubblewrap".to_owned(),
         });
     }
 }

@@ -2,7 +2,9 @@
 
 use super::read::Section;
 use super::value::OneOrMore;
-use super::{Config, Control, Limits, Log, Problem, Store, TURN_CAP, group, mcp, notifications, policy, sandbox};
+use super::{
+    Config, Control, HomePaths, Limits, Log, Problem, Store, TURN_CAP, group, mcp, notifications, policy, sandbox,
+};
 use crate::model::mcp::reference::is_variable;
 use crate::model::profile::{self, DefinitionProblem, SLUG_HINT, is_credential, is_slug};
 use crate::model::{AgentProfile, Policy};
@@ -183,6 +185,9 @@ fn read_agent(section: &mut Section<'_>, profile: &mut AgentProfile) {
     section.read("terminal_env", &mut profile.terminal_env);
     mcp::read(section, profile);
     section.read("fs_scope", &mut profile.fs_scope);
+    let mut shown = HomePaths::new(&profile.sandbox_show);
+    section.read("sandbox_show", &mut shown);
+    profile.sandbox_show = shown.into_texts();
     section.read("tags", &mut profile.tags);
     section.read("install_hint", &mut profile.install_hint);
     section.read("login_hint", &mut profile.login_hint);

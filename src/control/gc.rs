@@ -9,8 +9,8 @@ use super::Api;
 use super::caller::Caller;
 use super::error::ApiError;
 use super::extract::{Json, OptionalJson};
-use super::wire::{CollectGarbage, GarbageReport, UpkeepReport};
-use crate::model::Sight;
+use super::wire::{CollectGarbage, GarbageReport, HomesReport, UpkeepReport};
+use crate::model::{ProcessState, SessionId, Sight};
 
 /// How long a request waits for the store's upkeep; what is left is done later.
 const UPKEEP_PATIENCE: Duration = Duration::from_secs(20);
@@ -36,7 +36,25 @@ pub async fn collect(
     let bytes_before = api.registry.hub().store().bytes_on_disk();
     let sweep = api.registry.sweep(request.dry_run).await?;
     let store = if request.dry_run { forecast(&api, bytes_before).await? } else { upkeep(&api, bytes_before).await? };
-    Ok(Json(GarbageReport::new(sweep, store, request.dry_run)))
+    let homes = homes(&api, request.homes && !request.dry_run).await;
+    Ok(Json(GarbageReport::new(sweep, store, homes, request.dry_run)))
+}
+
+/// What isolated agents of sessions without a process have changed in their homes.
+async fn homes(api: &Api, discard: bool) -> Option<HomesReport> {
+    let registry = Arc::clone(&api.registry);
+    let examined = tokio::task::spawn_blocking(move || {
+        let directories = &registry.shared().host.directories;
+        let is_stopped = |id: &SessionId| registry.live(*id).process_state == ProcessState::Stopped;
+        let sessions: Vec<SessionId> = directories.sessions().into_iter().filter(is_stopped).collect();
+        let bytes = directories.homes_size(&sessions);
+        if discard {
+            directories.discard_homes(&sessions);
+        }
+        HomesReport { bytes, discarded: discard }
+    });
+    // It does not panic, and a daemon that stops has nothing to report.
+    examined.await.ok()
 }
 
 async fn upkeep(api: &Api, bytes_before: u64) -> Result<UpkeepReport, ApiError> {

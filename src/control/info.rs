@@ -135,7 +135,6 @@ fn kernel(api: &Api) -> Kernel {
             mode: match config.sandbox.bubblewrap {
                 BubblewrapMode::Never => "never",
                 BubblewrapMode::Prefer => "prefer",
-                BubblewrapMode::Require => "require",
             }
             .to_owned(),
             program: features.bubblewrap.as_ref().map(|program| program.display().to_string()),

@@ -44,7 +44,7 @@ mod store;
 
 pub use agent::{Agent, AgentList, CreateAgent, PatchAgent};
 pub use agent_check::{AgentCheck, CheckAgent, CheckProblem};
-pub use garbage::{CollectGarbage, ExpiredSession, GarbageReport, UpkeepReport};
+pub use garbage::{CollectGarbage, ExpiredSession, GarbageReport, HomesReport, UpkeepReport};
 pub use health::{Health, HealthProblem, Severity};
 pub use import::{ImportCounts, ImportOutcome, ImportReport, ImportSessions};
 pub use kernel::{BubblewrapReport, CgroupReport, Kernel, LandlockReport, ResourceLimit, ResourceLimits, Versions};

@@ -76,6 +76,8 @@ pub struct AgentProfile {
     pub acpd_tools: bool,
     /// The widest scope that its sessions may have.
     pub fs_scope: FsScope,
+    /// Paths that isolation hides, and that its agent needs.
+    pub sandbox_show: Vec<String>,
     pub tags: Vec<String>,
     /// What to tell a person whose machine does not have the command.
     pub install_hint: String,
@@ -204,6 +206,7 @@ impl AgentProfile {
             mcp_private_urls: false,
             acpd_tools: false,
             fs_scope: FsScope::Full,
+            sandbox_show: Vec::new(),
             tags: Vec::new(),
             install_hint: String::new(),
             login_hint: String::new(),

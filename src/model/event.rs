@@ -369,7 +369,7 @@ mod tests {
                 protocol_version: 1,
                 agent_info: None,
                 context_restored: ContextRestored::Fresh,
-                sandbox: SandboxLevel::Landlock,
+                sandbox: SandboxLevel::WritesOnly,
             },
             EventBody::ProcessWaiting {
                 phase: "session/new",

@@ -43,17 +43,19 @@ impl FromStr for FsScope {
     }
 }
 
-/// Which confinement holds a process.
+/// What confines a process: the strongest level of which nothing is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum SandboxLevel {
     #[default]
     None,
-    /// Landlock, but not all that was asked of it.
+    /// Landlock, but it does not confine all writes.
     Partial,
-    Landlock,
-    /// Files and sockets are hidden besides.
-    Bubblewrap,
+    /// Landlock and seccomp: the process can read what its user can, and reach sockets.
+    #[serde(alias = "landlock", alias = "bubblewrap")]
+    WritesOnly,
+    /// Also its own namespaces, where files, sockets and processes are hidden.
+    Isolated,
 }
 
 impl SandboxLevel {
@@ -61,8 +63,8 @@ impl SandboxLevel {
         match self {
             Self::None => "none",
             Self::Partial => "partial",
-            Self::Landlock => "landlock",
-            Self::Bubblewrap => "bubblewrap",
+            Self::WritesOnly => "writes-only",
+            Self::Isolated => "isolated",
         }
     }
 }

@@ -17,7 +17,7 @@ const REFUSALS: [&str; 4] = ["Permission denied", "EACCES", "Read-only file syst
 impl SessionActor {
     /// The command with the session's own directories, and confined as the session's scope has it.
     pub(super) fn confined(&self, command: Command, adapter: Adapter) -> Result<Command, SpawnError> {
-        self.start().confined(command, adapter)
+        self.start().confined(command, &self.profile, adapter)
     }
 
     /// Nothing starts in an archived session any more.
@@ -32,7 +32,7 @@ impl SessionActor {
         let (level, missing) = (sandbox.level.as_str(), sandbox.missing.join("; "));
         match sandbox.level {
             SandboxLevel::Partial => tracing::warn!(level, missing, "the agent's sandbox is weaker than configured"),
-            SandboxLevel::None | SandboxLevel::Landlock | SandboxLevel::Bubblewrap => {
+            SandboxLevel::None | SandboxLevel::WritesOnly | SandboxLevel::Isolated => {
                 tracing::info!(level, missing, "sandbox of the agent");
             }
         }

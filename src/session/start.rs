@@ -10,7 +10,7 @@ use crate::agent::confine::Wish;
 use crate::agent::mcp::{self, ReadyServers, Surroundings};
 use crate::agent::tools::ToolsSocket;
 use crate::agent::{self, Command, CommandError, OpenWorkspace, Persona, SpawnError};
-use crate::config::SELF_COMMAND;
+use crate::config::{HomePaths, SELF_COMMAND};
 use crate::model::agent::FrozenProfile;
 use crate::model::mcp::{ChosenServer, Transport, of_session};
 use crate::model::{Adapter, FsScope, SessionId};
@@ -44,7 +44,7 @@ impl<'a> Start<'a> {
             Some(account) => command.owned_by(account),
             None => command,
         };
-        self.confined(command, profile.adapter)
+        self.confined(command, profile, profile.adapter)
     }
 
     /// The MCP servers of the conversation that this command's agent is to have.
@@ -95,26 +95,30 @@ impl<'a> Start<'a> {
         self.persona.account().map_or(Cow::Borrowed(daemons), |account| Cow::Owned(account.environment(daemons)))
     }
 
-    /// A command with the session's own directories, and confined as the scope has it.
-    pub fn confined(&self, command: Command, adapter: Adapter) -> Result<Command, SpawnError> {
+    /// A command with the session's own directories, confined as the scope demands. What an agent keeps in its home is not for
+    /// what it runs in terminals, which have the generic adapter.
+    pub fn confined(&self, command: Command, profile: &FrozenProfile, adapter: Adapter) -> Result<Command, SpawnError> {
         let directories = &self.shared.host.directories;
         let own = directories.make(self.session, command.owner.as_ref()).map_err(SpawnError::Directories)?;
         let command = command.with_directories(&own, self.env_names);
         let (config, home) = (self.shared.config(), self.home_of(&command));
+        let shown = profile.configured(&config.agents).map(|current| HomePaths::new(&current.sandbox_show));
         let wish = Wish {
             scope: self.scope,
             workspace: self.workspace,
             is_read_only: self.is_read_only,
             sandbox: &config.sandbox,
             extra: &config.workspace.extra,
+            shown: &shown.unwrap_or_default(),
             home: &home,
+            path: command.environment.get("PATH").map(String::as_str).unwrap_or_default(),
             places: &self.shared.places,
             own: &own,
         };
         if wish.scope_in_force() != wish.scope {
             tracing::warn!("sandbox.allow_full no longer allows the session's scope; reducing it to project");
         }
-        let command = match wish.confinement() {
+        let command = match wish.confinement()? {
             Some(confinement) => command.confined(confinement, &own),
             None => command,
         };

@@ -245,7 +245,6 @@ impl SessionActor {
         if let Some(account) = self.persona.account() {
             command = command.owned_by(account);
         }
-        // What an agent keeps in its home is not for what it runs.
         let mut command = self.confined(command, Adapter::Generic)?;
         command.environment.extend(environment.clone());
         let bounds = TerminalBounds { output_bytes_max: start.output_bytes_max, umask: self.shared.umask };

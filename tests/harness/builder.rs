@@ -89,6 +89,7 @@ pub struct DaemonBuilder {
     group: Option<u32>,
     cgroup: Option<PathBuf>,
     has_landlock: bool,
+    isolates: bool,
     open_files: Option<(u64, u64)>,
 }
 
@@ -114,8 +115,14 @@ impl DaemonBuilder {
             group: None,
             cgroup: None,
             has_landlock: true,
+            isolates: false,
             open_files: None,
         }
+    }
+
+    /// A daemon that isolates its agents, as by default. Its directory is not below /tmp, which isolated agents do not see.
+    pub fn isolated() -> Self {
+        Self { isolates: true, ..Self::below(Path::new("/var/tmp")) }
     }
 
     /// Runs the daemon as if the kernel had no Landlock.
@@ -279,7 +286,12 @@ impl DaemonBuilder {
             assert!(!self.config.contains("[control]"), "the test's [control] cannot be put together with a group");
             sections.push(format!("[control]\ngroup = {group}\n"));
         }
-        sections.push(self.config.clone());
+        // Otherwise a test would depend on whether bubblewrap is installed.
+        let never = "[sandbox]\nbubblewrap = \"never\"";
+        if !self.isolates && !self.config.contains("[sandbox]") {
+            sections.push(format!("{never}\n"));
+        }
+        sections.push(if self.isolates { self.config.clone() } else { self.config.replace("[sandbox]", never) });
         for Agent { name, extra, .. } in &self.agents {
             let command = quoted(agent_program);
             let script = quoted(&self.paths.scripts(name).join("script.json"));

@@ -35,6 +35,7 @@ mod process;
 mod raw;
 mod reader;
 mod record;
+mod shell;
 mod sse;
 mod terminal;
 mod tmux;
@@ -61,6 +62,7 @@ pub use process::{
 pub use raw::{HEALTH, RawAnswer, answers, ask, next_answer};
 pub use reader::Reader;
 pub use record::{Heard, prompts};
+pub use shell::{ANY_COMMAND, SHELL, output_of_terminal, run, session_of_scope, shell, shell_in_terminal, with_shell};
 pub use sse::{Frame, SseParser};
 pub use terminal::{CTRL_C, CTRL_D, CTRL_Z, ESCAPE, Ended, Terminal};
 pub use tmux::Tmux;
@@ -110,14 +112,14 @@ pub fn runs_in_full(test: &str) -> bool {
     is_full_run()
 }
 
-/// Whether bubblewrap can do its work here: in some containers it may not.
+/// Whether agents can be isolated here: some containers forbid what bubblewrap needs.
 pub fn has_bubblewrap() -> bool {
     let trial = std::process::Command::new("bwrap")
-        .args(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "true"])
+        .args(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-user", "--unshare-pid", "true"])
         .output();
     let works = trial.is_ok_and(|output| output.status.success());
     if !works {
-        say("SKIPPED: bubblewrap is not installed, or user namespaces are forbidden here");
+        skip("bubblewrap is not installed, or user namespaces are forbidden here");
     }
     works
 }

@@ -1,6 +1,6 @@
-//! The directories that each session has for itself: `STATE/run/SESSION/{home,tmp}`, and beside them the socket of its tools.
+//! The directories that each session has for itself: `STATE/run/SESSION/{home,tmp,layer}`, and beside them the socket of its tools.
 //!
-//! The session's directory is the daemon's, so that nobody else puts a link in the place of the two; those are the owner's.
+//! The session's directory is the daemon's, so that nobody else puts a link in their place; they are the owner's.
 //! For an owner who is not the daemon's user the way there is passable, and shows nothing.
 
 use std::ffi::OsStr;
@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
+use super::home_layer;
 use crate::agent::shim::Owner;
 use crate::agent::tools;
 use crate::model::SessionId;
@@ -24,6 +25,7 @@ use crate::private;
 const RUN: &str = "run";
 const HOME: &str = "home";
 const TMP: &str = "tmp";
+const LAYER: &str = "layer";
 const PRIVATE: u32 = 0o700;
 /// Others go through, and see nothing.
 const PASSABLE: u32 = 0o711;
@@ -42,9 +44,15 @@ pub struct Directories {
 pub struct SessionDirectories {
     pub home: PathBuf,
     pub tmp: PathBuf,
+    /// What the isolated agent has changed in its user's home.
+    pub layer: PathBuf,
 }
 
 impl SessionDirectories {
+    pub(super) fn in_directory(directory: &Path) -> Self {
+        Self { home: directory.join(HOME), tmp: directory.join(TMP), layer: directory.join(LAYER) }
+    }
+
     /// What stands for them in a profile.
     pub fn places(&self) -> [(&'static str, String); 2] {
         let text = |path: &Path| path.to_string_lossy().into_owned();
@@ -75,20 +83,34 @@ impl Directories {
                 std::fs::set_permissions(directory, Permissions::from_mode(PASSABLE))?;
             }
         }
-        for name in [HOME, TMP] {
+        for name in [HOME, TMP, LAYER] {
             if make(&own.join(name))?
                 && let Some(owner) = owner
             {
                 lchown(own.join(name), Some(owner.user), Some(owner.group))?;
             }
         }
-        Ok(SessionDirectories { home: own.join(HOME), tmp: own.join(TMP) })
+        Ok(SessionDirectories::in_directory(&own))
     }
 
     /// Removes a session's directories, in the background: there may be much in them. Whoever wants to waits for it.
     pub fn remove(&self, session: SessionId) -> JoinHandle<()> {
         let path = self.state_dir.join(RUN).join(session.to_string());
         self.tasks.spawn_blocking(move || remove(&path))
+    }
+
+    /// What the agents of these sessions have changed in their homes, in bytes. It blocks.
+    pub fn homes_size(&self, sessions: &[SessionId]) -> u64 {
+        sessions.iter().map(|session| home_layer::size(&self.layer_of(*session))).sum()
+    }
+
+    /// Discards what they have changed there. The sessions must have no process.
+    pub fn discard_homes(&self, sessions: &[SessionId]) {
+        sessions.iter().for_each(|session| remove(&self.layer_of(*session)));
+    }
+
+    fn layer_of(&self, session: SessionId) -> PathBuf {
+        self.state_dir.join(RUN).join(session.to_string()).join(LAYER)
     }
 
     /// Removes what a dead daemon left of the socket of a session's tools.

@@ -1,18 +1,19 @@
-//! Confinement: what an agent may write to, laid down by the daemon and carried out by the agent's own process before it
-//! becomes the agent.
+//! Confinement: what an agent may touch. The daemon decides it, and the agent's own process carries it out before it becomes the
+//! agent.
 //!
 //! ```text
-//! shim ──▶ [bubblewrap ──▶] this program as `__confined` (stage) ── Landlock, exec ──▶ agent
+//! writes-only: shim ──▶ `acpd __confined` (stage) ── Landlock, seccomp, exec ──▶ agent
+//! isolated:    shim ──▶ `acpd __home` (home_layer) ── overlay, exec ──▶ bubblewrap ──▶ stage ──▶ agent
 //! ```
 //!
-//! Why another stage: the shim must stay free, since it signals and reaps; and between fork and exec of a `Command` no code
-//! of ours can run without `unsafe`. The stage is the child already, so what it does to itself is safe, and the process that
-//! the shim started is the one that becomes the agent. With bubblewrap Landlock comes second, because whoever is in a
-//! Landlock domain may not mount.
+//! Why a stage: the shim must stay free, because it signals and reaps; and between fork and exec of a `Command` none of our code
+//! can run without `unsafe`. The process that the shim starts is the one that becomes the agent. Landlock comes last, because a
+//! process in a Landlock domain may not mount.
 
-mod bubblewrap;
+mod calls;
 mod directories;
-mod limits;
+pub mod home_layer;
+mod isolation;
 mod probe;
 mod rules;
 pub mod stage;
@@ -21,31 +22,49 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use self::calls::Reach;
+use self::isolation::Home;
 use crate::config::{self, BubblewrapMode, HomePaths, NetworkMode, SandboxMode};
 use crate::model::FsScope;
 
-pub use bubblewrap::{Bubblewrap, PATH as BUBBLEWRAP_PATH, PROGRAM as BUBBLEWRAP};
 pub use directories::{Directories, SessionDirectories};
+pub use isolation::{Isolation, PATH as BUBBLEWRAP_PATH, PROGRAM as BUBBLEWRAP};
 pub use probe::landlock_abi;
 pub use rules::LANDLOCK_WANTED;
 
-/// How one agent is confined. Directories are real paths: when one has become a link meanwhile, the agent does not start.
+/// How one agent is confined. Directories are real paths: if one is replaced by a link, the agent does not start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
-    /// Less than all of it is not enough.
+    /// An agent that is not isolated does not start.
     pub required: bool,
     pub writable: Vec<PathBuf>,
-    /// The only TCP ports, when not all are allowed.
-    pub ports: Option<Ports>,
-    /// What is acpd's own and lies in what is writable: Landlock cannot take it out again.
+    pub network: Network,
+    /// Files of acpd inside of `writable`: Landlock cannot except them.
     pub exposed: Vec<PathBuf>,
-    pub bubblewrap: Option<Bubblewrap>,
+    /// If it is wanted.
+    pub isolation: Option<Isolation>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ports {
-    pub connect: Vec<u16>,
-    pub bind: Vec<u16>,
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Network {
+    #[default]
+    Any,
+    /// The only TCP ports.
+    Ports {
+        connect: Vec<u16>,
+        bind: Vec<u16>,
+    },
+    None,
+}
+
+impl Network {
+    const fn reach(&self) -> Reach {
+        match self {
+            Self::Any => Reach::Anything,
+            Self::Ports { .. } => Reach::TcpPorts,
+            Self::None => Reach::Nothing,
+        }
+    }
 }
 
 /// What is acpd's own, and no agent's.
@@ -109,8 +128,12 @@ pub struct Wish<'a> {
     pub is_read_only: bool,
     pub sandbox: &'a config::Sandbox,
     pub extra: &'a HomePaths,
+    /// What the agent's profile excepts from what isolation hides.
+    pub shown: &'a HomePaths,
     /// Of the session's user.
     pub home: &'a Path,
+    /// The directories in which that user's shell finds programs.
+    pub path: &'a str,
     pub places: &'a Places,
     pub own: &'a SessionDirectories,
 }
@@ -124,29 +147,62 @@ impl Wish<'_> {
         }
     }
 
-    /// Nothing, when it is not confined at all.
-    pub fn confinement(&self) -> Option<Confinement> {
+    /// None if the agent is not confined at all.
+    pub fn confinement(&self) -> Result<Option<Confinement>, RefusedDirectory> {
         let scope = self.scope_in_force();
         if self.sandbox.mode == SandboxMode::Off || scope == FsScope::Full {
-            return None;
+            return Ok(None);
         }
         let mut writable = vec![self.own.home.clone(), self.own.tmp.clone()];
         if !self.is_read_only {
             writable.push(self.workspace.to_owned());
         }
         if scope == FsScope::Project {
-            let extra = self.extra.below(self.home);
-            writable.extend(extra.iter().filter_map(|path| path.canonicalize().ok()).filter(|path| path.is_dir()));
+            let extra = self.extra.below(self.home).into_iter().filter_map(|path| path.canonicalize().ok());
+            let extra: Vec<PathBuf> = extra.filter(|path| path.is_dir()).collect();
+            extra.iter().try_for_each(|directory| self.check_extra(directory))?;
+            writable.extend(extra);
         }
         let exposed = self.exposed(&writable);
-        let ports = match self.sandbox.network {
-            NetworkMode::Allow => None,
-            NetworkMode::Deny => {
-                Some(Ports { connect: self.sandbox.connect_ports.clone(), bind: self.sandbox.bind_ports.clone() })
+        let network = match self.sandbox.network {
+            NetworkMode::Allow => Network::Any,
+            NetworkMode::Ports => {
+                Network::Ports { connect: self.sandbox.connect_ports.clone(), bind: self.sandbox.bind_ports.clone() }
             }
+            NetworkMode::None => Network::None,
         };
         let required = self.sandbox.mode == SandboxMode::Required;
-        Some(Confinement { required, writable, ports, exposed, bubblewrap: self.bubblewrap() })
+        let isolation = self.isolation(&writable);
+        Ok(Some(Confinement { required, writable, network, exposed, isolation }))
+    }
+
+    /// An agent that could replace what its user executes later would leave its confinement.
+    fn check_extra(&self, directory: &Path) -> Result<(), RefusedDirectory> {
+        const START_FILES: [&str; 15] = [
+            ".bashrc",
+            ".bash_login",
+            ".bash_logout",
+            ".bash_profile",
+            ".cargo/config.toml",
+            ".cargo/env",
+            ".config/autostart",
+            ".config/environment.d",
+            ".config/fish",
+            ".config/systemd",
+            ".local/share/systemd",
+            ".profile",
+            ".zprofile",
+            ".zshenv",
+            ".zshrc",
+        ];
+        let on_path = std::env::split_paths(self.path).chain(["/etc", "/usr", "/lib"].map(PathBuf::from));
+        let of_home = START_FILES.iter().map(|name| self.home.join(name));
+        let executed = on_path.chain(of_home).chain(std::env::current_exe()).map(|path| real(&path));
+        let is_held = |path: &PathBuf| path.starts_with(directory) || directory.starts_with(path);
+        match executed.into_iter().find(is_held) {
+            Some(holds) => Err(RefusedDirectory { directory: directory.to_owned(), holds }),
+            None => Ok(()),
+        }
     }
 
     /// What is acpd's own and lies in what is writable, or holds it. Of the session's own directories the state directory is
@@ -161,16 +217,38 @@ impl Wish<'_> {
         distinct(within.chain(around))
     }
 
-    fn bubblewrap(&self) -> Option<Bubblewrap> {
-        let required = match self.sandbox.bubblewrap {
-            BubblewrapMode::Never => return None,
-            BubblewrapMode::Prefer => false,
-            BubblewrapMode::Require => true,
-        };
-        let mut hidden = self.places.all();
-        hidden.extend(self.sandbox.hide.below(self.home).into_iter().filter_map(|path| path.canonicalize().ok()));
-        Some(Bubblewrap { required, workspace: self.workspace.to_owned(), hidden, shown: Vec::new() })
+    fn isolation(&self, writable: &[PathBuf]) -> Option<Isolation> {
+        if self.sandbox.bubblewrap == BubblewrapMode::Never {
+            return None;
+        }
+        let existing =
+            |paths: &HomePaths| paths.below(self.home).into_iter().filter_map(|path| path.canonicalize().ok());
+        let places = self.places.all();
+        let shown = existing(self.shown).filter(|path| !places.iter().any(|place| path.starts_with(place))).collect();
+        let hidden = places.iter().cloned().chain(existing(&self.sandbox.hide)).collect();
+        let bytes_max = self.sandbox.home_max.0 as u64;
+        let home = self.home.canonicalize().ok().filter(|home| home.parent().is_some() && home.is_dir());
+        // What is writable is the user's own, and so is a home inside of it.
+        let home = home.filter(|home| !writable.iter().any(|directory| home.starts_with(directory)));
+        Some(Isolation {
+            workspace: self.workspace.to_owned(),
+            tmp: self.own.tmp.clone(),
+            home: home.map(|path| Home { path, layer: self.own.layer.clone(), bytes_max }),
+            hidden,
+            shown,
+        })
     }
+}
+
+/// A directory that no agent may be given to write to.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "workspace.extra must not make {} writable, because {} is executed outside of the sandbox; list the caches in it \
+        instead, such as \"~/.cargo/registry\"", .directory.display(), .holds.display()
+)]
+pub struct RefusedDirectory {
+    directory: PathBuf,
+    holds: PathBuf,
 }
 
 #[cfg(test)]
@@ -186,10 +264,10 @@ mod tests {
     impl World {
         fn new() -> Self {
             let base = tempfile::tempdir().unwrap();
-            for name in ["home/.cargo", "home/work", "home/state/run"] {
+            for name in ["home/.cargo/registry", "home/.cargo/bin", "home/work", "home/state/run"] {
                 std::fs::create_dir_all(base.path().join(name)).unwrap();
             }
-            let extra = HomePaths::from_texts(&["~/.cargo", "~/.missing"]);
+            let extra = HomePaths::from_texts(&["~/.cargo/registry", "~/.missing"]);
             Self { base, sandbox: config::Sandbox::default(), extra }
         }
 
@@ -198,8 +276,17 @@ mod tests {
         }
 
         fn confinement(&self, scope: FsScope, workspace: &str, is_read_only: bool) -> Option<Confinement> {
+            self.wish(scope, workspace, is_read_only).unwrap()
+        }
+
+        fn wish(
+            &self,
+            scope: FsScope,
+            workspace: &str,
+            is_read_only: bool,
+        ) -> Result<Option<Confinement>, RefusedDirectory> {
             let (home, state_dir) = (self.path("home"), self.path("home/state"));
-            let own = SessionDirectories { home: state_dir.join("run/1/home"), tmp: state_dir.join("run/1/tmp") };
+            let own = SessionDirectories::in_directory(&state_dir.join("run/1"));
             let config = Some(self.path("home/.config/acpd/config.toml"));
             let places =
                 Places { socket: state_dir.join("run/acpd.sock"), has_own_socket_dir: true, state_dir, config };
@@ -211,7 +298,9 @@ mod tests {
                 is_read_only,
                 sandbox,
                 extra,
+                shown: &HomePaths::default(),
                 home: &home,
+                path: &format!("/usr/bin:{}", home.join(".cargo/bin").display()),
                 places: &places,
                 own: &own,
             };
@@ -228,7 +317,7 @@ mod tests {
         let mut world = World::new();
         let own = [world.path("home/state/run/1/home"), world.path("home/state/run/1/tmp")];
         let workspace = [own.to_vec(), vec![world.path("home/work")]].concat();
-        let project = [workspace.clone(), vec![world.path("home/.cargo")]].concat();
+        let project = [workspace.clone(), vec![world.path("home/.cargo/registry")]].concat();
         assert_eq!(world.writable(FsScope::Sandboxed, false), workspace);
         assert_eq!(world.writable(FsScope::Sandboxed, true), own);
         assert_eq!(world.writable(FsScope::Project, false), project, "and what is not there is left out");
@@ -237,6 +326,18 @@ mod tests {
         assert_eq!(world.confinement(FsScope::Full, "home/work", false), None);
         world.sandbox.mode = SandboxMode::Off;
         assert_eq!(world.confinement(FsScope::Sandboxed, "home/work", false), None);
+    }
+
+    #[test]
+    fn a_directory_with_what_its_user_executes_is_never_writable() {
+        let mut world = World::new();
+        for extra in ["~/.cargo", "~/.cargo/bin", "~/.config/systemd", "/usr/local"] {
+            std::fs::create_dir_all(world.path("home/.config/systemd/user")).unwrap();
+            world.extra = HomePaths::from_texts(&[extra]);
+            let refused = world.wish(FsScope::Project, "home/work", false).unwrap_err().to_string();
+            assert!(refused.contains("workspace.extra") && refused.contains(".cargo/registry"), "{refused}");
+            assert!(world.wish(FsScope::Sandboxed, "home/work", false).is_ok(), "{extra}");
+        }
     }
 
     #[test]

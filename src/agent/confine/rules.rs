@@ -1,7 +1,7 @@
 //! Landlock's rules, and what of them the kernel has really put into force.
 
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath, PathFd, Ruleset,
@@ -10,7 +10,8 @@ use landlock::{
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
 
-use super::{Confinement, Ports};
+use super::calls::{self, Extent};
+use super::{Confinement, Network};
 use crate::model::{Sandbox, SandboxLevel};
 
 /// The version whose rights are all asked for (Linux 6.12): less of them than this is partial.
@@ -21,8 +22,9 @@ pub const LANDLOCK_WANTED: i32 = TARGET as i32;
 /// What programs write to without keeping anything.
 const DEVICES: [&str; 7] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx"];
-/// The same, as directories: terminals, and shared memory.
-const DEVICE_DIRECTORIES: [&str; 2] = ["/dev/pts", "/dev/shm"];
+const SHARED_MEMORY: &str = "/dev/shm";
+/// Isolated agents have terminals of their own there. Others would write to those of their user.
+const TERMINALS: &str = "/dev/pts";
 
 /// How much of the rules is in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,12 +41,12 @@ pub struct Enforced {
     pub abi: ABI,
     /// Programs that change their user cannot leave the confinement behind.
     pub no_new_privs: bool,
-    /// Why the limits of processes outside can be set, if they can.
-    pub unguarded: Option<String>,
+    /// Why no system calls are refused, if so.
+    pub calls: Result<(), String>,
 }
 
 /// Confines this process, which must have one thread, and all that it starts.
-pub fn enforce(confinement: &Confinement) -> Result<Enforced, String> {
+pub fn enforce(confinement: &Confinement, is_isolated: bool) -> Result<Enforced, String> {
     let refused = |error: RulesetError| format!("cannot confine the agent: Landlock: {error}");
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
@@ -52,23 +54,25 @@ pub fn enforce(confinement: &Confinement) -> Result<Enforced, String> {
         .map_err(refused)?
         .scope(Scope::from_all(TARGET))
         .map_err(refused)?;
-    if confinement.ports.is_some() {
+    if let Network::Ports { .. } = confinement.network {
         ruleset = ruleset.handle_access(AccessNet::from_all(TARGET)).map_err(refused)?;
     }
     let mut created = ruleset.create().map_err(refused)?;
     let root = PathFd::new("/").map_err(|error| format!("cannot open /: {error}"))?;
     created = created.add_rule(PathBeneath::new(root, AccessFs::from_read(TARGET))).map_err(refused)?;
-    for directory in &confinement.writable {
+    let home = confinement.isolation.as_ref().filter(|_| is_isolated).and_then(|isolation| isolation.home.as_ref());
+    for directory in confinement.writable.iter().chain(home.map(|home| &home.path)) {
         created = created.add_rule(PathBeneath::new(open_real(directory)?, in_directories())).map_err(refused)?;
     }
     // Not every container has every device.
-    let directories = DEVICE_DIRECTORIES.iter().map(|path| (path, in_directories() | AccessFs::IoctlDev));
-    for (path, access) in DEVICES.iter().map(|path| (path, AccessFs::from_file(TARGET))).chain(directories) {
+    let directories = [SHARED_MEMORY].into_iter().chain(is_isolated.then_some(TERMINALS));
+    let directories = directories.map(|path| (path, in_directories() | AccessFs::IoctlDev));
+    for (path, access) in DEVICES.into_iter().map(|path| (path, AccessFs::from_file(TARGET))).chain(directories) {
         if let Ok(device) = PathFd::new(path) {
             created = created.add_rule(PathBeneath::new(device, access)).map_err(refused)?;
         }
     }
-    for port in ports(confinement.ports.as_ref()) {
+    for port in ports(&confinement.network) {
         created = created.add_rule(port).map_err(refused)?;
     }
     let status = created.restrict_self().map_err(refused)?;
@@ -77,7 +81,9 @@ pub fn enforce(confinement: &Confinement) -> Result<Enforced, String> {
         RulesetStatus::PartiallyEnforced => Rules::Some,
         RulesetStatus::NotEnforced => Rules::None,
     };
-    Ok(Enforced { rules, abi: status.landlock.into(), no_new_privs: status.no_new_privs, unguarded: None })
+    let extent = Extent { shares_namespaces: !is_isolated, network: confinement.network.reach() };
+    let calls = calls::refuse(extent);
+    Ok(Enforced { rules, abi: status.landlock.into(), no_new_privs: status.no_new_privs, calls })
 }
 
 /// Everything but to make devices, by which root would reach the disks past every rule.
@@ -86,8 +92,8 @@ fn in_directories() -> BitFlags<AccessFs> {
     AccessFs::from_all(TARGET) & !devices
 }
 
-fn ports(ports: Option<&Ports>) -> Vec<NetPort> {
-    let Some(Ports { connect, bind }) = ports else { return Vec::new() };
+fn ports(network: &Network) -> Vec<NetPort> {
+    let Network::Ports { connect, bind } = network else { return Vec::new() };
     let connect = connect.iter().map(|port| NetPort::new(*port, AccessNet::ConnectTcp));
     connect.chain(bind.iter().map(|port| NetPort::new(*port, AccessNet::BindTcp))).collect()
 }
@@ -104,107 +110,94 @@ fn open_real(path: &Path) -> Result<OwnedFd, String> {
     opened.map_err(|error| format!("cannot confine the agent: cannot open {}: {error}", path.display()))
 }
 
-/// What is in force, or why that is not enough. `is_wrapped`: bubblewrap holds the process besides.
-pub fn judge(confinement: &Confinement, enforced: Enforced, is_wrapped: bool) -> Result<Sandbox, String> {
-    let Enforced { rules, abi, no_new_privs, unguarded } = enforced;
+/// The level in force: the strongest one of which nothing is missing.
+pub fn judge(confinement: &Confinement, enforced: Enforced, is_isolated: bool) -> Sandbox {
+    let Enforced { rules, abi, no_new_privs, calls } = enforced;
     let abi = if rules == Rules::None { ABI::Unsupported } else { abi };
-    let mut missing = missing(abi, confinement.ports.is_some());
-    // bubblewrap hides what is there, and cannot hide what somebody may yet make.
-    let exposed: Vec<&PathBuf> = confinement.exposed.iter().filter(|path| !is_wrapped || !path.exists()).collect();
-    let told = |path: &&PathBuf| {
+    // bubblewrap hides what exists, and cannot hide what somebody may yet create.
+    let exposed = confinement.exposed.iter().filter(|path| !is_isolated || !path.exists());
+    let exposed = exposed.map(|path| {
         format!("{} belongs to acpd and is inside a directory that the agent may write to", path.display())
-    };
-    missing.extend(exposed.iter().map(told));
-    if !is_wrapped {
-        // In bubblewrap there are no processes outside.
-        missing.extend(unguarded);
+    });
+    let mut missing: Vec<String> = missing_to_confine_writes(abi, confinement, is_isolated).chain(exposed).collect();
+    missing.extend(calls.err());
+    let confines_writes = missing.is_empty();
+    // Network namespaces separate abstract sockets too.
+    if is_isolated && abi < ABI::V6 && confinement.network != Network::None {
+        missing.push("the agent can reach abstract sockets outside (needs Landlock 6, Linux 6.12)".to_owned());
     }
-    let level = match rules {
-        _ if !no_new_privs => SandboxLevel::None,
-        _ if is_wrapped => SandboxLevel::Bubblewrap,
-        Rules::None => SandboxLevel::None,
-        Rules::All if missing.is_empty() => SandboxLevel::Landlock,
-        Rules::All | Rules::Some => SandboxLevel::Partial,
+    let level = match (confines_writes, is_isolated) {
+        _ if !no_new_privs || (rules == Rules::None && !is_isolated) => SandboxLevel::None,
+        (false, _) => SandboxLevel::Partial,
+        (true, true) if missing.is_empty() => SandboxLevel::Isolated,
+        (true, _) => SandboxLevel::WritesOnly,
     };
-    // Bubblewrap keeps writes in by itself, but it knows nothing of ports.
-    let is_enough = match level {
-        SandboxLevel::Landlock => true,
-        SandboxLevel::Bubblewrap => exposed.is_empty() && (confinement.ports.is_none() || abi >= ABI::V4),
-        SandboxLevel::Partial | SandboxLevel::None => false,
-    };
-    if confinement.required && !is_enough {
-        let missing = missing.join("; ");
-        return Err(format!(
-            "cannot confine the agent as sandbox.mode = \"required\" demands: {missing}; acpd starts no unconfined \
-                agent: use a newer kernel, or set sandbox.mode to \"best-effort\""
-        ));
-    }
     let landlock_abi = (rules != Rules::None).then_some(abi as i32);
-    Ok(Sandbox { level, landlock_abi, missing })
+    Sandbox { level, landlock_abi, missing }
 }
 
-/// What Landlock of this version lacks of what was asked for.
-fn missing(abi: ABI, has_ports: bool) -> Vec<String> {
-    if abi == ABI::Unsupported {
-        return vec!["the kernel does not support Landlock, or it is disabled".to_owned()];
-    }
+/// What is missing to confine writes, the network and control of other processes.
+fn missing_to_confine_writes(
+    abi: ABI,
+    confinement: &Confinement,
+    is_isolated: bool,
+) -> impl Iterator<Item = String> + use<> {
+    const NO_LANDLOCK: &str = "the kernel does not support Landlock, or it is disabled";
+    let has_ports = matches!(confinement.network, Network::Ports { .. });
+    let has_landlock = abi != ABI::Unsupported;
+    // In its namespaces the agent sees no devices, no processes and no writable files outside.
     let parts = [
-        (ABI::V2, true, "the agent cannot move files between directories"),
-        (ABI::V3, true, "the agent can truncate files outside (needs Linux 6.2)"),
-        (ABI::V4, has_ports, "no rules for ports (needs Linux 6.7)"),
-        (ABI::V5, true, "the agent can control devices outside (needs Linux 6.10)"),
-        (ABI::V6, true, "the agent can signal processes outside and reach abstract sockets (needs Linux 6.12)"),
+        (ABI::V1, !is_isolated, NO_LANDLOCK),
+        (ABI::V3, !is_isolated && has_landlock, "the agent can truncate files outside (needs Linux 6.2)"),
+        (ABI::V4, has_ports, "no rules for ports (needs Landlock 4, Linux 6.7)"),
+        (ABI::V5, !is_isolated && has_landlock, "the agent can control devices outside (needs Linux 6.10)"),
+        (
+            ABI::V6,
+            !is_isolated && has_landlock,
+            "the agent can signal processes outside and reach abstract sockets (needs Linux 6.12)",
+        ),
     ];
-    parts.into_iter().filter(|(since, wanted, _)| abi < *since && *wanted).map(|(_, _, text)| text.to_owned()).collect()
+    let missing = move |(since, wanted, _): &(ABI, bool, &str)| abi < *since && *wanted;
+    parts.into_iter().filter(missing).map(|(_, _, text)| text.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
-    const FULL: Enforced = Enforced { rules: Rules::All, abi: ABI::V7, no_new_privs: true, unguarded: None };
-    const OLD: Enforced = Enforced { rules: Rules::Some, abi: ABI::V3, no_new_privs: true, unguarded: None };
-    /// A seccomp filter leaves it like this: the version is known, and nothing is in force.
-    const NONE: Enforced = Enforced { rules: Rules::None, abi: ABI::V7, no_new_privs: true, unguarded: None };
-
-    fn level(confinement: &Confinement, enforced: Enforced, is_wrapped: bool) -> Option<SandboxLevel> {
-        judge(confinement, enforced, is_wrapped).ok().map(|sandbox| sandbox.level)
-    }
+    const FULL: Enforced = Enforced { rules: Rules::All, abi: ABI::V7, no_new_privs: true, calls: Ok(()) };
+    const OLD: Enforced = Enforced { rules: Rules::Some, abi: ABI::V3, no_new_privs: true, calls: Ok(()) };
+    /// Under a foreign seccomp filter: the version is known, and nothing is in force.
+    const NONE: Enforced = Enforced { rules: Rules::None, abi: ABI::V7, no_new_privs: true, calls: Ok(()) };
 
     #[test]
-    fn the_level_is_what_the_kernel_says() {
-        use SandboxLevel::{Bubblewrap, Landlock, None, Partial};
+    fn the_level_is_never_stronger_than_what_is_in_force() {
+        use SandboxLevel::{Isolated, None, Partial, WritesOnly};
         let plain = Confinement::default();
-        let at_home = Confinement { exposed: vec![PathBuf::from("/home/me/state")], ..plain.clone() };
-        for (confinement, enforced, alone, wrapped) in [
-            (&plain, FULL, Landlock, Bubblewrap),
-            (&plain, OLD, Partial, Bubblewrap),
-            (&plain, NONE, None, Bubblewrap),
+        let exposed = vec![PathBuf::from("/home/me/no/such/file")];
+        let at_home = Confinement { exposed, ..plain.clone() };
+        let network = Network::Ports { connect: vec![443], bind: vec![] };
+        let with_ports = Confinement { network, ..plain.clone() };
+        let offline = Confinement { network: Network::None, ..plain.clone() };
+        for (confinement, enforced, alone, isolated) in [
+            (&plain, FULL, WritesOnly, Isolated),
+            (&plain, OLD, Partial, WritesOnly),
+            (&plain, NONE, None, WritesOnly),
             (&plain, Enforced { no_new_privs: false, ..FULL }, None, None),
-            (&plain, Enforced { unguarded: Some("no seccomp".to_owned()), ..FULL }, Partial, Bubblewrap),
-            (&at_home, FULL, Partial, Bubblewrap),
+            (&plain, Enforced { calls: Err("no seccomp".to_owned()), ..FULL }, Partial, Partial),
+            (&at_home, FULL, Partial, Partial),
+            (&with_ports, FULL, WritesOnly, Isolated),
+            (&with_ports, OLD, Partial, Partial),
+            (&offline, OLD, Partial, Isolated),
         ] {
-            assert_eq!(level(confinement, enforced.clone(), false), Some(alone), "{enforced:?}");
-            assert_eq!(level(confinement, enforced.clone(), true), Some(wrapped), "{enforced:?}");
+            let level = |is_isolated| judge(confinement, enforced.clone(), is_isolated).level;
+            assert_eq!((level(false), level(true)), (alone, isolated), "{confinement:?} {enforced:?}");
         }
-        let told = judge(&plain, OLD, false).unwrap();
+        let told = judge(&plain, OLD, false);
         assert_eq!((told.landlock_abi, told.missing.len()), (Some(3), 2), "{told:?}");
-        let told = judge(&plain, NONE, false).unwrap();
+        let told = judge(&plain, NONE, false);
         assert_eq!((told.landlock_abi, told.missing.len()), (Option::None, 1), "{told:?}");
-    }
-
-    #[test]
-    fn what_is_required_and_not_in_force_is_an_error_that_names_the_key() {
-        let required = Confinement { required: true, ..Confinement::default() };
-        assert_eq!(level(&required, FULL, false), Some(SandboxLevel::Landlock));
-        assert_eq!(level(&required, NONE, true), Some(SandboxLevel::Bubblewrap));
-        for enforced in [OLD, NONE, Enforced { no_new_privs: false, ..FULL }] {
-            let error = judge(&required, enforced, false).unwrap_err();
-            assert!(error.contains("sandbox.mode") && error.contains("cannot confine"), "{error}");
-        }
-        let ports = Some(Ports { connect: vec![443], bind: vec![] });
-        let offline = Confinement { ports, ..required };
-        assert_eq!(level(&offline, FULL, true), Some(SandboxLevel::Bubblewrap));
-        assert_eq!(level(&offline, NONE, true), None, "bubblewrap knows nothing of ports");
     }
 }

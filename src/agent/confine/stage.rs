@@ -1,9 +1,9 @@
 //! The stage before the agent: this program again, as the process that becomes the agent when it is confined.
 //!
-//! Its standard input is a socket to the shim, over which come the agent's real standard input and an [`Entry`]. It answers
-//! with the end of a pipe, in which its report is: first what is in force, then, if the agent cannot be executed, why. The
-//! pipe ends when the agent is executed, because its other end is marked to close then; whoever else holds the socket,
-//! bubblewrap for one, does not hold that.
+//! Its standard input is a socket to the shim. The socket carries the agent's real standard input and an [`Entry`]. The stage
+//! answers with the read end of a pipe and writes its report there: what is in force, and, if the agent cannot be executed,
+//! why. The pipe ends when the agent is executed, because the write end is closed then. Other processes, such as bubblewrap,
+//! may hold the socket, but not the pipe.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -21,10 +21,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::SIGPIPE;
 
-use super::{Confinement, bubblewrap, limits, rules};
+use super::isolation::{Home, Isolated, Isolation};
+use super::{Confinement, home_layer, rules};
 use crate::agent::command::SELF_PROGRAM;
 use crate::agent::shim::wire::{hand_over, receive_descriptors, receive_json, send_json};
-use crate::model::Sandbox;
+use crate::model::{Sandbox, SandboxLevel};
 
 /// The first argument that makes this program a stage.
 pub const ARGUMENT: &str = "__confined";
@@ -38,12 +39,12 @@ const REPORT_BYTES_MAX: u64 = 64 << 10;
 #[derive(Debug, Serialize, Deserialize)]
 struct Entry {
     confinement: Confinement,
-    is_wrapped: bool,
-    /// Where the agent starts, as the shim has entered it.
+    is_isolated: bool,
+    /// The directory in which the agent starts.
     directory: Inode,
-    /// Why bubblewrap, which was preferred, does not hold the agent.
-    unwrapped: Option<String>,
-    /// Sent, and not inherited, because what is in it must act on the agent alone.
+    /// Why the agent is not isolated, if the configuration prefers it.
+    not_isolated: Option<String>,
+    /// Sent, and not inherited, because it must act on the agent alone.
     environment: BTreeMap<String, String>,
 }
 
@@ -92,22 +93,19 @@ fn enter() -> Result<(File, Entry), String> {
 fn become_agent(report: &mut File, entry: Entry, arguments: impl IntoIterator<Item = OsString>) -> String {
     let mut arguments = arguments.into_iter();
     let Some(program) = arguments.next() else { return "the program is missing".to_owned() };
-    let Entry { confinement, is_wrapped, directory, unwrapped, environment } = entry;
-    // bubblewrap goes by paths, and there may be something else at this one by now, or nothing that it shows.
+    let Entry { confinement, is_isolated, directory, not_isolated, environment } = entry;
+    // bubblewrap goes by paths: another directory may be at this path by now.
     if !Inode::of_current_directory().is_ok_and(|current| current == directory) {
         return "cannot confine the agent: its start directory does not exist inside bubblewrap".to_owned();
     }
-    let enforced = rules::enforce(&confinement).and_then(|mut enforced| {
-        enforced.unguarded = limits::keep_limits_in().err();
-        rules::judge(&confinement, enforced, is_wrapped)
-    });
-    let sandbox = match enforced {
-        Ok(mut sandbox) => {
-            sandbox.missing.extend(unwrapped);
-            sandbox
-        }
+    let mut sandbox = match rules::enforce(&confinement, is_isolated) {
+        Ok(enforced) => rules::judge(&confinement, enforced, is_isolated),
         Err(failure) => return failure,
     };
+    sandbox.missing.extend(not_isolated);
+    if confinement.required && sandbox.level != SandboxLevel::Isolated {
+        return not_enough(&sandbox.missing.join("; "));
+    }
     let told = serde_json::to_string(&sandbox).map_err(std::io::Error::from);
     if let Err(error) = told.and_then(|told| report.write_all(format!("confined {told}\n").as_bytes())) {
         return format!("cannot report how the agent is confined: {error}");
@@ -116,6 +114,13 @@ fn become_agent(report: &mut File, entry: Entry, arguments: impl IntoIterator<It
         Ok(never) => match never {},
         Err(error) => format!("cannot execute {}: {error}", program.display()),
     }
+}
+
+fn not_enough(missing: &str) -> String {
+    format!(
+        "cannot isolate the agent as sandbox.mode = \"required\" demands: {missing}; install bubblewrap, allow user \
+            namespaces, use Linux 6.12 or newer, or set sandbox.mode to \"best-effort\""
+    )
 }
 
 /// Not by the standard library, whose way has a shell execute what the system takes for no program.
@@ -153,27 +158,40 @@ pub fn command(
     let (ours, theirs) = UnixStream::pair().map_err(failed)?;
     let mut command = Command::new(SELF_PROGRAM);
     let directory = Inode::of_current_directory().map_err(failed)?;
-    let mut is_wrapped = false;
-    let mut unwrapped = None;
-    if let Some(wrap) = &confinement.bubblewrap {
-        match bubblewrap::find() {
-            Ok(bubblewrap) => {
-                let own: PathBuf = std::fs::read_link(SELF_PROGRAM).map_err(failed)?;
-                let shown = if program == Path::new(SELF_PROGRAM) { vec![own.as_path()] } else { vec![&own, program] };
-                command = Command::new(bubblewrap);
-                let current = std::env::current_dir().map_err(failed)?;
-                command.args(bubblewrap::arguments(&confinement, wrap, &shown, &current)).arg(&own);
-                is_wrapped = true;
+    let (mut is_isolated, mut not_isolated) = (false, None);
+    if let Some(isolation) = &confinement.isolation {
+        check_home(isolation)?;
+        let own: PathBuf = std::fs::read_link(SELF_PROGRAM).map_err(failed)?;
+        let programs = if program == Path::new(SELF_PROGRAM) { vec![own.as_path()] } else { vec![&own, program] };
+        let current = std::env::current_dir().map_err(failed)?;
+        match Isolated::new(&confinement, isolation, &programs, &current) {
+            Ok(isolated) => {
+                command = Command::new(isolated.program);
+                command.args(isolated.arguments).arg(&own);
+                is_isolated = true;
             }
-            Err(why) if wrap.required => {
-                return Err(format!("cannot confine the agent: {why}, and sandbox.bubblewrap = \"require\" needs it"));
-            }
-            Err(why) => unwrapped = Some(why),
+            Err(why) if confinement.required => return Err(not_enough(&why)),
+            Err(why) => not_isolated = Some(format!("not isolated: {why}")),
         }
     }
     command.arg(ARGUMENT).arg(program).args(arguments).env_clear().stdin(Stdio::from(OwnedFd::from(theirs)));
-    let entry = Entry { confinement, is_wrapped, directory, unwrapped, environment };
+    let entry = Entry { confinement, is_isolated, directory, not_isolated, environment };
     Ok((command, Door { ours, entry, stdin }))
+}
+
+fn check_home(isolation: &Isolation) -> Result<(), String> {
+    let Some(Home { layer, bytes_max, .. }) = &isolation.home else { return Ok(()) };
+    let bytes = home_layer::size(layer);
+    if bytes <= *bytes_max {
+        return Ok(());
+    }
+    let mebibytes = |bytes: u64| bytes >> 20;
+    Err(format!(
+        "the agent's changes to its home have {} MiB, more than sandbox.home_max ({} MiB): discard them with \
+            `acpd gc --homes` while the session is suspended, or raise the limit",
+        mebibytes(bytes),
+        mebibytes(*bytes_max)
+    ))
 }
 
 impl Door {

@@ -9,7 +9,7 @@ use crate::cli::exit::Exit;
 use crate::cli::output::Output;
 use crate::cli::table::{Fit, Table};
 use crate::cli::text::{count, relative, short_id, size};
-use crate::control::wire::{CollectGarbage, ExpiredSession, GarbageReport, UpkeepReport};
+use crate::control::wire::{CollectGarbage, ExpiredSession, GarbageReport, HomesReport, UpkeepReport};
 use crate::model::Timestamp;
 
 /// Mark and delete expired sessions, and maintain the store
@@ -24,12 +24,15 @@ pub struct Gc {
     /// Only show what would be done
     #[arg(long)]
     pub dry_run: bool,
+    /// Also discard what isolated agents changed in their homes, for sessions without a process
+    #[arg(long)]
+    pub homes: bool,
 }
 
 impl Gc {
     pub async fn execute(self, context: &Context) -> Result<Exit, ClientError> {
         let daemon = context.daemon().await?;
-        let request = CollectGarbage { dry_run: self.dry_run };
+        let request = CollectGarbage { dry_run: self.dry_run, homes: self.homes };
         let answer: Box<RawValue> = daemon.post("/v1/gc", &request).await?;
         let output = context.output;
         context.show(&answer, |report: GarbageReport| text(&report, Timestamp::now(), output))
@@ -67,6 +70,7 @@ fn text(report: &GarbageReport, now: Timestamp, output: Output) -> String {
         parts.push("no expired sessions".to_owned());
     }
     parts.extend(report.store.as_ref().map(|store| store_text(store, report.dry_run)));
+    parts.extend(report.homes.as_ref().filter(|homes| homes.bytes > 0).map(homes_text));
     if report.dry_run {
         parts.push("dry run: nothing was changed".to_owned());
     }
@@ -86,6 +90,15 @@ fn store_text(store: &UpkeepReport, dry_run: bool) -> String {
     let deltas = count(*deltas_removed, "text delta");
     let messages = count(*messages_indexed, "message");
     format!("{held}; {deltas} {would}removed, {messages} {would}indexed{rest}")
+}
+
+fn homes_text(homes: &HomesReport) -> String {
+    let bytes = size(homes.bytes);
+    if homes.discarded {
+        format!("discarded {bytes} that isolated agents had changed in their homes")
+    } else {
+        format!("isolated agents have changed {bytes} in their homes; `acpd gc --homes` discards that")
+    }
 }
 
 fn table(sessions: &[ExpiredSession], now: Timestamp) -> Table {

@@ -83,7 +83,6 @@ fn from_here(config: Option<&Config>) -> Kernel {
     let bubblewrap_mode = match config.sandbox.bubblewrap {
         BubblewrapMode::Never => "never",
         BubblewrapMode::Prefer => "prefer",
-        BubblewrapMode::Require => "require",
     };
     Kernel {
         release: features.release,
@@ -148,19 +147,23 @@ fn cgroup(kernel: &Kernel) -> Finding {
 fn bubblewrap(kernel: &Kernel) -> Finding {
     let check = "bubblewrap";
     let place = kernel.bubblewrap.clone().unwrap_or_else(|| "installed".to_owned());
-    let install = "install the package bubblewrap";
-    let namespaces = "needs unprivileged user namespaces, which are disabled";
-    let allow = "enable them: sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone=1";
-    match (kernel.bubblewrap_mode.as_str(), kernel.is_bubblewrap_there, kernel.user_namespaces) {
-        ("require", false, _) => Finding::problem(check, "required, but not installed: no agent starts", install),
-        ("require", true, false) => Finding::problem(check, namespaces, allow),
-        ("prefer", false, _) => Finding::warning(check, "preferred, but not installed", install),
-        ("prefer", true, false) => Finding::warning(check, namespaces, allow),
-        ("never", is_there, _) => {
-            let found = if is_there { place } else { "not installed".to_owned() };
-            Finding::note(check, format!("{found}, not used (sandbox.bubblewrap)"), "")
+    let is_required = kernel.landlock_mode == "required";
+    let (problem, hint) = match (kernel.is_bubblewrap_there, kernel.user_namespaces) {
+        _ if kernel.bubblewrap_mode == "never" => {
+            let found = if kernel.is_bubblewrap_there { place.as_str() } else { "not installed" };
+            return Finding::note(check, format!("{found}, not used (sandbox.bubblewrap)"), "");
         }
-        (_, _, _) => Finding::ok(check, place),
+        (true, true) => return Finding::ok(check, format!("{place}, agents are isolated")),
+        (false, _) => ("not installed", "install the package bubblewrap"),
+        (true, false) => (
+            "needs unprivileged user namespaces, which are disabled",
+            "enable them: sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone=1",
+        ),
+    };
+    if is_required {
+        Finding::problem(check, format!("{problem}: no agent starts (sandbox.mode = \"required\")"), hint)
+    } else {
+        Finding::warning(check, format!("{problem}: agents are not isolated (`writes-only`)"), hint)
     }
 }
 

@@ -63,7 +63,7 @@ pub struct AgentCheck {
     pub modes: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<String>,
-    /// The sandbox in force: `none`, `partial`, `landlock` or `bubblewrap`.
+    /// The sandbox in force: `none`, `partial`, `writes-only` or `isolated`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
     /// Time from the agent's start to its response to `initialize`.

@@ -12,6 +12,9 @@ pub struct CollectGarbage {
     /// Only report what would be done.
     #[serde(default)]
     pub dry_run: bool,
+    /// Also discard what isolated agents changed in their homes, for sessions without a process.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub homes: bool,
 }
 
 /// The result of a run; for a dry run, what it would do. Each list has at most the first thousand sessions; the counts
@@ -31,6 +34,16 @@ pub struct GarbageReport {
     /// The result of the store's maintenance. Absent in older daemons.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<UpkeepReport>,
+    /// What isolated agents changed in their homes. Absent in older daemons.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub homes: Option<HomesReport>,
+}
+
+/// What isolated agents of sessions without a process changed in their homes.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct HomesReport {
+    pub bytes: u64,
+    pub discarded: bool,
 }
 
 /// The result of the store's maintenance; for a dry run, what it would do.
@@ -71,7 +84,7 @@ pub struct ExpiredSession {
 }
 
 impl GarbageReport {
-    pub fn new(sweep: registry::Sweep, store: UpkeepReport, dry_run: bool) -> Self {
+    pub fn new(sweep: registry::Sweep, store: UpkeepReport, homes: Option<HomesReport>, dry_run: bool) -> Self {
         let registry::Sweep { deleted, marked, waiting, unmarked } = sweep;
         let counts = GarbageCounts {
             deleted: deleted.total,
@@ -88,6 +101,7 @@ impl GarbageReport {
             unmarked: named(unmarked),
             counts,
             store: Some(store),
+            homes,
         }
     }
 }

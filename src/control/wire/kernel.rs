@@ -42,14 +42,14 @@ pub struct LandlockReport {
     pub mode: String,
     /// The Landlock version in use; null if the kernel has none.
     pub abi: Option<i32>,
-    /// The Landlock version that acpd asks for. With an older one the sandbox is partial.
+    /// The Landlock version that acpd asks for. With an older one the sandbox is weaker.
     pub abi_wanted: i32,
 }
 
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BubblewrapReport {
-    /// `never`, `prefer` or `require` (sandbox.bubblewrap).
+    /// `never` or `prefer` (sandbox.bubblewrap).
     pub mode: String,
     /// The path of bubblewrap. Whether it works here is tested when an agent starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]

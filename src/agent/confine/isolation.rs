@@ -1,0 +1,229 @@
+//! Isolation: namespaces made by bubblewrap, where files, sockets and processes are hidden, which Landlock cannot do.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Confinement, Network, home_layer};
+use crate::agent::command::{SELF_PROGRAM, find_program};
+
+pub const PROGRAM: &str = "bwrap";
+/// The directories where acpd searches for it. The agent's user cannot put another program there.
+pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// Sockets of services: Docker, containerd, D-Bus, the user's session in /run/user, …
+const SERVICES: &str = "/run";
+/// Resolving host names needs these, and NixOS keeps its programs there.
+const OF_SERVICES_SHOWN: [&str; 7] = [
+    "/run/systemd/resolve",
+    "/run/resolvconf",
+    "/run/NetworkManager/resolv.conf",
+    "/run/nscd",
+    "/run/current-system",
+    "/run/wrappers",
+    "/run/opengl-driver",
+];
+/// Holds sockets of tmux, X and SSH agents. The agent has the session's own temporary directory in its place.
+const SHARED_TMP: &str = "/tmp";
+
+const GIT: &str = ".git";
+/// Programs that git executes for its user.
+const GIT_READ_ONLY: [&str; 2] = ["hooks", "config"];
+
+/// What an isolated agent sees.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Isolation {
+    pub workspace: PathBuf,
+    /// Stands in the place of /tmp.
+    pub tmp: PathBuf,
+    pub home: Option<Home>,
+    pub hidden: Vec<PathBuf>,
+    /// Exceptions from `hidden`.
+    pub shown: Vec<PathBuf>,
+}
+
+/// The user's home, and where the session's changes to it are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Home {
+    pub path: PathBuf,
+    pub layer: PathBuf,
+    pub bytes_max: u64,
+}
+
+/// A command that isolates the program that is appended to it.
+pub struct Isolated {
+    pub program: PathBuf,
+    pub arguments: Vec<OsString>,
+}
+
+impl Isolated {
+    /// Makes the command for `directory`, where the agent starts. `programs` are files that must be visible. The whole command
+    /// is tried, which takes some milliseconds: what the system allows can change while acpd runs.
+    pub fn new(
+        confinement: &Confinement,
+        isolation: &Isolation,
+        programs: &[&Path],
+        directory: &Path,
+    ) -> Result<Self, String> {
+        let bubblewrap = find_program(PROGRAM, PATH).ok_or("bubblewrap (bwrap) is not installed")?;
+        let inner = isolation.arguments(confinement, programs, directory);
+        let isolated = match &isolation.home {
+            None => Self { program: bubblewrap, arguments: inner },
+            Some(home) => {
+                let mut arguments: Vec<OsString> = home_layer::arguments(&home.path, &home.layer).into();
+                arguments.push(bubblewrap.into());
+                arguments.extend(inner);
+                Self { program: PathBuf::from(SELF_PROGRAM), arguments }
+            }
+        };
+        // The last argument is bubblewrap itself by the time it is executed.
+        let trial = Command::new(&isolated.program)
+            .args(&isolated.arguments)
+            .args([SELF_PROGRAM, "--version"])
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .output()
+            .map_err(|error| format!("cannot execute {}: {error}", isolated.program.display()))?;
+        if trial.status.success() {
+            return Ok(isolated);
+        }
+        let why = String::from_utf8_lossy(&trial.stderr);
+        Err(format!("this system does not allow isolation: {}", why.lines().next().unwrap_or("no reason given")))
+    }
+}
+
+/// What stands at a path. If two stand at one path, the later one does.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum View {
+    Hidden,
+    ReadOnly,
+    Writable(PathBuf),
+}
+
+impl Isolation {
+    /// The arguments of bubblewrap, up to the program that it executes.
+    fn arguments(&self, confinement: &Confinement, programs: &[&Path], directory: &Path) -> Vec<OsString> {
+        let fixed = [
+            "--ro-bind",
+            "/",
+            "/",
+            "--dev",
+            "/dev",
+            "--proc",
+            "/proc",
+            "--cap-drop",
+            "ALL",
+            "--unshare-user",
+            "--unshare-pid",
+            "--unshare-ipc",
+            "--unshare-uts",
+            "--unshare-cgroup-try",
+        ];
+        let mut arguments: Vec<OsString> = fixed.map(OsString::from).into();
+        if confinement.network == Network::None {
+            arguments.push("--unshare-net".into());
+        }
+        for (path, view) in self.views(confinement, programs) {
+            match view {
+                View::Hidden if path.is_dir() => arguments.extend(["--tmpfs".into(), path.into()]),
+                View::Hidden if path.exists() => {
+                    arguments.extend(["--ro-bind".into(), "/dev/null".into(), path.into()]);
+                }
+                View::ReadOnly if path.exists() => {
+                    arguments.extend(["--ro-bind".into(), path.clone().into(), path.into()])
+                }
+                View::Hidden | View::ReadOnly => {}
+                View::Writable(source) => arguments.extend(["--bind".into(), source.into(), path.into()]),
+            }
+        }
+        arguments.extend(["--chdir".into(), directory.into(), "--".into()]);
+        arguments
+    }
+
+    /// In the order in which bubblewrap mounts them: what is in a directory comes after the directory. So the state directory is
+    /// hidden, and the session's directories in it are visible.
+    fn views(&self, confinement: &Confinement, programs: &[&Path]) -> Vec<(PathBuf, View)> {
+        let mut views = vec![
+            (PathBuf::from(SERVICES), View::Hidden),
+            (PathBuf::from(SHARED_TMP), View::Writable(self.tmp.clone())),
+            (self.workspace.clone(), View::ReadOnly),
+        ];
+        views.extend(self.hidden.iter().map(|path| (path.clone(), View::Hidden)));
+        views.extend(self.home.iter().map(|home| (home.path.clone(), View::Writable(home_layer::view(&home.layer)))));
+        let writable = confinement.writable.iter().cloned().chain(self.git_directory(confinement));
+        views.extend(writable.map(|path| (path.clone(), View::Writable(path))));
+        let shown = OF_SERVICES_SHOWN.iter().map(Path::new).chain(programs.iter().copied());
+        let shown = shown.map(Path::to_owned).chain(self.shown.iter().cloned()).chain(self.git_read_only());
+        views.extend(shown.map(|path| (path, View::ReadOnly)));
+        views.sort();
+        views
+    }
+
+    /// A mount of its own, so that the agent cannot move it away and put another one in its place.
+    fn git_directory(&self, confinement: &Confinement) -> Option<PathBuf> {
+        let directory = self.workspace.join(GIT);
+        let is_writable = confinement.writable.contains(&self.workspace);
+        let found = is_writable && directory.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
+        if found {
+            // What does not exist cannot be read-only.
+            std::fs::create_dir(directory.join(GIT_READ_ONLY[0])).ok();
+        }
+        found.then_some(directory)
+    }
+
+    /// The hooks and the configuration of the workspace's repository. Of a repository around the workspace, or elsewhere in the
+    /// home, everything: a commit there would go to the session's layer of the home, and look done.
+    fn git_read_only(&self) -> impl Iterator<Item = PathBuf> {
+        let own = self.workspace.join(GIT);
+        let elsewhere = std::fs::read_to_string(&own).ok().and_then(|text| {
+            let directory = self.workspace.join(text.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
+            directory.ancestors().find(|path| path.file_name() == Some(GIT.as_ref())).map(Path::to_owned)
+        });
+        let around = self.workspace.ancestors().skip(1).map(|directory| directory.join(GIT));
+        let around = around.filter(|directory| directory.is_dir()).chain(elsewhere);
+        let is_hidden = |path: &PathBuf| self.hidden.iter().any(|hidden| path.starts_with(hidden));
+        let around: Vec<PathBuf> = around.filter(|path| !is_hidden(path)).collect();
+        GIT_READ_ONLY.map(|name| own.join(name)).into_iter().chain(around)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_a_directory_comes_after_it() {
+        let base = tempfile::tempdir_in("/tmp").unwrap();
+        let path = |name: &str| base.path().join(name);
+        for name in ["home/.ssh", "home/state/run/1/tmp", "home/work/.git/hooks", "home/.git"] {
+            std::fs::create_dir_all(path(name)).unwrap();
+        }
+        std::fs::write(path("home/work/.git/config"), "").unwrap();
+        std::fs::write(path("home/state/run/1/tools.sock"), "").unwrap();
+        let tmp = path("home/state/run/1/tmp");
+        let confinement = Confinement { writable: vec![tmp.clone(), path("home/work")], ..Confinement::default() };
+        let isolation = Isolation {
+            workspace: path("home/work"),
+            tmp,
+            home: Some(Home { path: path("home"), layer: path("home/state/run/1/layer"), bytes_max: 1 }),
+            hidden: vec![path("home/state"), path("home/.ssh"), path("home/.none")],
+            shown: vec![path("home/state/run/1/tools.sock")],
+        };
+        let arguments = isolation.arguments(&confinement, &[], &path("home/work/deep"));
+        let root = base.path().to_str().unwrap();
+        let text: Vec<String> = arguments.iter().map(|word| word.to_str().unwrap().replace(root, "")).collect();
+        let text = text.join(" ");
+        let (_, text) = text.split_once("--tmpfs /run").unwrap();
+        let (_, text) = text.split_once(" --bind /home/state/run/1/tmp /tmp ").unwrap();
+        let expected = "--bind /home/state/run/1/layer/view /home --ro-bind /home/.git /home/.git --tmpfs /home/.ssh \
+                        --tmpfs /home/state --bind /home/state/run/1/tmp /home/state/run/1/tmp --ro-bind \
+                        /home/state/run/1/tools.sock /home/state/run/1/tools.sock --ro-bind /home/work /home/work --bind \
+                        /home/work /home/work --bind /home/work/.git /home/work/.git --ro-bind /home/work/.git/config \
+                        /home/work/.git/config --ro-bind /home/work/.git/hooks /home/work/.git/hooks --chdir \
+                        /home/work/deep --";
+        assert_eq!(text, expected);
+    }
+}
