@@ -267,14 +267,12 @@ async fn what_an_agent_changes_in_its_home_is_bounded_shown_and_discarded() {
     let turn = daemon.prompt_and_wait(&session, "true").await;
     let message = turn["error"]["message"].as_str().unwrap_or_default();
     assert!(message.contains("sandbox.home_max (1 MiB)") && message.contains("acpd gc --homes"), "{turn}");
-    within("the end of the process", async {
-        while daemon.session(&session).await["processState"] != "stopped" {}
-    })
-    .await;
+    within("the end of the process", async { while daemon.session(&session).await["processState"] != "stopped" {} })
+        .await;
     let told = daemon.cli(&["gc"]).await.success();
-    assert!(told.contains("isolated agents have changed 2."), "{told}");
+    assert!(told.contains("isolated agents have changed 2 MiB"), "{told}");
     let told = daemon.cli(&["gc", "--homes"]).await.success();
-    assert!(told.contains("discarded 2."), "{told}");
+    assert!(told.contains("discarded 2 MiB"), "{told}");
     daemon.post(&path, json!({})).await.expect_status(200);
     assert_eq!(run(&daemon, &session, "test -e $HOME/.cache").await, "exit 1");
 }

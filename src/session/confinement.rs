@@ -6,13 +6,21 @@ use serde_json::value::RawValue;
 
 use super::actor::SessionActor;
 use super::link::Link;
-use crate::agent::{Command, SpawnError};
+use crate::agent::{Command, SpawnError, returns_login};
+use crate::config::SELF_COMMAND;
 use crate::model::event::ExitReason;
 use crate::model::{Adapter, FsScope, Sandbox, SandboxLevel, SessionStatus};
 use crate::store::Op;
 
 /// How programs say that they may not write somewhere.
-const REFUSALS: [&str; 4] = ["Permission denied", "EACCES", "Read-only file system", "EROFS"];
+const REFUSALS: [&str; 6] = [
+    "Permission denied",
+    "EACCES",
+    "Read-only file system",
+    "EROFS",
+    "Value too large for defined data type",
+    "EOVERFLOW",
+];
 
 impl SessionActor {
     /// The command with the session's own directories, and confined as the session's scope has it.
@@ -35,6 +43,14 @@ impl SessionActor {
             SandboxLevel::None | SandboxLevel::WritesOnly | SandboxLevel::Isolated => {
                 tracing::info!(level, missing, "sandbox of the agent");
             }
+        }
+        if sandbox.level == SandboxLevel::Isolated
+            && !returns_login(self.profile.adapter)
+            && self.profile.command != SELF_COMMAND
+        {
+            tracing::warn!(
+                "if the agent renews its sign-in, the new one stays in this session: acpd does not know its file"
+            );
         }
         if let Link::Up(connected) = &mut self.link {
             connected.sandbox = sandbox.level;

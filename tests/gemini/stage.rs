@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::api::Api;
 use super::cli;
-use crate::harness::{Daemon, pid_of};
+use crate::harness::{Daemon, DaemonBuilder, has_bubblewrap, pid_of};
 
 /// The key, which only the agent's process and the API are to see.
 pub const KEY: &str = "a-key-of-the-test";
@@ -64,6 +64,7 @@ impl Access {
 /// What is decided before the curtain rises.
 pub struct Setting {
     sections: String,
+    is_isolated: bool,
     agent: String,
     settings: Value,
     files: BTreeMap<String, String>,
@@ -76,7 +77,14 @@ impl Setting {
         // Nothing is sent to anybody but the stand-in.
         let settings = json!({"ui": {"theme": "Dracula"}, "general": {"enableAutoUpdate": false},
             "privacy": {"usageStatisticsEnabled": false}});
-        Self { sections: String::new(), agent: String::new(), settings, files, access: Access::KeyAndAddress }
+        Self {
+            sections: String::new(),
+            is_isolated: true,
+            agent: String::new(),
+            settings,
+            files,
+            access: Access::KeyAndAddress,
+        }
     }
 
     /// Sections for the daemon's configuration.
@@ -96,6 +104,12 @@ impl Setting {
         let (parent, name) = pointer.rsplit_once('/').expect("a pointer begins with a slash");
         let parent = self.settings.pointer_mut(parent).expect("the settings have that section");
         parent[name] = value;
+        self
+    }
+
+    /// Without bubblewrap.
+    pub fn writes_only(mut self) -> Self {
+        self.is_isolated = false;
         self
     }
 
@@ -119,7 +133,8 @@ impl Setting {
     }
 
     async fn set(self, program: &Path) -> Stage {
-        let mut builder = Daemon::builder();
+        let mut builder =
+            if self.is_isolated && has_bubblewrap() { DaemonBuilder::isolated() } else { Daemon::builder() };
         let users = builder.home().join(".gemini");
         let settings = ("settings.json".to_owned(), self.settings.to_string());
         for (name, text) in self.files.into_iter().chain([settings]) {

@@ -66,18 +66,21 @@ async fn a_command_that_is_rejected_is_not_run_and_the_session_goes_on() {
 
 #[tokio::test]
 async fn a_command_that_a_rule_allows_is_run_and_the_model_is_told_what_it_printed() {
-    let play = Setting::new().agent(PRINTF_ALLOWED).play(async |stage| {
-        let session = stage.session().await;
-        stage.say(&session, "SHELL printf forty-two").await;
-        let events = stage.daemon.events_so_far(&session, None).await;
-        let resolved = events.iter().find(|event| event.kind == "permission.resolved").unwrap().payload();
-        assert_eq!((&resolved["decision"], &resolved["by"]["type"]), (&json!("allow"), &json!("policy")), "{resolved}");
-        assert_eq!(result(stage, &session).await["status"], "completed");
-        let response = response(stage);
-        assert!(response.to_string().contains("Output: forty-two"), "{response}");
-        assert!(stage.last_words(&session).await.contains("forty-two"));
-    });
-    play.await;
+    for setting in [Setting::new(), Setting::new().writes_only()] {
+        let play = setting.agent(PRINTF_ALLOWED).play(async |stage| {
+            let session = stage.session().await;
+            stage.say(&session, "SHELL printf forty-two").await;
+            let events = stage.daemon.events_so_far(&session, None).await;
+            let resolved = events.iter().find(|event| event.kind == "permission.resolved").unwrap().payload();
+            let expected = (&json!("allow"), &json!("policy"));
+            assert_eq!((&resolved["decision"], &resolved["by"]["type"]), expected, "{resolved}");
+            assert_eq!(result(stage, &session).await["status"], "completed");
+            let response = response(stage);
+            assert!(response.to_string().contains("Output: forty-two"), "{response}");
+            assert!(stage.last_words(&session).await.contains("forty-two"));
+        });
+        play.await;
+    }
 }
 
 /// The CLI tells the model what a command printed, and a client only when the command has no terminal of its own.
@@ -115,11 +118,13 @@ async fn files_are_written_through_acpd_also_new_ones_in_new_directories() {
 /// The shell ends only when what it left has become independent of it.
 const NOHUP: &str = "nohup sh -c 'echo $$ > nohup.pid; exec sleep 1000' > /dev/null 2>&1 & \
     while [ ! -s nohup.pid ]; do :; done";
-const SETSID: &str = "setsid -f sh -c 'echo $$ > setsid.pid; exec sleep 1000'; while [ ! -s setsid.pid ]; do :; done";
+const SETSID: &str = "setsid -f sh -c 'echo $$ > setsid.pid; exec sleep 1000' > /dev/null 2>&1; \
+    while [ ! -s setsid.pid ]; do :; done";
 
+/// Isolated, it would know itself by another number.
 #[tokio::test]
 async fn what_a_command_leaves_behind_is_gone_with_the_session() {
-    let play = Setting::new().agent(ALL_ALLOWED).play(async |stage| {
+    let play = Setting::new().writes_only().agent(ALL_ALLOWED).play(async |stage| {
         let session = stage.session().await;
         let mut left = Vec::new();
         for (command, file) in [(NOHUP, "nohup.pid"), (SETSID, "setsid.pid")] {

@@ -36,6 +36,9 @@ const SELECTED_ONCE: &[&str] = &["selectedAuthType"];
 const OURS: [(&[&str], bool); 2] =
     [(&["general", "sessionRetention", "enabled"], false), (&["privacy", "usageStatisticsEnabled"], false)];
 
+/// Whether the CLI runs commands in a terminal. Otherwise it uses pipes.
+const INTERACTIVE_SHELL: &[&str] = &["tools", "shell", "enableInteractiveShell"];
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gemini {
     sign_in: SignIn,
@@ -52,6 +55,8 @@ pub struct Place<'a> {
     pub users: Option<&'a PathBuf>,
     /// Where the user's login would be, if there is none.
     pub missing_login: Option<PathBuf>,
+    /// Whether the CLI can run commands in terminals.
+    pub has_terminals: bool,
 }
 
 impl Gemini {
@@ -68,7 +73,8 @@ impl Gemini {
         }
         let users = place.users.map(|path| read_users(path)).transpose()?.flatten();
         let login = place.missing_login.as_ref().map(|path| path.display().to_string());
-        let merged = settings(users.as_deref(), &self.sign_in, login.as_deref()).map_err(|problem| {
+        let (users, login) = (users.as_deref(), login.as_deref());
+        let merged = settings(users, &self.sign_in, login, place.has_terminals).map_err(|problem| {
             let path = place.users.map(|path| path.display().to_string()).unwrap_or_default();
             format!("cannot use the Gemini CLI settings in {path}: {problem}; correct them")
         })?;
@@ -137,7 +143,12 @@ struct Settings {
 }
 
 /// Puts the session's settings together. `users` are the user's, and `missing_login` where their login would be.
-fn settings(users: Option<&str>, sign_in: &SignIn, missing_login: Option<&str>) -> Result<Settings, String> {
+fn settings(
+    users: Option<&str>,
+    sign_in: &SignIn,
+    missing_login: Option<&str>,
+    has_terminals: bool,
+) -> Result<Settings, String> {
     let mut settings = match users.map(str::trim).filter(|text| !text.is_empty()) {
         None => Value::Object(Map::new()),
         Some(text) => jsonc_parser::parse_to_serde_value::<Value>(text, &ParseOptions::default())
@@ -148,6 +159,9 @@ fn settings(users: Option<&str>, sign_in: &SignIn, missing_login: Option<&str>) 
     }
     for (path, value) in OURS {
         set(&mut settings, path, json!(value));
+    }
+    if !has_terminals {
+        set(&mut settings, INTERACTIVE_SHELL, json!(false));
     }
     let chosen =
         [SELECTED, SELECTED_ONCE].into_iter().find_map(|path| at(&settings, path)?.as_str()).map(str::to_owned);
@@ -214,7 +228,7 @@ mod tests {
     }
 
     fn way(users: &str, sign_in: &SignIn, missing: Option<&str>) -> String {
-        let text = settings(Some(users), sign_in, missing).unwrap().text;
+        let text = settings(Some(users), sign_in, missing, true).unwrap().text;
         let merged: Value = serde_json::from_str(&text).unwrap();
         at(&merged, SELECTED).unwrap().as_str().unwrap().to_owned()
     }
@@ -224,21 +238,22 @@ mod tests {
         let users = "// mine\n{ \"ui\": { \"theme\": \"GitHub\" }, /* x */ \"general\": { \"vimMode\": true,
             \"sessionRetention\": { \"enabled\": true, \"maxAge\": \"3d\" } }, \"privacy\": 7,
             \"mcpServers\": { \"a\": { \"command\": \"$HOME/x // y\" } } }";
-        let Settings { text, .. } = settings(Some(users), &sign_in(&[], &[]), None).unwrap();
+        let Settings { text, .. } = settings(Some(users), &sign_in(&[], &[]), None, false).unwrap();
         let merged: Value = serde_json::from_str(&text).unwrap();
         let expected = json!({
             "ui": { "theme": "GitHub" },
             "general": { "vimMode": true, "sessionRetention": { "enabled": false, "maxAge": "3d" } },
             "privacy": { "usageStatisticsEnabled": false },
+            "tools": { "shell": { "enableInteractiveShell": false } },
             "mcpServers": { "a": { "command": "$HOME/x // y" } },
             "security": { "auth": { "selectedType": KEY } },
         });
         assert_eq!(merged, expected);
         for nothing in [None, Some(""), Some(" \n")] {
-            assert!(settings(nothing, &sign_in(&[], &[]), None).is_ok(), "{nothing:?}");
+            assert!(settings(nothing, &sign_in(&[], &[]), None, true).is_ok(), "{nothing:?}");
         }
         for wrong in ["{", "[]", "{ \"a\": }", "nonsense"] {
-            assert!(settings(Some(wrong), &sign_in(&[], &[]), None).unwrap_err().contains("JSON"), "{wrong}");
+            assert!(settings(Some(wrong), &sign_in(&[], &[]), None, true).unwrap_err().contains("JSON"), "{wrong}");
         }
     }
 
@@ -263,7 +278,7 @@ mod tests {
     fn without_a_login_nobody_is_asked_for_a_code() {
         let users = r#"{"security":{"auth":{"selectedType":"oauth-personal"}}}"#;
         let missing = Some("/home/me/.gemini/oauth_creds.json");
-        let told = settings(Some(users), &sign_in(&[], &[]), missing).unwrap();
+        let told = settings(Some(users), &sign_in(&[], &[]), missing, true).unwrap();
         assert!(!told.text.contains(GOOGLE) && told.account.contains("/home/me/.gemini/oauth_creds.json"), "{told:?}");
         for (name, value) in
             [("GEMINI_FORCE_ENCRYPTED_FILE_STORAGE", "true"), ("GOOGLE_APPLICATION_CREDENTIALS", "/home/me/adc.json")]

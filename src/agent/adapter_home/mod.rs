@@ -127,6 +127,11 @@ pub struct Furnished {
     pub lent: Option<Lent>,
 }
 
+/// Whether a login that the agent renews goes back to its user.
+pub const fn returns_login(adapter: Adapter) -> bool {
+    login_of(adapter).is_some()
+}
+
 const fn login_of(adapter: Adapter) -> Option<&'static Login> {
     match adapter {
         // OpenCode has those of many providers in one file.
@@ -181,8 +186,9 @@ impl AdapterHome {
         Some(Self { adapter, home: own.home.clone(), parts, hidden, gemini })
     }
 
-    /// Puts it there, and tells what had to be left out. A user who has nothing yet gets an empty one.
-    pub fn furnish(&self) -> Result<Furnished, String> {
+    /// Puts it there, and tells what had to be left out. A user who has nothing yet gets an empty one. `has_terminals` says
+    /// whether the agent can write to terminals that it opens.
+    pub fn furnish(&self, has_terminals: bool) -> Result<Furnished, String> {
         let mut furnished = Furnished::default();
         for (index, part) in self.parts.iter().enumerate() {
             let made = self.enter(&part.to);
@@ -202,6 +208,7 @@ impl AdapterHome {
                     let place = gemini::Place {
                         directory: &directory,
                         users: (!self.is_hidden(&settings)).then_some(&settings),
+                        has_terminals,
                         missing_login: furnished.lent.is_none().then(|| part.from.join(login::GEMINI.file)),
                     };
                     furnished.account = Some(gemini.prepare(&place, &mut left_out)?);
@@ -339,23 +346,23 @@ mod tests {
     fn files_are_copied_when_newer_and_the_rest_is_linked() {
         let base = tempfile::tempdir().unwrap();
         let (adapter, to) = gemini(base.path());
-        adapter.furnish().unwrap();
+        adapter.furnish(true).unwrap();
         assert!(to.is_dir(), "a user without one gets an empty one");
 
         fs::create_dir_all(adapter.parts[0].from.join("extensions/x")).unwrap();
         fs::create_dir_all(adapter.parts[0].from.join("tmp/chats")).unwrap();
         fs::write(adapter.parts[0].from.join("state.json"), "1").unwrap();
-        assert!(adapter.furnish().unwrap().warnings.is_empty());
+        assert!(adapter.furnish(true).unwrap().warnings.is_empty());
         assert_eq!(fs::read_to_string(to.join("state.json")).unwrap(), "1");
         assert!(to.join("extensions").is_symlink() && to.join("extensions/x").is_dir());
         assert!(!to.join("tmp").exists(), "conversations are each home's own");
 
         fs::write(to.join("state.json"), "the agent's").unwrap();
-        adapter.furnish().unwrap();
+        adapter.furnish(true).unwrap();
         assert_eq!(fs::read_to_string(to.join("state.json")).unwrap(), "the agent's");
         fs::write(adapter.parts[0].from.join("state.json"), "2").unwrap();
         make_newer(&adapter.parts[0].from.join("state.json"));
-        adapter.furnish().unwrap();
+        adapter.furnish(true).unwrap();
         assert_eq!(fs::read_to_string(to.join("state.json")).unwrap(), "2");
     }
 
@@ -371,12 +378,12 @@ mod tests {
         make_newer(&adapter.parts[0].from.join("state.json"));
 
         symlink(&outside, &to).unwrap();
-        adapter.furnish().unwrap();
+        adapter.furnish(true).unwrap();
         assert!(to.is_dir() && !to.is_symlink(), "the link made room for a directory");
         for name in ["state.json".to_owned(), unfinished()] {
             fs::remove_file(to.join("state.json")).ok();
             symlink(outside.join("state.json"), to.join(name)).unwrap();
-            adapter.furnish().unwrap();
+            adapter.furnish(true).unwrap();
         }
         assert_eq!(fs::read_to_string(outside.join("state.json")).unwrap(), "theirs");
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
@@ -392,31 +399,31 @@ mod tests {
         let google = r#"{"security":{"auth":{"selectedType":"oauth-personal"}},"ui":{"theme":"x"}}"#;
         fs::write(user.join(gemini::SETTINGS), google).unwrap();
         fs::write(user.join("projects.json"), "{}").unwrap();
-        let furnished = adapter.furnish().unwrap();
+        let furnished = adapter.furnish(true).unwrap();
         assert!(
             furnished.lent.is_none() && furnished.account.unwrap().contains("user/oauth_creds.json does not exist")
         );
         assert!(!to.join("projects.json").exists(), "the names of its directories are each home's own");
 
         fs::write(user.join("oauth_creds.json"), "{}").unwrap();
-        let furnished = adapter.furnish().unwrap();
+        let furnished = adapter.furnish(true).unwrap();
         assert!(furnished.lent.is_some() && furnished.account.unwrap().contains("Google account"));
         let settings = fs::read_to_string(to.join(gemini::SETTINGS)).unwrap();
         assert!(settings.contains("oauth-personal") && settings.contains("\"theme\": \"x\""), "{settings}");
         assert_eq!(fs::read_to_string(user.join(gemini::SETTINGS)).unwrap(), google, "the user's stay as they are");
 
         adapter.hidden = vec![user.canonicalize().unwrap()];
-        assert!(adapter.furnish().unwrap().lent.is_none(), "what is hidden is not lent");
+        assert!(adapter.furnish(true).unwrap().lent.is_none(), "what is hidden is not lent");
         adapter.hidden.clear();
         fs::write(user.join(gemini::SETTINGS), "{").unwrap();
-        let told = adapter.furnish().unwrap_err();
+        let told = adapter.furnish(true).unwrap_err();
         assert!(told.contains("user/settings.json") && told.contains("correct them"), "{told}");
     }
 
     #[test]
     fn only_gemini_has_a_place_of_its_own_when_it_is_not_confined() {
         let base = tempfile::tempdir().unwrap();
-        let own = SessionDirectories { home: base.path().join("own"), tmp: base.path().join("tmp") };
+        let own = SessionDirectories::in_directory(&base.path().join("own"));
         let mut environment = BTreeMap::from([("HOME".to_owned(), "/home/me".to_owned())]);
         let free = |adapter| Furniture { is_confined: false, ..wish(adapter, &own) };
         assert!(AdapterHome::new(free(Adapter::Codex), &mut environment).is_none() && environment.len() == 1);
@@ -437,7 +444,7 @@ mod tests {
             symlink(secrets.join(name), adapter.parts[0].from.join(name)).unwrap();
         }
         adapter.hidden = vec![secrets.join("hidden")];
-        assert!(adapter.furnish().unwrap().warnings.is_empty());
+        assert!(adapter.furnish(true).unwrap().warnings.is_empty());
         assert!(!to.join("shown").is_symlink(), "what a user's own link leads to is copied");
         assert_eq!(fs::read_to_string(to.join("shown")).unwrap(), "secret");
         assert!(to.join("hidden").is_symlink(), "where the agent is, it leads to nothing");
@@ -453,21 +460,21 @@ mod tests {
         fs::write(&source, "1").unwrap();
         fs::set_permissions(&source, Permissions::from_mode(0o444)).unwrap();
         symlink("/nonexistent", adapter.parts[0].from.join("nowhere")).unwrap();
-        adapter.furnish().unwrap();
+        adapter.furnish(true).unwrap();
         assert_eq!(to.join("locked.json").metadata().unwrap().permissions().mode() & 0o777, 0o600);
         make_newer(&source);
-        assert!(adapter.furnish().unwrap().warnings.is_empty(), "it is replaced, whatever its mode");
+        assert!(adapter.furnish(true).unwrap().warnings.is_empty(), "it is replaced, whatever its mode");
 
         // Where the copy is to be made the agent has put a directory: one of many ways in which a copy fails.
         fs::create_dir(to.join(unfinished())).unwrap();
-        let warnings = adapter.furnish().unwrap().warnings;
+        let warnings = adapter.furnish(true).unwrap().warnings;
         assert!(warnings.len() == 1 && warnings[0].contains("user/locked.json"), "{warnings:?}");
     }
 
     #[test]
     fn of_agents_that_keep_databases_only_what_is_named_is_taken_over() {
         let base = tempfile::tempdir().unwrap();
-        let own = SessionDirectories { home: base.path().join("own"), tmp: base.path().join("tmp") };
+        let own = SessionDirectories::in_directory(&base.path().join("own"));
         let (home, codex) = (base.path().join("home"), base.path().join("home/.codex"));
         fs::create_dir_all(&own.home).unwrap();
         fs::create_dir_all(home.join(".claude")).unwrap();
@@ -481,7 +488,7 @@ mod tests {
             let said = [("HOME", home.as_path())].into_iter().chain(set.iter().copied());
             environment.extend(said.map(|(name, path)| (name.to_owned(), path.display().to_string())));
             let adapter = AdapterHome::new(wish(adapter, &own), &mut environment).unwrap();
-            assert!(adapter.furnish().unwrap().warnings.is_empty());
+            assert!(adapter.furnish(true).unwrap().warnings.is_empty());
             environment
         };
         let environment = furnished(Adapter::Codex, &[]);

@@ -49,7 +49,7 @@ pub struct SessionDirectories {
 }
 
 impl SessionDirectories {
-    pub(super) fn in_directory(directory: &Path) -> Self {
+    pub(in crate::agent) fn in_directory(directory: &Path) -> Self {
         Self { home: directory.join(HOME), tmp: directory.join(TMP), layer: directory.join(LAYER) }
     }
 

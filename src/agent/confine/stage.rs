@@ -195,6 +195,10 @@ fn check_home(isolation: &Isolation) -> Result<(), String> {
 }
 
 impl Door {
+    pub fn is_isolated(&self) -> bool {
+        self.entry.is_isolated
+    }
+
     /// Waits until the stage has become the agent; what is in force then. The command must be dropped before, because it
     /// holds the stage's end.
     pub fn pass(self) -> Result<Sandbox, String> {

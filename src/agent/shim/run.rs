@@ -98,7 +98,6 @@ fn prepare(arguments: impl IntoIterator<Item = OsString>) -> Result<Plan, Failur
     // By descriptor, so that it is the directory that was checked; and as the owner, who must be able to enter it.
     rustix::process::fchdir(&workspace).map_err(failed("cannot enter the workspace"))?;
     rustix::process::umask(Mode::from_raw_mode(umask));
-    let lent = adapter_home.map(|home| furnish(&home)).transpose()?.flatten();
     // 5. The agent, or the stage that is confined first and then becomes the agent.
     let (mut command, door) = match confinement {
         None => {
@@ -111,13 +110,16 @@ fn prepare(arguments: impl IntoIterator<Item = OsString>) -> Result<Plan, Failur
             (command, Some(door))
         }
     };
+    let has_terminals = door.as_ref().is_none_or(Door::is_isolated);
+    let lent = adapter_home.map(|home| furnish(&home, has_terminals)).transpose()?.flatten();
     command.process_group(0);
     Ok(Plan { command, program, door, cgroup, ended, lent })
 }
 
 /// Puts what the agent needs into the session's home, and gives the login that it was lent.
-fn furnish(home: &AdapterHome) -> Result<Option<Lent>, Failure> {
-    let Furnished { warnings, account, lent } = home.furnish().map_err(failed("cannot prepare the session's home"))?;
+fn furnish(home: &AdapterHome, has_terminals: bool) -> Result<Option<Lent>, Failure> {
+    let Furnished { warnings, account, lent } =
+        home.furnish(has_terminals).map_err(failed("cannot prepare the session's home"))?;
     for warning in warnings {
         // It is the agent's, and goes where all that the agent says there goes.
         drop(writeln!(std::io::stderr(), "acpd: {warning}"));
