@@ -1,9 +1,14 @@
-//! Whether a process is an agent of this daemon, or was started by one, and of which session.
+//! Whether a peer descends from an agent: of this daemon, and of which session, or of another daemon.
 //!
-//! Whoever loses its parent below a shim becomes that shim's child, so whoever has a shim of ours among its ancestors belongs
-//! to an agent. Where a shim was killed the daemon inherits, and a child of its own that is no shim is a stray. Only this
-//! daemon's shims count: the daemon itself may have been started by another one's agent. What is below the shim of an errand is
-//! no agent's: the configuration has named it, and nobody becomes somebody else's descendant.
+//! 1. A process that loses its parent below a shim becomes the shim's child, so every process that an agent starts keeps a shim
+//!    among its ancestors.
+//! 2. This daemon knows the ids of its own shims. The shims of other daemons have a process name of their own
+//!    ([`super::shim::NAME`]). Only the shim itself can change that name, because a confined agent cannot trace a process outside.
+//!    The name is part of `/proc/PID/stat`; to read a command line could block on the memory of the process.
+//! 3. Shims above the daemon itself do not count. An agent may start a daemon of its own, and then uses it as its user would.
+//! 4. Shims of notification commands have another name, and do not count: the configuration names those commands.
+//! 5. When the shim is killed, its daemon inherits the processes below. A child of the daemon is an agent's, unless it is a shim or
+//!    was there before the daemon.
 
 use rustix::io::Errno;
 use rustix::process::Pid;
@@ -13,29 +18,23 @@ use super::host::Host;
 use super::procfs;
 use crate::model::SessionId;
 
-/// Ancestors that are looked at. A longer line is nobody's who has an honest question.
+/// Ancestors that are examined. A process with more of them counts as an agent's.
 const ANCESTORS_MAX: usize = 512;
-/// How often the walk begins again when somebody on the way ended meanwhile.
+/// How often the walk starts again after a process on the way has ended.
 const ATTEMPTS_MAX: usize = 3;
 
-/// What is known of a process that was there a moment ago.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Descent {
-    /// An agent's of this session; or of one that cannot be told any more, because its shim is gone.
+    /// An agent of this session. None: of another daemon, or of a session that cannot be determined because the shim is gone.
     Agents(Option<SessionId>),
     Others,
-    /// It is gone, or cannot be told.
+    /// The process has ended, or cannot be examined.
     Unknown,
 }
 
 impl Host {
-    /// Whether there ever was an agent. Before the first one there is nobody to tell apart.
-    pub fn has_had_agents(&self) -> bool {
-        self.children.has_started_any()
-    }
-
-    /// Where a process comes from. `is_still_there` is asked after the look: a number that was given to somebody else
-    /// meanwhile has told of somebody else.
+    /// Where a process comes from. `is_still_there` is called after each walk: if the process has ended, its id may by then
+    /// belong to another process.
     pub fn descent(&self, pid: i32, is_still_there: impl Fn() -> bool) -> Descent {
         for _ in 0..ATTEMPTS_MAX {
             let found = self.line_of(pid);
@@ -56,34 +55,47 @@ impl Host {
 
     fn ancestors_of(&self, pid: i32) -> Descent {
         let mut current = pid;
+        // What the walk returns when it meets no shim of this daemon.
+        let mut otherwise = Descent::Others;
         for _ in 0..ANCESTORS_MAX {
             match self.children.below(current) {
                 Some(Below::Agent(session)) => return Descent::Agents(Some(session)),
-                Some(Below::Errand) => return Descent::Others,
+                Some(Below::Errand) => return otherwise,
                 None => {}
             }
-            let Some(stat) = procfs::stat(current) else { return of_hidden(current) };
+            let Some(stat) = procfs::stat(current) else {
+                return if otherwise == Descent::Others { of_hidden(current) } else { otherwise };
+            };
+            if stat.is_shim && !self.is_below(current) {
+                otherwise = Descent::Agents(None);
+            }
             match stat.parent {
                 parent if parent == self.daemon.pid => {
-                    return if self.children.is_stray(current) { Descent::Agents(None) } else { Descent::Others };
+                    return if self.children.is_orphan(current) { Descent::Agents(None) } else { otherwise };
                 }
-                // The beginning, of everybody or of this namespace.
-                0 | 1 => return Descent::Others,
+                // The first process, or one that entered this PID namespace from outside (`docker exec`).
+                0 | 1 => return otherwise,
                 parent => current = parent,
             }
         }
         Descent::Agents(None)
     }
+
+    /// Whether the daemon itself is below this process.
+    fn is_below(&self, ancestor: i32) -> bool {
+        let parents = std::iter::successors(Some(self.daemon.pid), |pid| procfs::stat(*pid).map(|stat| stat.parent));
+        parents.take(ANCESTORS_MAX).any(|pid| pid == ancestor)
+    }
 }
 
-/// A cgroup is the way by which nobody gets away, where there is one. Whose agent it is only its ancestors tell: an agent that is
-/// not confined may enter the cgroup of another one of its user. So who could not be told by them is looked at again.
+/// A process cannot leave its cgroup, if agents have one. It does not tell which agent: an unconfined one may enter the cgroup of
+/// another agent of its user. So the cgroup only decides about processes without an agent among their ancestors.
 fn with_cgroup(line: Descent, is_agents: impl FnOnce() -> bool) -> Descent {
     if line == Descent::Others && is_agents() { Descent::Agents(None) } else { line }
 }
 
-/// Of a process that cannot be looked at. Where `/proc` hides other users' processes, one that we may not signal is another
-/// user's, and shims are our own; one that is gone tells nothing.
+/// A process that `/proc` does not show. Where `/proc` hides the processes of other users, one that the daemon may not signal is
+/// another user's, and so no shim. A process that has ended tells nothing.
 fn of_hidden(pid: i32) -> Descent {
     match Pid::from_raw(pid).map(rustix::process::test_kill_process) {
         Some(Err(Errno::PERM)) => Descent::Others,
@@ -96,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cgroup_tells_of_whoever_has_left_the_line_and_not_of_whoever_is_looked_at_again() {
+    fn the_cgroup_decides_only_about_processes_without_an_agent_among_their_ancestors() {
         let own = Descent::Agents(Some(SessionId::new()));
         for (line, in_cgroup) in [
             (own, own),
@@ -109,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_is_not_taken_for_another_users() {
+    fn a_process_that_has_ended_is_not_taken_for_another_users() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
         assert_eq!(of_hidden(child.id().cast_signed()), Descent::Unknown);

@@ -22,7 +22,8 @@ use crate::system;
 /// without a word.
 pub type Admitted = Option<(Caller, Option<RefusedPeer>)>;
 
-/// The daemon serves its own user and root; that of root also the members of its group; and none its agents.
+/// The daemon serves its own user and root; a daemon of root also the members of its group. It serves no agent, of its own or of
+/// another daemon.
 pub fn admit(
     stream: &UnixStream,
     group: Option<&ControlGroup>,
@@ -36,8 +37,7 @@ pub fn admit(
         security.refused(SecurityEvent::ForeignUser, Some(&peer), None, "connection from another user");
         return Ok(None);
     };
-    let descent = if host.has_had_agents() { descent_of(stream, &peer, host) } else { Descent::Others };
-    let refused = match descent {
+    let refused = match descent_of(stream, &peer, host) {
         Descent::Others => None,
         Descent::Agents(_) => {
             security.refused(SecurityEvent::AgentPeer, Some(&peer), None, "connection from an agent");
@@ -76,7 +76,8 @@ pub fn admit_agent(stream: &UnixStream, tools: &OpenedTools, security: &Security
 /// Who is at the other end, and their group.
 fn peer_of(stream: &UnixStream) -> io::Result<(Peer, u32)> {
     let credentials = stream.peer_cred()?;
-    // Whoever is in a namespace that this one does not see into has no number here, and is nobody whom acpd has started.
+    // A peer outside the daemon's PID namespace has no process id here. It is no agent of this daemon, because its agents cannot leave
+    // the namespace. Whether it is an agent of a daemon outside cannot be determined, so acpd serves it.
     let pid = credentials.pid().filter(|pid| *pid > 0);
     Ok((Peer { uid: credentials.uid(), pid, program: pid.and_then(program_of) }, credentials.gid()))
 }
