@@ -19,6 +19,7 @@
 mod account;
 mod adapter_home;
 mod beneath;
+pub mod capabilities;
 mod census;
 mod cgroup;
 mod children;

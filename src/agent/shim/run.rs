@@ -21,7 +21,7 @@ use super::wire::{receive_descriptors, receive_json};
 use super::{NAME, NOTIFY_NAME, Order, Owner, Report, Start};
 use crate::agent::adapter_home::{AdapterHome, Furnished, Lent};
 use crate::agent::confine::stage::{self, CANNOT_EXECUTE, Door};
-use crate::agent::{family, open_files, procfs};
+use crate::agent::{capabilities, family, open_files, procfs};
 use crate::model::session::ProcessName;
 
 /// The last of the signals.
@@ -96,6 +96,10 @@ fn prepare(arguments: impl IntoIterator<Item = OsString>) -> Result<Plan, Failur
     }
     // 4. The session's owner.
     if let Some(owner) = &owner {
+        if confinement.is_some() {
+            // The agent cannot gain privileges in any case; the right to drop the set goes with the user id.
+            capabilities::drop_bounding_set().ok();
+        }
         become_owner(owner)?;
     }
     // By descriptor, so that it is the directory that was checked; and as the owner, who must be able to enter it.
