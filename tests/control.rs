@@ -4,10 +4,11 @@
 
 mod harness;
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
-use harness::{Daemon, DaemonBuilder, echo, users, within};
+use harness::{Daemon, DaemonBuilder, ORDINARY, echo, parent_of, users, within};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -244,6 +245,10 @@ async fn health_and_info_tell_how_it_is() {
     assert_eq!(info["sessions"], json!({"active": 1, "archived": 0, "error": 0, "suspended": 0}));
     assert_eq!(info["processes"], json!({"running": 1, "max": 5}));
     assert_eq!(info["pid"], daemon.pid());
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let machine: u64 = memory.split_whitespace().nth(1).unwrap().parse().unwrap();
+    let limit = info["limits"]["memoryBytes"].as_u64().expect("agents have a limit of memory by default") >> 10;
+    assert!((machine * 74 / 100..=machine * 75 / 100).contains(&limit), "{limit} of {machine} KiB");
 }
 
 #[tokio::test]
@@ -440,4 +445,29 @@ async fn the_first_process_of_a_container_serves_no_process_that_it_has_inherite
     let init = std::fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children")).unwrap();
     harness::signal(init.trim().parse().unwrap(), Signal::SIGTERM);
     assert!(daemon.ended().await.success());
+}
+
+#[tokio::test]
+async fn the_daemon_writes_no_core_dump_and_shows_its_memory_to_nobody() {
+    let any = rustix::process::Rlimit { current: None, maximum: None };
+    if users().len() == 1 || rustix::process::setrlimit(rustix::process::Resource::Core, any).is_err() {
+        return harness::say("SKIPPED: only root can be another user and raise the limit of core dumps");
+    }
+    let script = json!([{"handshake": {}}, {"prompt": [{"gate": "here"}]}]);
+    let mut daemon = Daemon::builder().user_of(Some(ORDINARY)).agent("gated", script).start().await;
+    let session = daemon.create_session("gated").await;
+    daemon.prompt(&session, "hello").await;
+    let passage = daemon.gate("gated").reached("here").await;
+    // The kernel gives the files of a process that shows nothing to root.
+    let owner = |pid: u32| std::fs::metadata(format!("/proc/{pid}/mem")).unwrap().uid();
+    let shim = parent_of(passage.pid).unwrap();
+    assert_eq!([owner(daemon.pid()), owner(shim), owner(passage.pid)], [0, ORDINARY.uid, ORDINARY.uid]);
+    for pid in [daemon.pid(), shim, passage.pid] {
+        let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+        let core = limits.lines().find_map(|line| line.strip_prefix("Max core file size")).unwrap();
+        assert_eq!(core.split_whitespace().collect::<Vec<_>>(), ["1", "unlimited", "bytes"]);
+    }
+    daemon.signal(Signal::SIGABRT);
+    let status = daemon.ended().await;
+    assert_eq!((status.signal(), status.core_dumped()), (Some(Signal::SIGABRT as i32), false));
 }
