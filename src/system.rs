@@ -31,8 +31,7 @@ const GROUPS_MAX: usize = 65536;
 /// Groups that there is room for at first: more than anybody has.
 const GROUPS_USUAL: usize = 64;
 
-/// The limit of core dumps, in bytes: too few for any. Where a program takes core dumps (`|` in core_pattern), the kernel ignores
-/// the limit 0, but not 1.
+/// The limit of core dumps: too few bytes for any. The kernel ignores 0, but not 1, where a program takes the core dumps.
 const CORE_BYTES_MAX: u64 = 1;
 
 /// Keeps this program's memory, which contains keys and conversations, out of core dumps and from other processes of its user.

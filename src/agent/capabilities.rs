@@ -1,9 +1,8 @@
-//! How a confined agent loses every capability. Without this an agent of root's keeps all of them.
+//! How a confined agent loses every capability. Without this an agent of root keeps all of them.
 
 use rustix::io::{Errno, Result};
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, capability_is_in_bounding_set, no_new_privs, remove_capability_from_bounding_set,
-    set_capabilities,
+    CapabilitySet, CapabilitySets, no_new_privs, remove_capability_from_bounding_set, set_capabilities,
 };
 
 /// Drops all capabilities of this thread, in every set. No program that it executes gets any back.
@@ -19,15 +18,13 @@ pub fn drop_all() -> std::result::Result<(), String> {
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none }).map_err(failed)
 }
 
-/// Drops every capability that a program could otherwise gain when it is executed. Needs CAP_SETPCAP.
+/// Drops every capability that a program could otherwise gain when it is executed. Needs `CAP_SETPCAP`.
 pub fn drop_bounding_set() -> Result<()> {
     for number in 0..u64::BITS {
-        let capability = CapabilitySet::from_bits_retain(1 << number);
-        match capability_is_in_bounding_set(capability) {
-            Ok(true) => remove_capability_from_bounding_set(capability)?,
-            Ok(false) => {}
+        match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {
             // The kernel has no capability with this number.
-            Err(_) => break,
+            Ok(()) | Err(Errno::INVAL) => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(())

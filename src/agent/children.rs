@@ -1,10 +1,8 @@
 //! The daemon's children.
 //!
-//! 1. The daemon starts only shims, and records each one under the lock under which it starts it. Any other child is an orphan: a
-//!    shim was killed and left it. The exceptions are children from before the daemon and, if the daemon is the first process of a
-//!    container, every orphan of the container.
-//! 2. One thread at a time ends and reaps orphans. So a process id belongs to the same process when it is killed as when it was
-//!    examined.
+//! 1. The daemon starts only shims, and records each under the lock under which it starts it. Any other child is an orphan that a
+//!    killed shim left, or was there before the daemon. The first process of a container inherits every orphan there.
+//! 2. One thread at a time ends and reaps orphans, so the process that is killed is the one that was examined.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -58,8 +56,8 @@ impl Children {
         self.shims().get(&pid).copied()
     }
 
-    /// Whether the daemon has inherited this child of its own. It may be an agent's, so the daemon does not serve it. In a container
-    /// whose first process is the daemon, this includes orphans that are no agent's: an agent can clear its environment.
+    /// Whether this child of the daemon may come from an agent. In a container that includes the orphans of other programs, because
+    /// an agent can clear the environment of its own.
     pub fn is_orphan(&self, pid: i32) -> bool {
         self.below(pid).is_none() && !self.is_inherited(pid)
     }

@@ -1,14 +1,12 @@
 //! Whether a peer descends from an agent: of this daemon, and of which session, or of another daemon.
 //!
 //! 1. A process that loses its parent below a shim becomes the shim's child, so every process that an agent starts keeps a shim
-//!    among its ancestors.
-//! 2. This daemon knows the ids of its own shims. The shims of other daemons have a process name of their own
-//!    ([`super::shim::NAME`]). Only the shim itself can change that name, because a confined agent cannot trace a process outside.
-//!    The name is part of `/proc/PID/stat`; to read a command line could block on the memory of the process.
-//! 3. Shims above the daemon itself do not count. An agent may start a daemon of its own, and then uses it as its user would.
+//!    among its ancestors. If the shim is killed, its daemon inherits them: a child of the daemon is an agent's, unless it is a
+//!    shim or was there before the daemon.
+//! 2. The shims of other daemons have a process name of their own ([`super::shim::NAME`]). Only the shim can change it, because a
+//!    confined agent cannot trace it. `/proc/PID/stat` has the name; to read a command line could block on that process's memory.
+//! 3. Shims above the daemon itself do not count: an agent may start a daemon of its own, and then uses it as its user would.
 //! 4. Shims of notification commands have another name, and do not count: the configuration names those commands.
-//! 5. When the shim is killed, its daemon inherits the processes below. A child of the daemon is an agent's, unless it is a shim or
-//!    was there before the daemon.
 
 use rustix::io::Errno;
 use rustix::process::Pid;
@@ -37,7 +35,7 @@ impl Host {
     /// belong to another process.
     pub fn descent(&self, pid: i32, is_still_there: impl Fn() -> bool) -> Descent {
         for _ in 0..ATTEMPTS_MAX {
-            let found = self.line_of(pid);
+            let found = self.ancestors_of(pid);
             if !is_still_there() {
                 return Descent::Unknown;
             }
@@ -46,11 +44,6 @@ impl Host {
             }
         }
         Descent::Unknown
-    }
-
-    fn line_of(&self, pid: i32) -> Descent {
-        let is_agents = || self.cgroups.as_ref().is_some_and(|cgroups| cgroups.is_agents(pid));
-        with_cgroup(self.ancestors_of(pid), is_agents)
     }
 
     fn ancestors_of(&self, pid: i32) -> Descent {
@@ -88,14 +81,7 @@ impl Host {
     }
 }
 
-/// A process cannot leave its cgroup, if agents have one. It does not tell which agent: an unconfined one may enter the cgroup of
-/// another agent of its user. So the cgroup only decides about processes without an agent among their ancestors.
-fn with_cgroup(line: Descent, is_agents: impl FnOnce() -> bool) -> Descent {
-    if line == Descent::Others && is_agents() { Descent::Agents(None) } else { line }
-}
-
-/// A process that `/proc` does not show. Where `/proc` hides the processes of other users, one that the daemon may not signal is
-/// another user's, and so no shim. A process that has ended tells nothing.
+/// A process that `/proc` does not show: of another user, and so no shim, if the daemon may not signal it. It may also have ended.
 fn of_hidden(pid: i32) -> Descent {
     match Pid::from_raw(pid).map(rustix::process::test_kill_process) {
         Some(Err(Errno::PERM)) => Descent::Others,
@@ -106,19 +92,6 @@ fn of_hidden(pid: i32) -> Descent {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_cgroup_decides_only_about_processes_without_an_agent_among_their_ancestors() {
-        let own = Descent::Agents(Some(SessionId::new()));
-        for (line, in_cgroup) in [
-            (own, own),
-            (Descent::Agents(None), Descent::Agents(None)),
-            (Descent::Others, Descent::Agents(None)),
-            (Descent::Unknown, Descent::Unknown),
-        ] {
-            assert_eq!((with_cgroup(line, || true), with_cgroup(line, || false)), (in_cgroup, line));
-        }
-    }
 
     #[test]
     fn a_process_that_has_ended_is_not_taken_for_another_users() {

@@ -44,7 +44,7 @@ pub const KEPT_DIVISOR: usize = 8;
 
 /// How many turns a session has in its life, when nobody says otherwise.
 const TURN_CAP: u32 = 50;
-/// The default of limits.memory_max, in percent of the machine's memory: an agent over it would soon take the machine down.
+/// The default of `limits.memory_max`, in percent of the machine's memory.
 pub const MEMORY_PERCENT: u32 = 75;
 
 /// The whole configuration.
