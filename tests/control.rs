@@ -418,7 +418,7 @@ async fn the_first_process_of_a_container_serves_no_process_that_it_has_inherite
     if users().len() == 1 {
         return harness::say("SKIPPED: only root can make a PID namespace");
     }
-    let mut daemon = with_shell("[sandbox]\nallow_full = true").as_init().start().await;
+    let mut daemon = with_shell("[sandbox]\nallow_full = true").first_in_namespace().start().await;
     let session = session_of_scope(&daemon, "full").await;
     // The shell runs below the agent, and that below the shim.
     let parent = |pid: &str| format!("$(sed -n 's/^PPid:\\t//p' /proc/{pid}/status)");

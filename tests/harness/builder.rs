@@ -92,7 +92,7 @@ pub struct DaemonBuilder {
     group: Option<u32>,
     cgroup: Option<PathBuf>,
     has_landlock: bool,
-    is_init: bool,
+    is_first_in_namespace: bool,
     open_files: Option<(u64, u64)>,
 }
 
@@ -118,7 +118,7 @@ impl DaemonBuilder {
             group: None,
             cgroup: None,
             has_landlock: true,
-            is_init: false,
+            is_first_in_namespace: false,
             open_files: None,
         }
     }
@@ -132,8 +132,8 @@ impl DaemonBuilder {
 
     /// Runs the daemon as the first process of a PID namespace. The test's own process id is that of `unshare`.
     #[must_use]
-    pub fn as_init(mut self) -> Self {
-        self.is_init = true;
+    pub fn first_in_namespace(mut self) -> Self {
+        self.is_first_in_namespace = true;
         self
     }
 
@@ -276,7 +276,7 @@ impl DaemonBuilder {
             let directory = self.paths.socket.parent().expect("the socket is in a directory");
             std::fs::remove_dir(directory).expect("nothing is in it yet");
         }
-        let launcher = match (self.has_landlock, self.is_init) {
+        let launcher = match (self.has_landlock, self.is_first_in_namespace) {
             (false, _) => vec![agent_program.into_os_string(), "--without-landlock".into()],
             (true, true) => UNSHARE.map(OsString::from).to_vec(),
             (true, false) => Vec::new(),
