@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::libc;
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 
 /// The first descriptor after standard input, output and error.
 const FIRST: libc::c_uint = 3;
@@ -29,6 +30,18 @@ const SO_PEERGROUPS: libc::c_int = if cfg!(any(target_arch = "sparc", target_arc
 const GROUPS_MAX: usize = 65536;
 /// Groups that there is room for at first: more than anybody has.
 const GROUPS_USUAL: usize = 64;
+
+/// The limit of core dumps: too few bytes for any. The kernel ignores 0, but not 1, where a program takes the core dumps.
+const CORE_BYTES_MAX: u64 = 1;
+
+/// Keeps this program's memory, which contains keys and conversations, out of core dumps and from other processes of its user.
+/// Agents inherit the limit, and may raise it.
+pub fn hide_memory() -> io::Result<()> {
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    let limit = getrlimit(Resource::Core);
+    let core = limit.maximum.map_or(CORE_BYTES_MAX, |maximum| maximum.min(CORE_BYTES_MAX));
+    Ok(setrlimit(Resource::Core, Rlimit { current: Some(core), ..limit })?)
+}
 
 /// Marks every open descriptor but the standard ones to close in children.
 ///

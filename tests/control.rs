@@ -4,9 +4,12 @@
 
 mod harness;
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 
-use harness::{Daemon, echo};
+use harness::{Daemon, DaemonBuilder, ORDINARY, echo, parent_of, users, within};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -242,6 +245,10 @@ async fn health_and_info_tell_how_it_is() {
     assert_eq!(info["sessions"], json!({"active": 1, "archived": 0, "error": 0, "suspended": 0}));
     assert_eq!(info["processes"], json!({"running": 1, "max": 5}));
     assert_eq!(info["pid"], daemon.pid());
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let machine: u64 = memory.split_whitespace().nth(1).unwrap().parse().unwrap();
+    let limit = info["limits"]["memoryBytes"].as_u64().expect("agents have a limit of memory by default") >> 10;
+    assert!((machine * 74 / 100..=machine * 75 / 100).contains(&limit), "{limit} of {machine} KiB");
 }
 
 #[tokio::test]
@@ -260,7 +267,7 @@ async fn everything_on_disk_is_private() {
     let daemon = Daemon::builder().agent("echo", echo()).start().await;
     let session = daemon.create_session("echo").await;
     daemon.prompt_and_wait(&session, "x").await;
-    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let mut directories = vec![daemon.state_dir().to_owned(), daemon.socket().parent().unwrap().to_owned()];
     let mut files = 0;
     while let Some(directory) = directories.pop() {
@@ -313,4 +320,154 @@ async fn a_directory_that_others_can_enter_is_refused() {
     let refused = builder.fail_to_start().await;
     assert_eq!(refused.code, 8);
     assert!(refused.stderr.contains("chmod 700"), "{}", refused.stderr);
+}
+
+const SHELL: &str = "shell";
+const ACPD: &str = env!("CARGO_BIN_EXE_acpd");
+
+/// A daemon with an agent that runs each prompt as a shell command.
+fn with_shell(config: &str) -> DaemonBuilder {
+    let script = json!([{"handshake": {}}, {"repeat": [{"prompt": [{"textFromShell": "{prompt}"}]}]}]);
+    Daemon::builder().config(config).agent(SHELL, script)
+}
+
+async fn session_of_scope(daemon: &Daemon, scope: &str) -> String {
+    let body = json!({"workspace": daemon.workspace(), "agent": SHELL, "start": "lazy", "context": {"fsScope": scope}});
+    daemon.post("/v1/sessions", body).await.expect_status(201)["id"].as_str().unwrap().to_owned()
+}
+
+/// What the agent's shell prints for this command.
+async fn run(daemon: &Daemon, session: &str, command: &str) -> String {
+    let turn = daemon.prompt_and_wait(session, command).await;
+    assert_eq!(turn["status"], "completed", "{turn}");
+    let messages = daemon.messages(session).await;
+    let said = messages.iter().rev().find(|message| message["role"] == "agent").expect("the agent answers");
+    said["content"]["text"].as_str().unwrap().to_owned()
+}
+
+fn list(socket: &Path) -> String {
+    list_with(Path::new(ACPD), socket)
+}
+
+fn list_with(acpd: &Path, socket: &Path) -> String {
+    format!("{} --json --socket {} ls", acpd.display(), socket.display())
+}
+
+#[tokio::test]
+async fn an_agent_of_another_daemon_of_the_same_user_is_refused() {
+    for user in users() {
+        let other = with_shell("[sandbox]\nallow_full = true").user_of(user).start().await;
+        let daemon = Daemon::builder().user_of(user).start().await;
+        let own_copy = other.root().join("bin/acpd");
+        let acpd = if user.is_some() { own_copy.as_path() } else { Path::new(ACPD) };
+        let ask = list_with(acpd, daemon.socket());
+        for scope in ["sandboxed", "full"] {
+            let session = session_of_scope(&other, scope).await;
+            let said = run(&other, &session, &ask).await;
+            assert!(said.contains("does not serve agents") && !said.contains("exit 0"), "{scope}: {said}");
+            // An orphan in a session of its own, with an empty environment.
+            let detached = format!(
+                "(setsid env -i HOME=/ sh -c '{ask} > said 2>&1; mv said done' &); \
+                 while ! [ -e done ]; do sleep 0.01; done; cat done; rm done"
+            );
+            let said = run(&other, &session, &detached).await;
+            assert!(said.contains("does not serve agents"), "{scope}: {said}");
+        }
+        let info = daemon.get("/v1/info").await.expect_status(200);
+        assert!(info["securityEvents"]["agent_peer"].as_i64().unwrap() >= 4, "{info}");
+    }
+}
+
+#[tokio::test]
+async fn a_daemon_below_an_agent_serves_that_agent_and_not_the_agent_of_another_session() {
+    let daemon = with_shell("").start().await;
+    let (own, other) = (session_of_scope(&daemon, "sandboxed").await, session_of_scope(&daemon, "sandboxed").await);
+    let start =
+        format!("AGENT_WORKSPACE_ROOT=$PWD {ACPD} --state-dir $PWD/inner run --agent demo hello 2>&1 >/dev/null");
+    assert!(run(&daemon, &own, &start).await.ends_with("exit 0"));
+    let socket = run(&daemon, &own, &format!("{ACPD} --state-dir $PWD/inner socket")).await;
+    let ask = list(Path::new(socket.lines().next().unwrap()));
+    let said = run(&daemon, &own, &ask).await;
+    assert!(said.ends_with("exit 0") && said.contains("\"total\":1"), "{said}");
+    let said = run(&daemon, &other, &ask).await;
+    assert!(said.contains("does not serve agents") && !said.contains("exit 0"), "{said}");
+}
+
+#[tokio::test]
+async fn a_notification_command_of_another_daemon_is_served() {
+    let daemon = Daemon::start().await;
+    let builder = Daemon::builder();
+    let said = builder.root().join("said");
+    let script = format!("{} > {}", list(daemon.socket()), said.display());
+    let config =
+        format!("[notifications.ask]\non = [\"turn.completed\"]\ncommand = \"/bin/sh\"\nargs = [\"-c\", {script:?}]");
+    let other = builder.config(&config).agent("echo", echo()).start().await;
+    let session = other.create_session("echo").await;
+    other.prompt_and_wait(&session, "hello").await;
+    within("the answer to the command", async {
+        while !std::fs::read_to_string(&said).is_ok_and(|text| text.contains("\"total\":0")) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+/// As the first process of a container the daemon inherits every orphan, also one whose environment was cleared.
+#[tokio::test]
+async fn the_first_process_of_a_container_serves_no_process_that_it_has_inherited() {
+    if users().len() == 1 {
+        return harness::say("SKIPPED: only root can make a PID namespace");
+    }
+    let mut daemon = with_shell("[sandbox]\nallow_full = true").first_in_namespace().start().await;
+    let session = session_of_scope(&daemon, "full").await;
+    // The shell runs below the agent, and that below the shim.
+    let parent = |pid: &str| format!("$(sed -n 's/^PPid:\\t//p' /proc/{pid}/status)");
+    let ask = list(daemon.socket());
+    std::fs::write(
+        daemon.workspace().join("orphan"),
+        format!("while [ {} != 1 ]; do :; done\n{ask} > said 2>&1\nmv said done\n", parent("$$")),
+    )
+    .unwrap();
+    let kill = format!("(setsid env -i PATH=$PATH HOME=/ sh orphan &); kill -KILL {}; sleep 60", parent("$PPID"));
+    daemon.prompt(&session, &kill).await;
+    let done = daemon.workspace().join("done");
+    within("the orphan's answer", async {
+        while !done.exists() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let said = std::fs::read_to_string(&done).unwrap();
+    assert!(said.contains("does not serve agents"), "{said}");
+    // A client outside has no process id in the namespace; it is no agent of this daemon.
+    daemon.get("/v1/health").await.expect_status(200);
+    let unshare = daemon.pid();
+    let init = std::fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children")).unwrap();
+    harness::signal(init.trim().parse().unwrap(), Signal::SIGTERM);
+    assert!(daemon.ended().await.success());
+}
+
+#[tokio::test]
+async fn the_daemon_writes_no_core_dump_and_shows_its_memory_to_nobody() {
+    let any = rustix::process::Rlimit { current: None, maximum: None };
+    if users().len() == 1 || rustix::process::setrlimit(rustix::process::Resource::Core, any).is_err() {
+        return harness::say("SKIPPED: only root can be another user and raise the limit of core dumps");
+    }
+    let script = json!([{"handshake": {}}, {"prompt": [{"gate": "here"}]}]);
+    let mut daemon = Daemon::builder().user_of(Some(ORDINARY)).agent("gated", script).start().await;
+    let session = daemon.create_session("gated").await;
+    daemon.prompt(&session, "hello").await;
+    let passage = daemon.gate("gated").reached("here").await;
+    // The kernel gives the files of a process that shows nothing to root.
+    let owner = |pid: u32| std::fs::metadata(format!("/proc/{pid}/mem")).unwrap().uid();
+    let shim = parent_of(passage.pid).unwrap();
+    assert_eq!([owner(daemon.pid()), owner(shim), owner(passage.pid)], [0, ORDINARY.uid, ORDINARY.uid]);
+    for pid in [daemon.pid(), shim, passage.pid] {
+        let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+        let core = limits.lines().find_map(|line| line.strip_prefix("Max core file size")).unwrap();
+        assert_eq!(core.split_whitespace().collect::<Vec<_>>(), ["1", "unlimited", "bytes"]);
+    }
+    daemon.signal(Signal::SIGABRT);
+    let status = daemon.ended().await;
+    assert_eq!((status.signal(), status.core_dumped()), (Some(Signal::SIGABRT as i32), false));
 }

@@ -468,3 +468,26 @@ async fn a_slow_user_database_holds_up_nobody_else_and_nothing_that_is_to_end() 
         }
     }
 }
+
+#[tokio::test]
+async fn a_confined_agent_has_no_capability_and_can_gain_none() {
+    if builder().is_none() {
+        return;
+    }
+    let none = |name: &str| format!("Cap{name}:\t0000000000000000\n");
+    let none: String = ["Inh", "Prm", "Eff", "Bnd", "Amb"].map(none).concat() + "NoNewPrivs:\t1\nexit 0";
+    let script =
+        json!([{"handshake": {}}, {"prompt": [{"textFromShell": "grep -E '^(Cap|NoNewPrivs)' /proc/self/status"}]}]);
+    let levels: &[&str] = if harness::has_bubblewrap() { &["never", "require"] } else { &["never"] };
+    for bubblewrap in levels {
+        // bubblewrap hides `/tmp`.
+        let builder = DaemonBuilder::below(Path::new("/var/tmp")).owner(ORDINARY);
+        let builder = builder.config(&format!("[sandbox]\nbubblewrap = \"{bubblewrap}\""));
+        let daemon = builder.agent("owned", script.clone()).start().await;
+        for session in [daemon.create_lazy_session("owned").await, create_owned_session(&daemon, "owned").await] {
+            let turn = daemon.prompt_and_wait(&session, "go").await;
+            assert_eq!(turn["status"], "completed", "{turn}");
+            assert_eq!(daemon.messages(&session).await[1]["content"]["text"], none, "bubblewrap = {bubblewrap}");
+        }
+    }
+}

@@ -23,7 +23,7 @@ in_a_machine! {
     it_is_installed_activated_reloaded_stopped_and_resumed
     members_have_their_agents_run_as_them_and_confined
     a_node_agent_runs_within_the_hardening
-    bubblewrap_works_with_its_drop_in
+    bubblewrap_and_overlays_work_within_the_hardening
     a_killed_daemon_is_restarted_and_leaves_no_agent_and_loses_no_prompt
     a_stuck_writer_is_restarted_by_the_watchdog
     one_that_cannot_start_is_failed_and_the_journal_says_why
@@ -220,13 +220,25 @@ mod inside {
 
     #[test]
     #[ignore = "run by the test of the same name, in a machine"]
-    fn bubblewrap_works_with_its_drop_in() {
-        if shell("command -v bwrap").code != 0 {
-            return eprintln!("SKIPPED: bubblewrap is not installed, so its drop-in was not tried");
-        }
-        install(&[("echo", echo())], "[sandbox]\nbubblewrap = \"require\"\n");
-        drop_in(include_str!("../systemd/system/acpd.service.d/bubblewrap.conf.example"));
+    fn bubblewrap_and_overlays_work_within_the_hardening() {
+        let script = json!([{"handshake": {}}, {"repeat": [{"prompt": [{"textFromShell": "{prompt}"}]}]}]);
+        let config = "[sandbox]\nallow_full = true\nbubblewrap = \"require\"\n";
+        write("/run/docker.sock", "docker");
+        shell("chmod 666 /run/docker.sock").success();
+        install(&[("echo", echo()), ("shell", script)], config);
         let alice = Account::make("alice", &["acpd"]);
+        let made = alice.acpd("new --agent shell --scope full");
+        let shell_id = made["id"].as_str().unwrap();
+        let run = |command: &str| alice.shell(&format!("acpd prompt {shell_id} '{command}'")).stdout;
+        let overlay = "unshare --user --map-root-user --mount sh -c \"mount -t tmpfs t /mnt && cd /mnt && mkdir l u w o && \
+            mount -t overlay o -o lowerdir=l,upperdir=u,workdir=w o && echo x > o/made && ls u\"";
+        assert_eq!(run(overlay), "made\nexit 0\n", "a member mounts an overlay");
+        assert!(run("cat /run/docker.sock").contains("ermission denied"));
+        let host = shell("readlink /proc/1/ns/ipc").stdout;
+        assert_ne!(run("readlink /proc/self/ns/ipc"), format!("{host}exit 0\n"));
+        if shell("command -v bwrap").code != 0 {
+            return eprintln!("SKIPPED: bubblewrap is not installed, so it was not tried within the hardening");
+        }
         let made = alice.acpd("new --agent echo");
         let id = made["id"].as_str().unwrap();
         assert_eq!(alice.shell(&format!("acpd prompt {id} hello")).success(), "hello\n");
@@ -394,7 +406,7 @@ mod inside {
             let found = shell(&format!("find /sys/fs/cgroup -type d -path '*acpd.service/agent-{id}-*'")).stdout;
             (!found.is_empty()).then_some(())
         });
-        let owners = || shell("grep -slx acpd /proc/[0-9]*/comm | xargs -r stat -c %U").stdout;
+        let owners = || shell("grep -slx acpd /proc/[0-9]*/comm | xargs -r dirname | xargs -r stat -c %U").stdout;
         assert!(owners().contains("bob"), "his daemon runs");
         bob.shell("acpd install-service --user --uninstall").success();
         assert_eq!(bob.shell("find ~/.config/systemd/user -type f").stdout, "");

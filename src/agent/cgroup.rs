@@ -38,8 +38,6 @@ const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 #[derive(Debug)]
 pub struct Cgroups {
     root: PathBuf,
-    /// What the kernel calls it.
-    membership: Option<String>,
     /// Those that agents are bounded by.
     controllers: Vec<String>,
     /// How many were made, for names that are given once.
@@ -67,9 +65,8 @@ impl Cgroups {
         match arrange(&root) {
             Ok(controllers) => {
                 tracing::info!(cgroup = %root.display(), controllers, "each agent gets its own cgroup");
-                let membership = membership("self").and_then(|own| Some(own.strip_suffix(DAEMON)?.to_owned()));
                 let controllers = controllers.split_whitespace().map(str::to_owned).collect();
-                Some(Self { root, membership, controllers, made: AtomicU64::new(0) })
+                Some(Self { root, controllers, made: AtomicU64::new(0) })
             }
             Err(error) => {
                 tracing::warn!(cgroup = %root.display(), %error, "cannot use the delegated cgroup; continuing without it");
@@ -101,12 +98,6 @@ impl Cgroups {
                 None
             }
         }
-    }
-
-    /// Whether a process is in an agent's cgroup.
-    pub fn is_agents(&self, pid: i32) -> bool {
-        let (Some(own), Some(theirs)) = (&self.membership, membership(&pid.to_string())) else { return false };
-        theirs.strip_prefix(own.as_str()).is_some_and(|rest| rest.starts_with(AGENT_PREFIX))
     }
 
     /// The sessions whose agents' cgroups are still there.
@@ -245,12 +236,6 @@ fn own_cgroup() -> Option<PathBuf> {
     let membership = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     locate(&membership, &mounts)
-}
-
-/// The cgroup that a process is in, as the kernel calls it.
-fn membership(process: &str) -> Option<String> {
-    let text = fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned)
 }
 
 fn locate(membership: &str, mounts: &str) -> Option<PathBuf> {

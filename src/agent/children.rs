@@ -1,11 +1,10 @@
 //! The daemon's children.
 //!
-//! 1. All that it starts are shims, each started and noted under one lock, with what is below it. Any other child is a stray,
-//!    left by a shim that was killed, or was there before the daemon.
-//! 2. Strays are ended and reaped by one at a time: so a number stays its owner's between the look and the kill.
+//! 1. The daemon starts only shims, and records each under the lock under which it starts it. Any other child is an orphan that a
+//!    killed shim left, or was there before the daemon. The first process of a container inherits every orphan there.
+//! 2. One thread at a time ends and reaps orphans, so the process that is killed is the one that was examined.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,34 +33,22 @@ pub struct Children {
     shims: Mutex<HashMap<i32, Below>>,
     /// Held by whoever ends or reaps strays.
     pursuit: Mutex<()>,
-    /// Whether there ever was a shim.
-    has_started_any: AtomicBool,
-    /// Whoever replaced itself by the daemon left these to it.
+    /// Children from before the daemon: the program that became the daemon started them.
     inherited: Vec<ProcessName>,
 }
 
 impl Children {
     pub fn new() -> Self {
         let inherited = procfs::children().into_iter().filter_map(|pid| procfs::name(pid.as_raw_nonzero().get()));
-        Self {
-            shims: Mutex::default(),
-            pursuit: Mutex::default(),
-            has_started_any: AtomicBool::new(false),
-            inherited: inherited.collect(),
-        }
+        Self { shims: Mutex::default(), pursuit: Mutex::default(), inherited: inherited.collect() }
     }
 
     /// Starts a shim. Nobody looks for strays between the start and the note of it.
     pub fn start(&self, shim: &mut Command, below: Below) -> std::io::Result<Child> {
         let mut shims = self.shims();
-        self.has_started_any.store(true, Ordering::Release);
         let child = shim.spawn()?;
         shims.extend(child.id().map(|pid| (pid.cast_signed(), below)));
         Ok(child)
-    }
-
-    pub fn has_started_any(&self) -> bool {
-        self.has_started_any.load(Ordering::Acquire)
     }
 
     /// What is below this process, if it is a shim.
@@ -69,9 +56,10 @@ impl Children {
         self.shims().get(&pid).copied()
     }
 
-    /// Whether a child of the daemon is neither a shim nor somebody else's.
-    pub fn is_stray(&self, pid: i32) -> bool {
-        self.below(pid).is_none() && !self.is_anothers(pid)
+    /// Whether this child of the daemon may come from an agent. In a container that includes the orphans of other programs, because
+    /// an agent can clear the environment of its own.
+    pub fn is_orphan(&self, pid: i32) -> bool {
+        self.below(pid).is_none() && !self.is_inherited(pid)
     }
 
     /// Notes that a shim was reaped.
@@ -107,15 +95,14 @@ impl Children {
 
     fn strays(&self) -> Vec<Pid> {
         let shims = self.shims();
-        let is_stray = |pid: i32| !shims.contains_key(&pid) && !self.is_anothers(pid);
+        // The first process of a container has orphans of other programs too. Only those with a session's mark may be killed.
+        let is_foreign = |pid: i32| std::process::id() == 1 && !procfs::is_marked(pid, SESSION_MARK);
+        let is_stray = |pid: i32| !shims.contains_key(&pid) && !self.is_inherited(pid) && !is_foreign(pid);
         procfs::children().into_iter().filter(|pid| is_stray(pid.as_raw_nonzero().get())).collect()
     }
 
-    /// The first process of a container inherits everybody's orphans. There only the mark tells ours.
-    fn is_anothers(&self, pid: i32) -> bool {
-        let is_inherited = procfs::name(pid).is_some_and(|name| self.inherited.contains(&name));
-        let is_foreign = std::process::id() == 1 && !procfs::is_marked(pid, SESSION_MARK);
-        is_inherited || is_foreign
+    fn is_inherited(&self, pid: i32) -> bool {
+        procfs::name(pid).is_some_and(|name| self.inherited.contains(&name))
     }
 
     fn shims(&self) -> MutexGuard<'_, HashMap<i32, Below>> {

@@ -1,7 +1,7 @@
 //! Errands: commands that the configuration names, each run to its end below a shim of its own.
 //!
 //! The shim is what makes them safe to run: when the command ends, when it is killed, and when the daemon dies, whatever it has
-//! started goes with it. An errand is no agent: who is below its shim is served on the control socket ([`super::descent`]).
+//! started goes with it. An errand is no agent: the control socket serves the processes below its shim ([`super::peer_ancestry`]).
 
 use tokio::sync::mpsc;
 

@@ -8,7 +8,7 @@ use rustix::process::{PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
 use super::cgroup::Cgroups;
 use super::command::find_program;
 use super::confine;
-use crate::config::Limits;
+use crate::config::{ByteSize, Limits, MEMORY_PERCENT};
 
 #[derive(Clone, Debug)]
 pub struct Features {
@@ -28,9 +28,9 @@ pub struct Features {
 }
 
 impl Features {
-    /// Why a bound on agents' memory does not hold, when somebody has set one.
+    /// Why a limit of agents' memory has no effect, if the configuration sets one. The default applies only where it can.
     pub fn memory_unbounded(&self, limits: &Limits) -> Option<&'static str> {
-        limits.memory_max?;
+        limits.memory_max.filter(|limit| *limit != ByteSize::of_machine(MEMORY_PERCENT))?;
         match &self.cgroup {
             None => Some("limits.memory_max has no effect: no cgroup is delegated to the daemon"),
             Some((_, controllers)) if !controllers.iter().any(|controller| controller == "memory") => {

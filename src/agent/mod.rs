@@ -19,12 +19,13 @@
 mod account;
 mod adapter_home;
 mod beneath;
+pub mod capabilities;
 mod census;
 mod cgroup;
 mod children;
 mod command;
 pub mod confine;
-mod descent;
+mod peer_ancestry;
 mod env_file;
 mod environment;
 mod errand;
@@ -55,7 +56,6 @@ pub use census::{Census, Figures};
 pub use command::{
     Command, CommandError, DEFAULT_PATH, NoProgram, WORKSPACE, fill, find_agent, find_program, own_path,
 };
-pub use descent::Descent;
 pub use env_file::set as set_variable;
 pub use environment::{known as known_secrets, unset as unset_variables};
 pub use errand::Errand;
@@ -63,6 +63,7 @@ pub use features::Features;
 pub use files::{FileIdentity, Target, TextRead, Window, check_text};
 pub use host::Host;
 pub use inside::{PathProblem, git_ref, holds_git, path_inside, place};
+pub use peer_ancestry::Descent;
 pub use persona::Persona;
 pub use process::{Bounds, Cause, Exit, Output, Process, SpawnError};
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::fs;
 
 use rustix::process::Pid;
 
+use super::shim;
 use crate::model::session::ProcessName;
 
 /// What acpd wants to know of a process.
@@ -12,6 +13,8 @@ pub struct Stat {
     /// It has ended, and waits for its parent to see that.
     pub is_zombie: bool,
     pub parent: i32,
+    /// Its name is that of a shim above an agent, of this daemon or another one.
+    pub is_shim: bool,
     /// When it started, in clock ticks since the boot.
     pub started: u64,
 }
@@ -33,13 +36,14 @@ pub fn name(pid: i32) -> Option<ProcessName> {
 
 fn parse_stat(text: &str) -> Option<Stat> {
     // The program's name, in parentheses, may itself hold parentheses and spaces; the state follows the last one.
-    let (_, rest) = text.rsplit_once(')')?;
+    let (start, rest) = text.rsplit_once(')')?;
+    let is_shim = start.split_once('(')?.1.as_bytes() == shim::NAME.to_bytes();
     let mut fields = rest.split_ascii_whitespace();
     let is_zombie = matches!(fields.next()?, "Z" | "X");
     let parent = fields.next()?.parse().ok()?;
     // The state and the parent are the third and fourth field of the line, the start is the twenty-second.
     let started = fields.nth(17)?.parse().ok()?;
-    Some(Stat { is_zombie, parent, started })
+    Some(Stat { is_zombie, parent, is_shim, started })
 }
 
 /// The name of this boot. A process id and a start time mean nothing in another one.
@@ -97,7 +101,8 @@ mod tests {
     #[test]
     fn a_name_with_parentheses_does_not_confuse() {
         let line = "7 (a) b (c) S 3 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 123456 1 2 3";
-        assert_eq!(parse_stat(line), Some(Stat { is_zombie: false, parent: 3, started: 123_456 }));
+        assert_eq!(parse_stat(line), Some(Stat { is_zombie: false, parent: 3, is_shim: false, started: 123_456 }));
+        assert!(parse_stat(&line.replace("a) b (c", "acpd-shim")).unwrap().is_shim);
         assert_eq!(parse_stat("7 (cut"), None);
     }
 

@@ -44,6 +44,8 @@ pub const KEPT_DIVISOR: usize = 8;
 
 /// How many turns a session has in its life, when nobody says otherwise.
 const TURN_CAP: u32 = 50;
+/// The default of `limits.memory_max`, in percent of the machine's memory.
+pub const MEMORY_PERCENT: u32 = 75;
 
 /// The whole configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -399,7 +401,7 @@ fn default_limits() -> Limits {
     Limits {
         processes: 5,
         processes_per_user: None,
-        memory_max: None,
+        memory_max: Some(ByteSize::of_machine(MEMORY_PERCENT)),
         pids_max: Some(4096),
         line_max: ByteSize::mib(32),
         long_lines: ByteSize::mib(64),

@@ -1,7 +1,7 @@
 //! Which keys there are, section by section, and what must hold between them.
 
 use super::read::Section;
-use super::value::OneOrMore;
+use super::value::{MemoryMax, OneOrMore};
 use super::{
     Config, Control, HomePaths, Limits, Log, Problem, Store, TURN_CAP, group, mcp, notifications, policy, sandbox,
 };
@@ -101,7 +101,9 @@ fn read_control(section: &mut Section<'_>, control: &mut Control) {
 fn read_limits(section: &mut Section<'_>, limits: &mut Limits) {
     section.read("processes", &mut limits.processes);
     section.read("processes_per_user", &mut limits.processes_per_user);
-    section.read("memory_max", &mut limits.memory_max);
+    let mut memory = MemoryMax(limits.memory_max);
+    section.read("memory_max", &mut memory);
+    limits.memory_max = memory.0;
     section.read("pids_max", &mut limits.pids_max);
     section.read("line_max", &mut limits.line_max);
     section.read("long_lines", &mut limits.long_lines);

@@ -24,6 +24,13 @@ impl ByteSize {
         Self(count << 20)
     }
 
+    /// This part of the machine's memory, in whole MiB.
+    pub fn of_machine(percent: u32) -> Self {
+        let machine = rustix::system::sysinfo();
+        let bytes = u128::from(machine.totalram) * u128::from(machine.mem_unit) * u128::from(percent) / 100;
+        Self::mib(usize::try_from(bytes >> 20).unwrap_or(usize::MAX >> 20))
+    }
+
     fn parse(text: &str) -> Option<Self> {
         let digits = text.find(|character: char| !character.is_ascii_digit())?;
         let (count, unit) = text.split_at(digits);
@@ -182,6 +189,22 @@ impl FromValue for Option<ByteSize> {
     }
 }
 
+/// Also a part of the machine's memory.
+pub struct MemoryMax(pub Option<ByteSize>);
+
+impl FromValue for MemoryMax {
+    const EXPECTED: &'static str =
+        "write a size such as \"4GiB\", a part of the machine's memory such as \"75%\", or 0 for none";
+
+    fn from_value(value: Value) -> Option<Self> {
+        let Some(percent) = value.as_str().and_then(|text| text.strip_suffix('%')) else {
+            return Option::from_value(value).map(Self);
+        };
+        let percent = percent.parse().ok().filter(|percent| (1..=100).contains(percent))?;
+        Some(Self(Some(ByteSize::of_machine(percent))))
+    }
+}
+
 impl FromValue for Option<u32> {
     const EXPECTED: &'static str = "write a whole number, or 0 for none";
 
@@ -321,6 +344,14 @@ mod tests {
         for bad in ["", "32", "MiB", "32 MiB", "32MB", "-1KiB", "99999999999999999999GiB"] {
             assert_eq!(ByteSize::parse(bad), None, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_limit_of_memory_is_a_size_or_a_part_of_the_machines_memory() {
+        let read = |text: &str| MemoryMax::from_value(Value::String(text.to_owned())).map(|limit| limit.0);
+        assert_eq!(read("64MiB"), Some(Some(ByteSize::mib(64))));
+        assert_eq!(read("50%"), Some(Some(ByteSize::of_machine(50))));
+        assert!(["0%", "101%", "%", "1.5%", "50 %"].into_iter().all(|bad| read(bad).is_none()));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::system;
 /// without a word.
 pub type Admitted = Option<(Caller, Option<RefusedPeer>)>;
 
-/// The daemon serves its own user and root; that of root also the members of its group; and none its agents.
+/// The daemon serves its own user and root, and a daemon of root the members of its group. It serves no agent of any daemon.
 pub fn admit(
     stream: &UnixStream,
     group: Option<&ControlGroup>,
@@ -36,20 +36,16 @@ pub fn admit(
         security.refused(SecurityEvent::ForeignUser, Some(&peer), None, "connection from another user");
         return Ok(None);
     };
-    let descent = if host.has_had_agents() { descent_of(stream, &peer, host) } else { Descent::Others };
-    let refused = match descent {
+    let why = match descent_of(stream, &peer, host) {
         Descent::Others => None,
-        Descent::Agents(_) => {
-            security.refused(SecurityEvent::AgentPeer, Some(&peer), None, "connection from an agent");
-            Some(RefusedPeer::Agent)
-        }
-        // Whose question it was cannot be told any more: an agent's could leave its connection to others.
-        Descent::Unknown => {
-            security.refused(SecurityEvent::AgentPeer, Some(&peer), None, "connection from a process that has exited");
-            Some(RefusedPeer::Agent)
-        }
+        Descent::Agents(_) => Some("connection from an agent"),
+        // It may have been an agent that left its connection to another process.
+        Descent::Unknown => Some("connection from a process that has exited"),
     };
-    Ok(Some((Caller::new(Arc::new(peer), standing), refused)))
+    if let Some(why) = why {
+        security.refused(SecurityEvent::AgentPeer, Some(&peer), None, why);
+    }
+    Ok(Some((Caller::new(Arc::new(peer), standing), why.map(|_| RefusedPeer::Agent))))
 }
 
 /// The tools of a session are for its own agent, and for what that has started.
@@ -76,7 +72,8 @@ pub fn admit_agent(stream: &UnixStream, tools: &OpenedTools, security: &Security
 /// Who is at the other end, and their group.
 fn peer_of(stream: &UnixStream) -> io::Result<(Peer, u32)> {
     let credentials = stream.peer_cred()?;
-    // Whoever is in a namespace that this one does not see into has no number here, and is nobody whom acpd has started.
+    // A peer outside the daemon's PID namespace has no process id here. It is no agent of this daemon. Whether it is an agent of a
+    // daemon outside cannot be determined, and acpd serves it: a client on the host may use a daemon in a container.
     let pid = credentials.pid().filter(|pid| *pid > 0);
     Ok((Peer { uid: credentials.uid(), pid, program: pid.and_then(program_of) }, credentials.gid()))
 }

@@ -59,6 +59,7 @@ const PRIVATE_UMASK: Mode = Mode::RWXG.union(Mode::RWXO);
 pub fn serve(overrides: &Overrides, detached: bool) -> anyhow::Result<()> {
     // Before anything is opened: what is there now came from whoever started the daemon.
     let activated = Activated::take()?;
+    system::hide_memory().context("cannot turn core dumps off")?;
     // What the daemon was started with is not for its agents.
     system::bound_kept_memory();
     system::keep_descriptors_from_children();

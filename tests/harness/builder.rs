@@ -1,6 +1,7 @@
 //! Prepares a daemon: its directories, its configuration, its scripted agents and their gates.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::{DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
@@ -16,6 +17,8 @@ use super::gate::Gate;
 const SOCKET_PATH_BYTES_MAX: usize = 99;
 const PRIVATE: u32 = 0o700;
 const EXECUTABLE: u32 = 0o555;
+/// Starts a program as the first process of a PID namespace, and ends with it.
+const UNSHARE: [&str; 5] = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
 /// Others may go through, and see nothing.
 const PASSABLE: u32 = 0o711;
 
@@ -90,6 +93,7 @@ pub struct DaemonBuilder {
     cgroup: Option<PathBuf>,
     has_landlock: bool,
     isolates: bool,
+    is_first_in_namespace: bool,
     open_files: Option<(u64, u64)>,
 }
 
@@ -116,6 +120,7 @@ impl DaemonBuilder {
             cgroup: None,
             has_landlock: true,
             isolates: false,
+            is_first_in_namespace: false,
             open_files: None,
         }
     }
@@ -129,6 +134,13 @@ impl DaemonBuilder {
     #[must_use]
     pub fn without_landlock(mut self) -> Self {
         self.has_landlock = false;
+        self
+    }
+
+    /// Runs the daemon as the first process of a PID namespace. The test's own process id is that of `unshare`.
+    #[must_use]
+    pub fn first_in_namespace(mut self) -> Self {
+        self.is_first_in_namespace = true;
         self
     }
 
@@ -271,7 +283,11 @@ impl DaemonBuilder {
             let directory = self.paths.socket.parent().expect("the socket is in a directory");
             std::fs::remove_dir(directory).expect("nothing is in it yet");
         }
-        let launcher = (!self.has_landlock).then_some(agent_program);
+        let launcher = match (self.has_landlock, self.is_first_in_namespace) {
+            (false, _) => vec![agent_program.into_os_string(), "--without-landlock".into()],
+            (true, true) => UNSHARE.map(OsString::from).to_vec(),
+            (true, false) => Vec::new(),
+        };
         let Self { directory, paths, environment, user, cgroup, open_files, .. } = self;
         let daemon = Daemon::new(directory, paths, environment, gates, user, cgroup);
         daemon.launched_by(launcher).with_open_files(open_files)

@@ -1,6 +1,7 @@
 //! The daemon under test: a real process, with its own directories, started and ended as the test says.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -77,8 +78,8 @@ pub struct Daemon {
     user: Option<User>,
     /// Where it is started, when that is not the test's own cgroup.
     cgroup: Option<PathBuf>,
-    /// What becomes the daemon, and takes Landlock from it before.
-    launcher: Option<PathBuf>,
+    /// The command line that starts the daemon, if the test does not start it directly.
+    launcher: Vec<OsString>,
     /// The limits of open files that it is started with, when they are not the test's own.
     open_files: Option<(u64, u64)>,
     paths: Paths,
@@ -110,14 +111,14 @@ impl Daemon {
             gates,
             user,
             cgroup,
-            launcher: None,
+            launcher: Vec::new(),
             open_files: None,
             paths,
             _directory: directory,
         }
     }
 
-    pub(super) fn launched_by(mut self, launcher: Option<PathBuf>) -> Self {
+    pub(super) fn launched_by(mut self, launcher: Vec<OsString>) -> Self {
         self.launcher = launcher;
         self
     }
@@ -129,14 +130,14 @@ impl Daemon {
 
     fn spawn(&self) -> Child {
         let log = OpenOptions::new().create(true).append(true).open(&self.paths.log).expect("the log can be opened");
-        let mut command = match (&self.cgroup, &self.launcher) {
+        let mut command = match (&self.cgroup, &self.launcher[..]) {
             (Some(_), _) => clean(shell_that_waits(&self.paths.acpd), &self.paths),
-            (None, Some(launcher)) => {
+            (None, [launcher, arguments @ ..]) => {
                 let mut command = clean(Command::new(launcher), &self.paths);
-                command.arg("--without-landlock").arg(&self.paths.acpd);
+                command.args(arguments).arg(&self.paths.acpd);
                 command
             }
-            (None, None) => match self.open_files {
+            (None, []) => match self.open_files {
                 Some((soft, hard)) => clean(shell_with_limits(&self.paths.acpd, soft, hard), &self.paths),
                 None => command(&self.paths),
             },

@@ -4,6 +4,8 @@
 //! per gate takes the connections, so that several agents may stand at several gates and be asked for in any order.
 
 use std::collections::VecDeque;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -31,15 +33,22 @@ struct Shared {
     arrived: Notify,
 }
 
+/// A socket for agents of every user: without capabilities, root cannot pass over the permissions of another user's socket.
+fn listen_to_all(path: &Path) -> UnixListener {
+    let listener = UnixListener::bind(path).expect("the socket can be bound");
+    std::fs::set_permissions(path, Permissions::from_mode(0o666)).expect("the mode can be set");
+    listener
+}
+
 impl Gate {
     /// Listens on the socket, before any agent can look for it.
     pub fn listen(path: &Path) -> Self {
-        let listener = UnixListener::bind(path).expect("the gate's socket can be bound");
+        let listener = listen_to_all(path);
         let shared = Arc::new(Shared::default());
         let mut task = JoinSet::new();
         task.spawn(take_connections(listener, Arc::clone(&shared)));
         let directory = path.parent().expect("a socket is in a directory");
-        let records = UnixListener::bind(directory.join("record.sock")).expect("the record's socket can be bound");
+        let records = listen_to_all(&directory.join("record.sock"));
         task.spawn(record::hand_out(records, directory.to_owned()));
         Self { shared, _task: Arc::new(task) }
     }

@@ -23,6 +23,7 @@ use signal_hook::consts::SIGPIPE;
 
 use super::isolation::{Home, Isolated, Isolation};
 use super::{Confinement, home_layer, rules};
+use crate::agent::capabilities;
 use crate::agent::command::SELF_PROGRAM;
 use crate::agent::shim::wire::{hand_over, receive_descriptors, receive_json, send_json};
 use crate::model::{Sandbox, SandboxLevel};
@@ -109,6 +110,9 @@ fn become_agent(report: &mut File, entry: Entry, arguments: impl IntoIterator<It
     let told = serde_json::to_string(&sandbox).map_err(std::io::Error::from);
     if let Err(error) = told.and_then(|told| report.write_all(format!("confined {told}\n").as_bytes())) {
         return format!("cannot report how the agent is confined: {error}");
+    }
+    if let Err(failure) = capabilities::drop_all() {
+        return failure;
     }
     match execute(&program, arguments, environment) {
         Ok(never) => match never {},

@@ -21,6 +21,7 @@ mod start;
 pub mod wire;
 
 use std::collections::BTreeMap;
+use std::ffi::CStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -35,9 +36,16 @@ pub use start::{Shim, Started, Told};
 /// The first argument that makes this program a shim.
 pub const ARGUMENT: &str = "__shim";
 
+/// The process name of a shim above an agent. By this name another daemon recognizes it ([`super::peer_ancestry`]).
+pub const NAME: &CStr = c"acpd-shim";
+/// The process name of a shim above a notification command.
+const NOTIFY_NAME: &CStr = c"acpd-notify";
+
 /// What the shim has to know before the agent starts, beside its command line.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Start {
+    /// Whether it is above an agent, and not above a notification command.
+    is_agents: bool,
     umask: u32,
     /// How many files it and the agent may have open, when the daemon has taken more for itself.
     open_files: Option<u64>,

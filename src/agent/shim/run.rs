@@ -18,10 +18,10 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group
 use signal_hook::consts::{FORBIDDEN, SIGCHLD};
 
 use super::wire::{receive_descriptors, receive_json};
-use super::{Order, Owner, Report, Start};
+use super::{NAME, NOTIFY_NAME, Order, Owner, Report, Start};
 use crate::agent::adapter_home::{AdapterHome, Furnished, Lent};
 use crate::agent::confine::stage::{self, CANNOT_EXECUTE, Door};
-use crate::agent::{family, open_files, procfs};
+use crate::agent::{capabilities, family, open_files, procfs};
 use crate::model::session::ProcessName;
 
 /// The last of the signals.
@@ -86,13 +86,20 @@ fn prepare(arguments: impl IntoIterator<Item = OsString>) -> Result<Plan, Failur
     rustix::process::set_child_subreaper(Some(own)).map_err(failed("cannot become a subreaper"))?;
     // 3. What the daemon opened for it comes before the rights to open it go.
     let Handed { stdin, workspace, cgroup } = receive()?;
-    let Start { umask, open_files: count, owner, environment, confinement, adapter_home } =
+    let Start { is_agents, umask, open_files: count, owner, environment, confinement, adapter_home } =
         receive_json(std::io::stdin())?;
+    // Before the agent exists: other daemons recognize agents by this name.
+    rustix::thread::set_name(if is_agents { NAME } else { NOTIFY_NAME })
+        .map_err(failed("cannot set the shim's name"))?;
     if let Some(count) = count {
         open_files::set(count).map_err(failed("cannot set the limit of open files"))?;
     }
     // 4. The session's owner.
     if let Some(owner) = &owner {
+        if confinement.is_some() {
+            // The agent cannot gain privileges in any case; the right to drop the set goes with the user id.
+            capabilities::drop_bounding_set().ok();
+        }
         become_owner(owner)?;
     }
     // By descriptor, so that it is the directory that was checked; and as the owner, who must be able to enter it.

@@ -123,6 +123,7 @@ impl Shim {
         hand_over(&control, descriptors)?;
         control.set_nonblocking(true)?;
         let start = Start {
+            is_agents: below != Below::Errand,
             umask: umask.as_raw_mode(),
             open_files: open_files::at_start(),
             owner: command.owner.clone(),
