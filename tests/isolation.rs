@@ -150,6 +150,30 @@ async fn files_of_another_group_in_the_home_can_be_changed() {
 }
 
 #[tokio::test]
+async fn a_home_that_takes_no_overlay_is_read_only() {
+    if !has_bubblewrap() {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        return harness::skip("only root can mount a file system inside the home");
+    }
+    let builder = isolated();
+    let inside = builder.home().join("mounted");
+    std::fs::create_dir(&inside).unwrap();
+    let mount = std::process::Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&inside).status().unwrap();
+    assert!(mount.success());
+    let mut daemon = builder.start().await;
+    let session = daemon.create_lazy_session(SHELL).await;
+    assert!(run(&daemon, &session, "echo x > $HOME/made").await.contains("Read-only file system"));
+    let shown = daemon.session(&session).await;
+    assert_eq!(shown["sandbox"], "isolated", "{shown}");
+    let missing = shown["sandboxDetails"]["missing"][0].as_str().unwrap();
+    assert!(missing.starts_with("the home is read-only for the agent"), "{missing}");
+    daemon.terminate().await;
+    assert!(std::process::Command::new("umount").arg(&inside).status().unwrap().success());
+}
+
+#[tokio::test]
 async fn an_isolated_agent_plants_no_hook_and_no_setting_of_git() {
     if !has_bubblewrap() || !harness::has("git") {
         return;

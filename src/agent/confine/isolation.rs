@@ -59,9 +59,26 @@ pub struct Isolated {
 }
 
 impl Isolated {
-    /// Makes the command for `directory`, where the agent starts. `programs` are files that must be visible. The whole command
-    /// is tried, which takes some milliseconds: what the system allows can change while acpd runs.
+    /// Makes the command for `directory`, where the agent starts. `programs` are files that must be visible. The second value says
+    /// why the home is read-only, if the system mounts no overlay on it. Containers and mounts in the home are reasons.
     pub fn new(
+        confinement: &mut Confinement,
+        programs: &[&Path],
+        directory: &Path,
+    ) -> Result<(Self, Option<String>), String> {
+        let mut isolation = confinement.isolation.clone().unwrap_or_default();
+        let whole = Self::tried(confinement, &isolation, programs, directory);
+        let Err(why) = whole else { return whole.map(|isolated| (isolated, None)) };
+        if isolation.home.take().is_none() {
+            return Err(why);
+        }
+        let isolated = Self::tried(confinement, &isolation, programs, directory)?;
+        confinement.isolation = Some(isolation);
+        Ok((isolated, Some(format!("the home is read-only for the agent: {why}"))))
+    }
+
+    /// The whole command is tried, which takes some milliseconds: what the system allows can change while acpd runs.
+    fn tried(
         confinement: &Confinement,
         isolation: &Isolation,
         programs: &[&Path],

@@ -43,8 +43,8 @@ struct Entry {
     is_isolated: bool,
     /// The directory in which the agent starts.
     directory: Inode,
-    /// Why the agent is not isolated, if the configuration prefers it.
-    not_isolated: Option<String>,
+    /// Why the agent is not isolated although the configuration prefers it, or why its home is read-only.
+    remark: Option<String>,
     /// Sent, and not inherited, because it must act on the agent alone.
     environment: BTreeMap<String, String>,
 }
@@ -94,7 +94,7 @@ fn enter() -> Result<(File, Entry), String> {
 fn become_agent(report: &mut File, entry: Entry, arguments: impl IntoIterator<Item = OsString>) -> String {
     let mut arguments = arguments.into_iter();
     let Some(program) = arguments.next() else { return "the program is missing".to_owned() };
-    let Entry { confinement, is_isolated, directory, not_isolated, environment } = entry;
+    let Entry { confinement, is_isolated, directory, remark, environment } = entry;
     // bubblewrap goes by paths: another directory may be at this path by now.
     if !Inode::of_current_directory().is_ok_and(|current| current == directory) {
         return "cannot confine the agent: its start directory does not exist inside bubblewrap".to_owned();
@@ -103,7 +103,7 @@ fn become_agent(report: &mut File, entry: Entry, arguments: impl IntoIterator<It
         Ok(enforced) => rules::judge(&confinement, enforced, is_isolated),
         Err(failure) => return failure,
     };
-    sandbox.missing.extend(not_isolated);
+    sandbox.missing.extend(remark);
     if confinement.required && sandbox.level != SandboxLevel::Isolated {
         return not_enough(&sandbox.missing.join("; "));
     }
@@ -154,7 +154,7 @@ pub struct Door {
 pub fn command(
     program: &Path,
     arguments: impl IntoIterator<Item = OsString>,
-    confinement: Confinement,
+    mut confinement: Confinement,
     environment: BTreeMap<String, String>,
     stdin: OwnedFd,
 ) -> Result<(Command, Door), String> {
@@ -162,24 +162,24 @@ pub fn command(
     let (ours, theirs) = UnixStream::pair().map_err(failed)?;
     let mut command = Command::new(SELF_PROGRAM);
     let directory = Inode::of_current_directory().map_err(failed)?;
-    let (mut is_isolated, mut not_isolated) = (false, None);
+    let (mut is_isolated, mut remark) = (false, None);
     if let Some(isolation) = &confinement.isolation {
         check_home(isolation)?;
         let own: PathBuf = std::fs::read_link(SELF_PROGRAM).map_err(failed)?;
         let programs = if program == Path::new(SELF_PROGRAM) { vec![own.as_path()] } else { vec![&own, program] };
         let current = std::env::current_dir().map_err(failed)?;
-        match Isolated::new(&confinement, isolation, &programs, &current) {
-            Ok(isolated) => {
+        match Isolated::new(&mut confinement, &programs, &current) {
+            Ok((isolated, read_only_home)) => {
                 command = Command::new(isolated.program);
                 command.args(isolated.arguments).arg(&own);
-                is_isolated = true;
+                (is_isolated, remark) = (true, read_only_home);
             }
             Err(why) if confinement.required => return Err(not_enough(&why)),
-            Err(why) => not_isolated = Some(format!("not isolated: {why}")),
+            Err(why) => remark = Some(format!("not isolated: {why}")),
         }
     }
     command.arg(ARGUMENT).arg(program).args(arguments).env_clear().stdin(Stdio::from(OwnedFd::from(theirs)));
-    let entry = Entry { confinement, is_isolated, directory, not_isolated, environment };
+    let entry = Entry { confinement, is_isolated, directory, remark, environment };
     Ok((command, Door { ours, entry, stdin }))
 }
 
