@@ -41,7 +41,7 @@ impl SessionActor {
         let text = match text {
             Ok(text) => text,
             Err((problem, bytes)) => {
-                tracing::warn!(bytes, "the agent wrote a line that {problem}; skipped it");
+                self.shared.security.skipped(format_args!("the agent wrote a line of {bytes} bytes that {problem}"));
                 return false;
             }
         };
@@ -129,7 +129,7 @@ impl SessionActor {
         let turn = self.running_turn();
         let Some(params) = params else { return };
         let Ok(update) = serde_json::from_str::<UpdateParams<'_>>(params.get()) else {
-            return tracing::warn!("an update without a session id or content; skipped");
+            return self.shared.security.skipped("the agent wrote an update without a session id or content");
         };
         if self.is_repeated(&update.session_id, || update::is_conversation(update.update)) {
             return;
