@@ -60,7 +60,7 @@ impl SessionActor {
             Envelope::Answer { id, outcome } => {
                 // Whoever asked for something may be told why the agent refuses it, and not by way of the record.
                 let redacted = |mut error: RpcError| {
-                    self.shared.hub.secrets().redact(&mut error.message);
+                    self.shared.hub.secrets(self.owner_uid).redact(&mut error.message);
                     error
                 };
                 self.on_answer(id, outcome.map_err(redacted));
@@ -74,7 +74,7 @@ impl SessionActor {
                 if tracing::enabled!(tracing::Level::DEBUG) {
                     // Before it is cut: half a secret is not recognized any more.
                     let mut text = text.to_owned();
-                    self.shared.hub.secrets().redact(&mut text);
+                    self.shared.hub.secrets(self.owner_uid).redact(&mut text);
                     let shown: String = text.chars().take(NOISE_SHOWN_CHARS).collect();
                     tracing::debug!(line = shown, "the agent wrote a line that is not a valid message; skipped it");
                 }
