@@ -9,12 +9,13 @@ mod redaction;
 mod tail;
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::watch::{self, Receiver};
 
-use crate::agent::Secrets;
+use crate::agent::{OwnerSecrets, Secrets};
 use crate::metrics::Metrics;
 use crate::model::{SessionId, Sight};
 use crate::store::{
@@ -58,8 +59,8 @@ struct Watchers {
 struct Books {
     /// A session has an entry only while somebody watches it.
     sessions: HashMap<SessionId, Watched>,
-    /// The sessions of one user together, likewise.
-    owners: HashMap<Option<u32>, WatchedOwner>,
+    /// The sessions of one user together, likewise; only their own events wake their readers.
+    owners: HashMap<Option<u32>, Watched>,
     /// Filled only while somebody watches all sessions.
     all: Tail,
     budget: Budget,
@@ -69,19 +70,36 @@ struct Books {
 struct Watched {
     reach: watch::Sender<Reach>,
     tail: Tail,
-}
-
-/// One user's sessions, which only their own events wake.
-#[derive(Debug)]
-struct WatchedOwner {
-    watched: Watched,
-    /// The last event of theirs.
+    /// The cursor of the newest event in this log.
     newest: i64,
 }
 
 impl Watched {
     fn new(scope: EventScope, ended: bool) -> Self {
-        Self { reach: watch::Sender::new(Reach { cursor: UNKNOWN, ended }), tail: Tail::new(scope) }
+        Self { reach: watch::Sender::new(Reach { cursor: UNKNOWN, ended }), tail: Tail::new(scope), newest: UNKNOWN }
+    }
+
+    /// Follows one of them, and forgets those that have no readers when there are many.
+    fn subscribe<K: Eq + Hash>(all: &mut HashMap<K, Self>, key: K, scope: EventScope, ended: bool) -> Receiver<Reach> {
+        if all.len() >= WATCHED_MAX {
+            all.retain(|_, watched| watched.reach.receiver_count() > 0);
+        }
+        all.entry(key).or_insert_with(|| Self::new(scope, ended)).reach.subscribe()
+    }
+
+    fn keep(&mut self, event: &Arc<Logged>, budget: &mut Budget) {
+        budget.push(&mut self.tail, event);
+        self.newest = event.event.id;
+    }
+
+    /// Wakes readers if there are new events. Whether there are any readers.
+    fn tell(&self) -> bool {
+        self.reach.send_if_modified(|reach| {
+            let further = reach.cursor < self.newest;
+            reach.cursor = reach.cursor.max(self.newest);
+            further
+        });
+        self.reach.receiver_count() > 0
     }
 }
 
@@ -94,7 +112,7 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// `secrets` are kept out of all that is appended.
+    /// What is appended is redacted with the `secrets` of its owner.
     pub async fn open(
         options: &StoreOptions,
         secrets: Arc<Secrets>,
@@ -111,16 +129,21 @@ impl Hub {
         &self.store
     }
 
-    /// What must not be seen.
-    pub fn secrets(&self) -> &Arc<Secrets> {
-        &self.secrets
+    /// The secrets that text of this owner's is searched for.
+    pub fn secrets(&self, owner: Option<u32>) -> OwnerSecrets {
+        self.secrets.of(owner)
     }
 
-    /// Resolves when the unit is committed and its events can be seen.
-    pub async fn append(&self, mut unit: Unit) -> Result<Committed, StoreError> {
-        if let Some(redactor) = self.secrets.redactor() {
+    /// Redacts the unit, which belongs to one owner. Resolves when it is committed and its events can be seen.
+    pub async fn append(&self, owner: Option<u32>, mut unit: Unit) -> Result<Committed, StoreError> {
+        if let Some(redactor) = self.secrets.of(owner).redactor() {
             redaction::redact(&redactor, &mut unit);
         }
+        self.append_own(unit).await
+    }
+
+    /// The same for units that need no redaction: their text is acpd's own, or was redacted when it was recorded.
+    pub async fn append_own(&self, unit: Unit) -> Result<Committed, StoreError> {
         self.writer.append(unit).await
     }
 
@@ -152,11 +175,7 @@ impl Hub {
 
     /// Follows a log from after `cursor`.
     pub fn subscribe(&self, scope: EventScope, cursor: i64) -> Subscription {
-        let reach = match scope {
-            EventScope::All => self.watchers.all.subscribe(),
-            EventScope::Session(session) => self.watchers.watch(session),
-            EventScope::Owner(owner) => self.watchers.watch_owner(owner),
-        };
+        let reach = self.watchers.watch(scope);
         let (store, watchers) = (self.store.clone(), Arc::clone(&self.watchers));
         Subscription { store, watchers, scope, cursor, reach, told: None, compacted: None }
     }
@@ -204,25 +223,14 @@ impl Watchers {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn watch(&self, session: SessionId) -> watch::Receiver<Reach> {
-        let mut books = self.lock();
-        if books.sessions.len() >= WATCHED_MAX {
-            books.sessions.retain(|_, watched| watched.reach.receiver_count() > 0);
+    fn watch(&self, scope: EventScope) -> Receiver<Reach> {
+        let (mut books, ended) = (self.lock(), self.all.borrow().ended);
+        match scope {
+            EventScope::All => self.all.subscribe(),
+            // After the end of the streams, a reader gets the stored events and then the end.
+            EventScope::Session(session) => Watched::subscribe(&mut books.sessions, session, scope, ended),
+            EventScope::Owner(owner) => Watched::subscribe(&mut books.owners, owner, scope, ended),
         }
-        // Whoever comes when the streams have ended gets what there is, and the end.
-        let ended = self.all.borrow().ended;
-        let watched = || Watched::new(EventScope::Session(session), ended);
-        books.sessions.entry(session).or_insert_with(watched).reach.subscribe()
-    }
-
-    fn watch_owner(&self, owner: Option<u32>) -> watch::Receiver<Reach> {
-        let mut books = self.lock();
-        if books.owners.len() >= WATCHED_MAX {
-            books.owners.retain(|_, of_owner| of_owner.watched.reach.receiver_count() > 0);
-        }
-        let ended = self.all.borrow().ended;
-        let of_owner = || WatchedOwner { watched: Watched::new(EventScope::Owner(owner), ended), newest: UNKNOWN };
-        books.owners.entry(owner).or_insert_with(of_owner).watched.reach.subscribe()
     }
 
     /// What follows the cursor, as far as it is in memory.
@@ -230,7 +238,7 @@ impl Watchers {
         let books = self.lock();
         let tail = match scope {
             EventScope::Session(session) => &books.sessions.get(&session)?.tail,
-            EventScope::Owner(owner) => &books.owners.get(&owner)?.watched.tail,
+            EventScope::Owner(owner) => &books.owners.get(&owner)?.tail,
             EventScope::All => &books.all,
         };
         tail.after(cursor, PAGE_EVENTS, PAGE_BYTES)
@@ -239,8 +247,7 @@ impl Watchers {
     /// Wherever somebody may wait: all is told to, and counted by, this alone, so that no kind of log is left out.
     fn each<'a>(&'a self, books: &'a Books) -> impl Iterator<Item = &'a watch::Sender<Reach>> {
         let Books { sessions, owners, all: _, budget: _ } = books;
-        let of_owners = owners.values().map(|of_owner| &of_owner.watched.reach);
-        sessions.values().map(|watched| &watched.reach).chain(of_owners).chain([&self.all])
+        sessions.values().chain(owners.values()).map(|watched| &watched.reach).chain([&self.all])
     }
 
     fn end(&self) {
@@ -267,7 +274,7 @@ impl Audience for Arc<Watchers> {
                 books.sessions.remove(&head.session);
             }
         }
-        books.owners.retain(|_, of_owner| of_owner.tell());
+        books.owners.retain(|_, watched| watched.tell());
         drop(books);
         if let Some(cursor) = heads.iter().map(|head| head.cursor).max() {
             self.all.send_if_modified(|reach| {
@@ -276,18 +283,6 @@ impl Audience for Arc<Watchers> {
                 further
             });
         }
-    }
-}
-
-impl WatchedOwner {
-    /// Wakes those who wait for what is new. Whether there is anybody left.
-    fn tell(&self) -> bool {
-        self.watched.reach.send_if_modified(|reach| {
-            let further = reach.cursor < self.newest;
-            reach.cursor = reach.cursor.max(self.newest);
-            further
-        });
-        self.watched.reach.receiver_count() > 0
     }
 }
 
@@ -305,28 +300,21 @@ impl Books {
                 continue;
             }
             let event = Logged::new(event);
-            if let Some(Watched { tail, .. }) = watched {
-                budget.push(tail, &event);
-            }
-            if let Some(WatchedOwner { watched, newest }) = of_owner {
-                *newest = event.event.id;
-                budget.push(&mut watched.tail, &event);
+            for watched in [watched, of_owner].into_iter().flatten() {
+                watched.keep(&event, budget);
             }
             if is_all_watched {
                 budget.push(all, &event);
             }
         }
-        budget.enforce(|scope, cursor| match scope {
-            EventScope::All => all.forget(cursor),
-            EventScope::Owner(owner) => {
-                if let Some(of_owner) = owners.get_mut(&owner) {
-                    of_owner.watched.tail.forget(cursor);
-                }
-            }
-            EventScope::Session(session) => {
-                if let Some(Watched { tail, .. }) = sessions.get_mut(&session) {
-                    tail.forget(cursor);
-                }
+        budget.enforce(|scope, cursor| {
+            let tail = match scope {
+                EventScope::All => Some(&mut *all),
+                EventScope::Owner(owner) => owners.get_mut(&owner).map(|watched| &mut watched.tail),
+                EventScope::Session(session) => sessions.get_mut(&session).map(|watched| &mut watched.tail),
+            };
+            if let Some(tail) = tail {
+                tail.forget(cursor);
             }
         });
     }
@@ -339,7 +327,7 @@ pub struct Subscription {
     watchers: Arc<Watchers>,
     scope: EventScope,
     cursor: i64,
-    reach: watch::Receiver<Reach>,
+    reach: Receiver<Reach>,
     /// Up to where the reader knows that deltas may be missing; none before the first page.
     told: Option<i64>,
     compacted: Option<Compacted>,
@@ -440,14 +428,8 @@ impl Subscription {
 
     /// The last number after the cursor that the page skips.
     fn last_gap(&self, page: &[Arc<Logged>]) -> Option<i64> {
-        let mut before = self.cursor;
-        let mut gap = None;
-        for number in page.iter().map(|event| event.cursor(self.scope)) {
-            if number != before + 1 {
-                gap = Some(number - 1);
-            }
-            before = number;
-        }
-        gap
+        let numbers = page.iter().map(|event| event.cursor(self.scope));
+        let before = std::iter::once(self.cursor).chain(numbers.clone());
+        before.zip(numbers).filter(|(before, number)| *number != before + 1).map(|(_, number)| number - 1).last()
     }
 }

@@ -1,11 +1,17 @@
-//! Security events: whoever reached for what is not theirs is refused where that happens, and told of here, so that every
-//! one is in the log in one shape and counted.
+//! Security events: refused attempts to reach what belongs to others. Every one is counted. They have one shape in the log,
+//! whose lines are limited, because an agent can cause any number of them.
 
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::model::Peer;
+
+/// Log lines of one kind in one period; acpd suppresses more.
+const LINES_MAX: u64 = 20;
+const LINES_PERIOD: Duration = Duration::from_mins(1);
 
 /// What was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,26 +46,50 @@ impl SecurityEvent {
 /// The counts since the daemon started.
 #[derive(Debug, Default)]
 pub struct Security {
-    counts: [AtomicU64; SecurityEvent::ALL.len()],
+    events: [(AtomicU64, LogLimit); SecurityEvent::ALL.len()],
+    agent_lines: LogLimit,
 }
 
 impl Security {
-    /// Logs and counts a refusal. `peer` is whoever asked for it, and `path` what was reached for.
+    /// Counts and logs a refusal. `peer` is the client, and `path` what it reached for.
     pub fn refused(&self, event: SecurityEvent, peer: Option<&Peer>, path: Option<&Path>, why: impl fmt::Display) {
-        if let Some(count) = self.counts.get(event as usize) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
+        let Some((count, lines)) = self.events.get(event as usize) else { return };
+        count.fetch_add(1, Ordering::Relaxed);
         let (uid, pid) = (peer.map(|peer| peer.uid), peer.and_then(|peer| peer.pid));
         let program = peer.and_then(|peer| peer.program.as_deref());
         let path = path.map(|path| path.display().to_string());
-        tracing::warn!(security = true, event = event.as_str(), uid, pid, program, path, "refused: {why}");
+        let event = event.as_str();
+        lines.log(Instant::now(), |suppressed| {
+            tracing::warn!(security = true, event, uid, pid, program, path, suppressed, "refused: {why}");
+        });
+    }
+
+    /// Logs that acpd cannot use what an agent wrote.
+    pub fn skipped(&self, what: impl fmt::Display) {
+        self.agent_lines.log(Instant::now(), |suppressed| tracing::warn!(suppressed, "{what}; skipped it"));
     }
 
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        SecurityEvent::ALL
-            .iter()
-            .zip(&self.counts)
-            .map(|(event, count)| (event.as_str(), count.load(Ordering::Relaxed)))
+        let names = SecurityEvent::ALL.iter().map(|event| event.as_str());
+        names.zip(&self.events).map(|(name, (count, _))| (name, count.load(Ordering::Relaxed)))
+    }
+}
+
+/// Limits the log lines of one kind: when the period began, and how many lines came in it.
+#[derive(Debug, Default)]
+struct LogLimit(Mutex<(Option<Instant>, u64)>);
+
+impl LogLimit {
+    /// Calls `log` unless the line is suppressed. The first line of a period gets the number of those that were suppressed.
+    fn log(&self, now: Instant, log: impl FnOnce(Option<u64>)) {
+        let mut period = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (began, lines) = *period;
+        let is_over = began.is_none_or(|began| now.duration_since(began) >= LINES_PERIOD);
+        *period = if is_over { (Some(now), 1) } else { (began, lines + 1) };
+        if period.1 <= LINES_MAX {
+            drop(period);
+            log(is_over.then(|| lines.saturating_sub(LINES_MAX)).filter(|count| *count > 0));
+        }
     }
 }
 
@@ -68,10 +98,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_event_is_counted_by_its_name() {
-        let security = Security::default();
-        security.refused(SecurityEvent::OutsideRoots, None, Some(Path::new("/etc")), "a test");
-        let counts: Vec<_> = security.counts().filter(|(_, count)| *count > 0).collect();
-        assert_eq!(counts, [("outside_roots", 1)]);
+    fn lines_are_limited_and_the_next_one_tells_of_those_before() {
+        let (limit, start) = (LogLimit::default(), Instant::now());
+        let mut told = Vec::new();
+        for (count, periods) in [(LINES_MAX + 1000, 0), (2, 1), (1, 2)] {
+            (0..count).for_each(|_| limit.log(start + periods * LINES_PERIOD, |suppressed| told.push(suppressed)));
+        }
+        let first = usize::try_from(LINES_MAX).unwrap();
+        assert_eq!((told.len(), &told[first..]), (first + 3, &[Some(1000), None, None][..]));
     }
 }

@@ -293,3 +293,27 @@ async fn what_is_nested_without_end_harms_no_client() {
     let calls: Vec<&Value> = messages.iter().filter(|message| message["role"] == "tool_call").collect();
     assert!(calls.iter().all(|message| message["content"]["arguments"]["truncated"] == true), "{calls:?}");
 }
+
+#[tokio::test]
+async fn an_agent_that_reaches_out_and_writes_nonsense_does_not_fill_the_log() {
+    const ATTEMPTS: usize = 50;
+    const LINES_MAX: usize = 20;
+    let read = json!({"request": {"method": "fs/read_text_file",
+        "params": {"sessionId": "test-session", "path": "/etc/hostname"}}});
+    let update = json!({"stdout": "{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{}}\n"});
+    let steps = [read, update, json!({"longLine": 70000})];
+    let steps: Vec<Value> = steps.iter().flat_map(|step| std::iter::repeat_n(step.clone(), ATTEMPTS)).collect();
+    let daemon = Daemon::builder()
+        .config("[limits]\nline_max = \"64KiB\"\npayload_max = \"64KiB\"")
+        .agent("loud", json!([{"handshake": {}}, {"prompt": steps}]))
+        .start()
+        .await;
+    let (turn, _) = run(&daemon, "loud").await;
+    assert_eq!(turn["status"], "completed", "{turn}");
+    let info = daemon.get("/v1/info").await.expect_status(200);
+    assert_eq!(info["securityEvents"]["path_escape"], ATTEMPTS, "each is counted");
+    let log = daemon.log();
+    let lines = |text: &str| log.lines().filter(|line| line.contains(text)).count();
+    assert_eq!(lines("path_escape"), LINES_MAX);
+    assert_eq!(lines("the agent wrote "), LINES_MAX);
+}

@@ -8,7 +8,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use harness::{Daemon, DaemonBuilder, echo, files_below};
+use harness::{Daemon, DaemonBuilder, ORDINARY, echo, files_below, users};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -314,6 +314,19 @@ async fn a_refusal_tells_no_secret_and_a_rule_may_hold_none() {
 }
 
 #[tokio::test]
+async fn quotes_that_an_error_escapes_hide_no_secret() {
+    let secret = "it's-k0requoted-\"key\"";
+    let settings = format!("env = {{ KEY = {} }}", json!(secret));
+    let daemon = Daemon::builder().agent_with("quoted", echo(), &settings).start().await;
+    let path = format!("{}/{secret}", daemon.root().display());
+    let refused = daemon.post("/v1/workspaces", json!({ "path": path })).await;
+    assert!(refused.status == 400 && refused.text.contains("[redacted:KEY]"), "{}", refused.text);
+    let refused = daemon.post("/v1/workspaces", json!({ "path": format!("{path}/../../..") })).await;
+    let log = daemon.log();
+    assert!(!refused.text.contains("k0requoted") && !log.contains("k0requoted"), "{} {log}", refused.text);
+}
+
+#[tokio::test]
 async fn half_a_secret_is_not_in_the_title_of_a_question() {
     let secret = "hunter2-hunter2-hunter2-hunter2";
     let call = json!({"toolCallId": "c", "title": format!("{}{secret}", "x".repeat(480)), "kind": "execute"});
@@ -327,4 +340,120 @@ async fn half_a_secret_is_not_in_the_title_of_a_question() {
     let asked = daemon.get(&format!("/v1/sessions/{session}/permissions?status=all")).await.expect_status(200);
     assert!(asked["permissions"][0]["title"].as_str().unwrap().starts_with("xxx"), "{asked}");
     assert!(!asked.to_string().contains("hunter2"), "{asked}");
+}
+
+/// A key of root's agents, which a member's agents get from the profile `roots` only.
+const OF_ROOT: &str = "r00t-k3y-13ch";
+/// A value that a member's agents never get, because a later place wins.
+const OVERRIDDEN: &str = "loses-against-env";
+
+/// A daemon of root with the profiles `roots` and `members`. Nothing, where the tests are not root's.
+async fn shared_daemon(script: Value) -> Option<Daemon> {
+    if users().len() == 1 {
+        harness::say("SKIPPED: only a daemon of root has members");
+        return None;
+    }
+    let builder = Daemon::builder().owner(ORDINARY);
+    let file = builder.root().join("keys.env");
+    private(&file, &format!("BY_FILE={}\nBY_ENV={OVERRIDDEN}\n", BY_FILE.value));
+    let members = format!("env = {{ BY_ENV = \"env-k0reenv-0123\" }}\nenv_file = {}", json!(file));
+    let builder = builder.agent_with("roots", echo(), &format!("env = {{ ROOT_KEY = \"{OF_ROOT}\" }}"));
+    let daemon = builder.agent_with("members", script, &members).start().await;
+    // Root's own sessions have shown acpd the key, too.
+    let roots = daemon.create_session("roots").await;
+    daemon.prompt_and_wait(&roots, &format!("my key is {OF_ROOT}")).await;
+    assert_eq!(daemon.messages(&roots).await[0]["content"]["text"], "my key is [redacted:ROOT_KEY]");
+    Some(daemon)
+}
+
+#[tokio::test]
+async fn what_a_members_agent_says_is_searched_for_that_members_secrets_only() {
+    let (first, second) = OF_ROOT.split_at(OF_ROOT.len() / 2);
+    let end = format!("{second} {OVERRIDDEN} {}", BY_FILE.value);
+    let call =
+        json!({"sessionUpdate": "tool_call", "toolCallId": "c1", "title": OF_ROOT, "rawInput": {"command": OF_ROOT}});
+    let script = json!([{"handshake": {}}, {"prompt": [
+        {"text": format!("is it {first}")}, {"gate": "half"}, {"text": end}, {"update": call}]}]);
+    let Some(daemon) = shared_daemon(script).await else { return };
+    let member = daemon.as_user(ORDINARY, &[]);
+    let session = member.create_session("members").await;
+    let accepted = daemon.prompt(&session, &format!("is it {OF_ROOT}?")).await;
+    let half = daemon.gate("members").reached("half").await;
+    let delta = daemon.events(&session, None).await.until("message.delta").await;
+    assert_eq!(delta.last().unwrap().payload()["text"], format!("is it {first}"), "nothing is held back");
+    half.open().await;
+    daemon.wait_turn(&session, accepted["turnId"].as_str().unwrap()).await;
+
+    let messages = member.get(&format!("/v1/sessions/{session}/messages")).await.expect_status(200);
+    let messages = messages["messages"].as_array().unwrap();
+    assert_eq!(messages[0]["content"]["text"], format!("is it {OF_ROOT}?"));
+    let said = messages[1]["content"]["text"].as_str().unwrap();
+    assert_eq!(said, format!("is it {OF_ROOT} {OVERRIDDEN} [redacted:BY_FILE]"));
+    let path = format!("/v1/sessions/{session}/events?follow=false");
+    let events = member.get(&path).await.text;
+    assert!(events.contains(OF_ROOT) && !events.contains("[redacted:ROOT_KEY]"), "{events}");
+
+    // With an agent that has it, the member has the key; from then on it is redacted.
+    let other = member.create_session("roots").await;
+    daemon.prompt_and_wait(&other, "hello").await;
+    let turn = daemon.prompt_and_wait(&other, &format!("my key is {OF_ROOT}")).await;
+    assert_eq!(turn["status"], "completed", "{turn}");
+    let messages = daemon.messages(&other).await;
+    assert_eq!(messages[2]["content"]["text"], "my key is [redacted:ROOT_KEY]", "{messages:?}");
+}
+
+#[tokio::test]
+async fn no_route_tells_a_member_whether_a_guess_is_another_owners_secret() {
+    let Some(daemon) = shared_daemon(echo()).await else { return };
+    let member = daemon.as_user(ORDINARY, &[]);
+    let session = member.create_session("members").await;
+    let of_session = |rest: &str| format!("/v1/sessions/{session}{rest}");
+    let rule = json!({"decision": "deny", "commands": [[OF_ROOT]]});
+    let server = json!({"name": "x", "type": "stdio", "command": "x", "env": {"A": OF_ROOT}});
+    let posts = [
+        (
+            "/v1/sessions".to_owned(),
+            json!({"workspace": daemon.workspace(), "agent": "members", "title": OF_ROOT,
+            "start": "lazy", "tags": [OF_ROOT], "permissions": {"mode": "ask", "rules": [rule.clone()]},
+            "context": {"variables": {"A": OF_ROOT}}}),
+        ),
+        ("/v1/sessions".to_owned(), json!({"workspace": daemon.workspace(), "agent": OF_ROOT})),
+        ("/v1/sessions".to_owned(), json!({"workspace": format!("/{OF_ROOT}")})),
+        ("/v1/agents".to_owned(), json!({"slug": "mine", "name": "mine", "base": "members", "systemPrompt": OF_ROOT})),
+        ("/v1/agents".to_owned(), json!({"slug": "own", "name": "own", "base": "members", "mcpServers": [server]})),
+        ("/v1/agents".to_owned(), json!({"slug": "other", "name": "other", "base": OF_ROOT})),
+        (of_session("/checkpoints"), json!({"name": OF_ROOT, "state": {"a": OF_ROOT}})),
+        (of_session("/messages"), json!({"text": OF_ROOT})),
+        (of_session("/cancel"), json!({ OF_ROOT: 1 })),
+        ("/v1/records".to_owned(), json!({"session_id": "mine", "title": OF_ROOT})),
+        ("/v1/permissions/x".to_owned(), json!({"optionId": OF_ROOT})),
+        ("/v1/import".to_owned(), json!({"sessions": [{ OF_ROOT: 1 }]})),
+    ];
+    let mut told = Vec::new();
+    for (path, body) in posts {
+        told.push((path.clone(), member.post(&path, body).await));
+    }
+    let change = json!({"title": OF_ROOT, "permissions": {"mode": "ask", "rules": [rule]}});
+    told.push(("PATCH".to_owned(), member.patch(&of_session(""), change).await));
+    let encoded = format!("/v1/sessions?{OF_ROOT}=1");
+    for path in [
+        encoded,
+        format!("/{OF_ROOT}"),
+        format!("/v1/agents/{OF_ROOT}"),
+        format!("/v1/timeline/{OF_ROOT}"),
+        format!("/v1/search?q=%22{OF_ROOT}%22"),
+        of_session(""),
+        of_session("/checkpoints"),
+        "/v1/records".to_owned(),
+        "/v1/sessions".to_owned(),
+        "/v1/agents/mine".to_owned(),
+        "/v1/events?after=0&follow=false".to_owned(),
+    ] {
+        told.push((path.clone(), member.get(&path).await));
+    }
+    for (path, reply) in &told {
+        assert!(!reply.text.contains("redacted") && !reply.text.contains("agent's secret"), "{path}: {}", reply.text);
+    }
+    let echoed = told.iter().filter(|(_, reply)| reply.text.contains(OF_ROOT)).count();
+    assert!(echoed > told.len() / 2, "most repeat it: {echoed} of {}", told.len());
 }

@@ -4,10 +4,11 @@
 
 mod harness;
 
-use std::os::unix::fs::symlink;
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
-use harness::{Daemon, within};
+use harness::{Daemon, ORDINARY, users, within};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -227,4 +228,42 @@ async fn a_directorys_name_makes_no_line_of_its_own_in_the_log() {
     let log = daemon.log();
     assert!(log.contains("a line of somebody's"), "{log}");
     assert!(!log.lines().any(|line| line.starts_with("2030")), "{log}");
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+#[tokio::test]
+async fn a_directory_that_an_agent_closed_to_its_owner_is_named_with_how_to_open_it() {
+    if users().len() == 1 {
+        return harness::say("SKIPPED: root may enter every directory, and only root can be another user");
+    }
+    let builder = Daemon::builder().user(ORDINARY.uid, ORDINARY.gid).agent("located", located());
+    let daemon = builder.start().await;
+    let (project, below) = (daemon.root().join("project"), daemon.root().join("project/below"));
+    std::fs::create_dir_all(&below).unwrap();
+    for directory in [&project, &below] {
+        chown(directory, Some(ORDINARY.uid), Some(ORDINARY.gid)).unwrap();
+    }
+    std::fs::write(below.join("file"), "").unwrap();
+    for closed in [&project, &below] {
+        let session = create(&daemon, &below).await;
+        set_mode(closed, 0o755);
+        assert_eq!(daemon.prompt_and_wait(&session, "where?").await["status"], "completed");
+        let fresh = create(&daemon, &below).await;
+        set_mode(closed, 0o000);
+        let told = [
+            prompt(&daemon, &session).await.text,
+            daemon.patch(&format!("/v1/sessions/{session}"), json!({"context": {"activeFile": "file"}})).await.text,
+            daemon.post("/v1/sessions", json!({"workspace": below, "agent": "located"})).await.text,
+            prompt(&daemon, &fresh).await.text,
+        ];
+        set_mode(closed, 0o755);
+        for (number, told) in told.into_iter().enumerate() {
+            let why = format!("the mode 000 of the directory \\\"{}\\\" does not let its owner in", closed.display());
+            let hint = format!("chmod u+rwx {}", closed.display());
+            assert!(told.contains(&why) && told.contains(&hint), "{number}: {told}");
+        }
+    }
 }

@@ -112,17 +112,17 @@ pub fn gather(
     current: Option<&AgentProfile>,
     environment: &BTreeMap<String, String>,
 ) -> Result<Gathered, EnvironmentError> {
-    let passed = passed(frozen, environment);
+    let mut own: BTreeMap<String, String> = passed(frozen, environment).into_iter().collect();
     let mut gathered = Gathered { variables: allowed(environment), ..Gathered::default() };
-    gathered.secrets.extend(secrets(frozen, current, &passed));
-    gathered.variables.extend(passed);
     for source in given(frozen, current, environment) {
         let source = source?;
-        gathered.secrets.extend(secrets(frozen, current, &source));
         gathered.given.extend(source.iter().map(|(name, _)| name.clone()));
-        gathered.variables.extend(source);
+        own.extend(source);
     }
+    // Not of each place: the agent's owner does not learn a value that another place overrides.
+    gathered.secrets.extend(secrets(frozen, current, &own));
     gathered.secrets.extend(server_secrets(current));
+    gathered.variables.extend(own);
     Ok(gathered)
 }
 
@@ -133,7 +133,7 @@ pub fn known(profile: &AgentProfile, environment: &BTreeMap<String, String>) -> 
     let own = [passed(&frozen, environment)]
         .into_iter()
         .chain(there)
-        .flat_map(|source| secrets(&frozen, Some(profile), &source));
+        .flat_map(|source| secrets(&frozen, Some(profile), &source.into_iter().collect()));
     own.chain(server_secrets(Some(profile))).collect()
 }
 
@@ -186,7 +186,7 @@ fn given(
     files.chain(credentials).chain([Ok(own)])
 }
 
-fn secrets(frozen: &FrozenProfile, current: Option<&AgentProfile>, source: &Variables) -> Vec<Known> {
+fn secrets(frozen: &FrozenProfile, current: Option<&AgentProfile>, source: &BTreeMap<String, String>) -> Vec<Known> {
     // As the profile says today: whoever finds that a name is no secret after all helps the sessions that are there.
     let plain = current.map_or(&frozen.env_plain, |profile| &profile.env_plain);
     source

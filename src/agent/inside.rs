@@ -8,6 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use super::beneath::again;
+use super::workspace::WorkspaceError;
 use crate::model::context::is_git_ref;
 use crate::model::permission::Place;
 
@@ -135,7 +136,12 @@ fn real(path: &Path) -> Result<PathBuf, String> {
                 }
                 existing = existing.parent().ok_or("does not exist")?;
             }
-            Err(error) => return Err(format!("cannot be inspected: {error}")),
+            Err(error) => {
+                return Err(match WorkspaceError::unreachable(existing, error) {
+                    WorkspaceError::Missing { source, .. } => format!("cannot be inspected: {source}"),
+                    closed => format!("cannot be inspected: {closed}; {}", closed.hint().unwrap_or_default()),
+                });
+            }
         }
     }
 }

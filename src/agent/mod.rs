@@ -68,7 +68,7 @@ pub use persona::Persona;
 pub use process::{Bounds, Cause, Exit, Output, Process, SpawnError};
 #[cfg(test)]
 pub use redact::Known;
-pub use redact::{Redactor, Secrets, Stream as RedactedStream};
+pub use redact::{OwnerSecrets, Redactor, Secrets, Stream as RedactedStream};
 pub use terminal::{Terminal, TerminalBounds, TerminalEnd, TerminalTold};
 pub use terminal_command::{Prepared, TerminalError, TerminalRights, prepare};
 #[cfg(test)]

@@ -12,7 +12,7 @@ use tokio_util::codec::FramedRead;
 use tokio_util::sync::CancellationToken;
 
 use super::process::{InputLine, Output, Shares};
-use super::redact::{Secrets, Stream};
+use super::redact::{OwnerSecrets, Stream};
 use crate::acp::{BUFFER_BYTES, Line, LineCodec};
 use crate::metrics::Metrics;
 
@@ -203,7 +203,7 @@ impl Tail {
 
 /// Keeps the tail of standard error until the pipe ends, without the secrets in it: they are taken out before anything is
 /// cut.
-pub async fn keep_tail(stderr: impl AsyncRead + AsFd + Unpin, tail: Tail, secrets: Arc<Secrets>, signals: Signals) {
+pub async fn keep_tail(stderr: impl AsyncRead + AsFd + Unpin, tail: Tail, secrets: OwnerSecrets, signals: Signals) {
     let mut stream = Stream::default();
     let keep = |chunk: &[u8]| {
         tail.push(chunk);

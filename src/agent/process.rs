@@ -28,7 +28,7 @@ use super::host::Host;
 use super::keeper::Keeper;
 use super::pipes::{self, Signals, Tail};
 use super::procfs;
-use super::redact::Secrets;
+use super::redact::OwnerSecrets;
 use super::shim::{Order, Report, Shim, Started, Told};
 use crate::acp::{Line, LineCodec};
 use crate::config::Config;
@@ -192,7 +192,7 @@ pub struct Process {
 impl Process {
     /// Starts the agent. Its tasks belong to the host, and outlive the handle until nothing is left of the process. What it
     /// starts with is secret from here on.
-    pub fn spawn(command: &Command, bounds: Bounds, secrets: &Arc<Secrets>, host: &Host) -> Result<Self, SpawnError> {
+    pub fn spawn(command: &Command, bounds: Bounds, secrets: OwnerSecrets, host: &Host) -> Result<Self, SpawnError> {
         secrets.learn(command.secrets.clone());
         let cgroup = host.cgroups.as_ref().and_then(|cgroups| cgroups.create(command.session, bounds.cgroup));
         let started = match Shim::start(command, bounds.umask, cgroup.as_ref(), &host.children) {
@@ -224,7 +224,7 @@ impl Process {
         let reading =
             pipes::read_lines(stdout, codec, output_sender.clone(), signals.clone(), Arc::clone(&host.metrics));
         let reader = host.tasks.spawn(reading.instrument(span.clone()));
-        let keeping = pipes::keep_tail(stderr, tail.clone(), Arc::clone(secrets), signals.clone());
+        let keeping = pipes::keep_tail(stderr, tail.clone(), secrets, signals.clone());
         let stderr_reader = host.tasks.spawn(keeping.instrument(span.clone()));
         let supervisor = Supervisor {
             shim,

@@ -1,26 +1,30 @@
-//! What acpd keeps from every row, event, log and answer: the values that it hands to agents and that may be secret.
+//! Redaction: finds the secrets that acpd gave to agents in rows, events, log lines and responses.
 //!
-//! [`Secrets`] is what the daemon knows, which only grows: a key that was replaced is still a secret. A [`Redactor`] finds
-//! the values in bytes, text and JSON, as they are and as JSON writes them, and puts `[redacted:NAME]` in their place. A
-//! [`Stream`] does so for what comes in pieces: an end that may be the beginning of a value is held back until it is clear.
-//! Values that are written otherwise, in base64 or backwards, are not found.
+//! [`Secrets`] knows the secrets of each owner, and only grows: a key that was replaced is still a secret. What is replaced or
+//! held back shows that acpd knows it. So text of a session is searched for the secrets of the session's owner only
+//! ([`OwnerSecrets`]), and other owners' secrets cannot be guessed; only the daemon's log is searched for all. A [`Redactor`]
+//! finds values in bytes, text and JSON, as they are and as JSON and Rust's `{:?}` write them, and puts `[redacted:NAME]` in
+//! their place. A [`Stream`] does so for text that comes in pieces: it holds back an end that may be the beginning of a value.
+//! Values in another encoding, base64 for example, are not found.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, BuildError, MatchKind};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
 /// Shorter values are found in every other text, and are no secrets worth the name.
 const SECRET_BYTES_MIN: usize = 8;
-/// Values that are remembered; of more, the oldest are forgotten.
+/// Values of one owner that are remembered; of more, the oldest are forgotten.
 const KNOWN_MAX: usize = 1024;
+/// How often `{:?}` may have quoted a value, or a JSON text with it.
+const DEBUG_DEPTH: usize = 2;
 
 /// A secret and what it is called.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Known {
     name: String,
     value: String,
@@ -40,15 +44,36 @@ impl fmt::Debug for Known {
     }
 }
 
-/// The secrets that the daemon knows of.
+/// The secrets that the daemon knows, by owner; `None` is the daemon's own user.
 #[derive(Debug, Default)]
-pub struct Secrets(RwLock<Option<Arc<Redactor>>>);
+pub struct Secrets {
+    by_owner: RwLock<BTreeMap<Option<u32>, Arc<Redactor>>>,
+    all: RwLock<Option<Arc<Redactor>>>,
+}
 
 impl Secrets {
-    /// From here on these are kept out of everything, besides those that are known already.
+    pub fn of(self: &Arc<Self>, owner: Option<u32>) -> OwnerSecrets {
+        OwnerSecrets { secrets: Arc::clone(self), owner }
+    }
+
+    /// Finds the secrets of all owners, for the log, which only the daemon's own user reads.
+    pub fn redactor_of_all(&self) -> Option<Arc<Redactor>> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The secrets that one owner's agents were given. The owner can read them there, so that redaction reveals nothing.
+#[derive(Clone, Debug)]
+pub struct OwnerSecrets {
+    secrets: Arc<Secrets>,
+    owner: Option<u32>,
+}
+
+impl OwnerSecrets {
+    /// From here on these are redacted too.
     pub fn learn(&self, more: Vec<Known>) {
-        let mut redactor = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let mut known = redactor.as_ref().map(|redactor| redactor.known.clone()).unwrap_or_default();
+        let mut by_owner = self.secrets.by_owner.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = by_owner.get(&self.owner).map(|redactor| redactor.known.clone()).unwrap_or_default();
         let count = known.len();
         let mut seen: HashSet<String> = known.iter().map(|known| known.value.clone()).collect();
         known.extend(more.into_iter().filter(|known| seen.insert(known.value.clone())));
@@ -56,19 +81,24 @@ impl Secrets {
             return;
         }
         known.drain(..known.len().saturating_sub(KNOWN_MAX));
-        match Redactor::new(known) {
-            Ok(new) => *redactor = Some(Arc::new(new)),
+        let all = Redactor::new(known).and_then(|own| {
+            by_owner.insert(self.owner, Arc::new(own));
+            let all: BTreeSet<&Known> = by_owner.values().flat_map(|redactor| &redactor.known).collect();
+            Redactor::new(all.into_iter().cloned().collect())
+        });
+        match all {
+            Ok(all) => *self.secrets.all.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(all)),
             // The values would have to be gigabytes.
             Err(error) => tracing::error!(%error, "cannot search for new secrets"),
         }
     }
 
-    /// What finds them; nothing, while there are none, so that nobody pays for it.
+    /// Nothing while there are none, so that nobody pays for it.
     pub fn redactor(&self) -> Option<Arc<Redactor>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.secrets.by_owner.read().unwrap_or_else(PoisonError::into_inner).get(&self.owner).cloned()
     }
 
-    /// The text as anybody may see it.
+    /// The text as its owner may see it.
     pub fn redact(&self, text: &mut String) {
         if let Some(redactor) = self.redactor()
             && let Cow::Owned(redacted) = redactor.text(text)
@@ -91,7 +121,7 @@ pub struct Redactor {
 }
 
 impl Redactor {
-    fn new(known: Vec<Known>) -> Result<Self, aho_corasick::BuildError> {
+    fn new(known: Vec<Known>) -> Result<Self, BuildError> {
         let (mut patterns, mut marks) = (Vec::new(), Vec::new());
         for Known { name, value } in &known {
             for form in forms(value) {
@@ -239,20 +269,14 @@ fn has_escaped_ascii(json: &str) -> bool {
     memchr::memmem::find_iter(bytes, b"\\u00").any(|at| matches!(bytes.get(at + 4), Some(b'2'..=b'7')))
 }
 
-/// The ways in which a value is written: as it is, and within the quotes of a JSON text as different writers have it.
+/// The ways in which a value is written: as it is, within the quotes of a JSON text as different writers have it, and within
+/// those of `{:?}`, which quotes other quoted text again.
 fn forms(value: &str) -> HashSet<String> {
     let quoted = Value::from(value).to_string();
     let quoted = quoted[1..quoted.len() - 1].to_owned();
-    let ascii = |write: fn(u16) -> String| {
-        let mut text = String::new();
-        for character in quoted.chars() {
-            if character.is_ascii() {
-                text.push(character);
-            } else {
-                character.encode_utf16(&mut [0; 2]).iter().for_each(|unit| text.push_str(&write(*unit)));
-            }
-        }
-        text
+    let ascii = |write: fn(u16) -> String| -> String {
+        let written = |unit| u8::try_from(unit).ok().filter(u8::is_ascii).map(|byte| char::from(byte).to_string());
+        quoted.encode_utf16().map(|unit| written(unit).unwrap_or_else(|| write(unit))).collect()
     };
     let lower = ascii(|unit| format!("\\u{unit:04x}"));
     let upper = ascii(|unit| format!("\\u{unit:04X}"));
@@ -264,6 +288,10 @@ fn forms(value: &str) -> HashSet<String> {
     let slashed: Vec<String> =
         forms.iter().filter(|form| *form != value || quoted == value).map(|form| form.replace('/', "\\/")).collect();
     forms.extend(slashed);
+    for _ in 0..DEBUG_DEPTH {
+        let debugged: Vec<String> = forms.iter().map(|form| format!("{form:?}")).collect();
+        forms.extend(debugged.iter().map(|form| form[1..form.len() - 1].to_owned()));
+    }
     forms
 }
 
@@ -274,7 +302,7 @@ mod tests {
     use super::*;
 
     fn redactor(values: &[(&str, &str)]) -> Arc<Redactor> {
-        let secrets = Secrets::default();
+        let secrets = Arc::new(Secrets::default()).of(None);
         secrets.learn(values.iter().filter_map(|(name, value)| Known::new(name, value)).collect());
         secrets.redactor().unwrap()
     }
@@ -286,7 +314,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_costs_nothing() {
-        let secrets = Secrets::default();
+        let secrets = Arc::new(Secrets::default()).of(None);
         secrets.learn(Known::new("SHORT", "1234567").into_iter().collect());
         assert!(secrets.redactor().is_none());
         let redactor = redactor(&[("KEY", "hunter2-hunter2")]);
@@ -354,15 +382,30 @@ mod tests {
     }
 
     #[test]
-    fn what_was_replaced_is_still_known() {
-        let secrets = Secrets::default();
-        for value in ["first-key", "second-key", "first-key"] {
-            secrets.learn(Known::new("KEY", value).into_iter().collect());
+    fn debug_formatting_hides_no_secret() {
+        let value = "pa\"ss'w\\rd\u{1b}\u{200b}\n1";
+        let (json, debug) = (Value::from(value).to_string(), format!("{value:?}"));
+        for text in [format!("{json:?}"), format!("{debug:?}"), Value::from(debug.as_str()).to_string(), debug] {
+            assert!(!redactor(&[("A", value)]).text(&text).contains("ss"), "{text}");
         }
-        let mut text = "first-key second-key".to_owned();
-        secrets.redact(&mut text);
-        assert_eq!(text, "[redacted:KEY] [redacted:KEY]");
-        assert_eq!(secrets.redactor().unwrap().known.len(), 2);
+    }
+
+    #[test]
+    fn what_was_replaced_is_still_known_and_owners_share_no_room() {
+        let secrets = Arc::new(Secrets::default());
+        let learn = |owner, value: &str| secrets.of(owner).learn(Known::new("KEY", value).into_iter().collect());
+        for (owner, value) in
+            [(None, "first-key"), (None, "second-key"), (None, "first-key"), (Some(1), "first-key-and-more")]
+        {
+            learn(owner, value);
+        }
+        (0..=KNOWN_MAX).for_each(|number| learn(Some(2), &format!("one-of-many-{number}")));
+        let text = "first-key second-key first-key-and-more one-of-many-0 one-of-many-1";
+        let redacted = |redactor: Option<Arc<Redactor>>| redactor.unwrap().text(text).replace("[redacted:KEY]", "*");
+        assert_eq!(redacted(secrets.of(None).redactor()), "* * *-and-more one-of-many-0 one-of-many-1");
+        assert_eq!(redacted(secrets.of(Some(1)).redactor()), "first-key second-key * one-of-many-0 one-of-many-1");
+        assert_eq!(redacted(secrets.redactor_of_all()), "* * * one-of-many-0 *");
+        assert!(secrets.of(Some(3)).redactor().is_none(), "and nobody pays for others");
     }
 
     proptest! {

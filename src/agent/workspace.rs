@@ -1,9 +1,10 @@
 //! Where an agent may work: a real directory inside the allowed roots.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, accessat};
 use rustix::io::Errno;
 
 use super::account::AccountError;
@@ -38,6 +39,9 @@ pub enum WorkspaceError {
         #[source]
         source: std::io::Error,
     },
+    /// An agent can do that: no sandbox forbids `chmod`.
+    #[error("the mode {mode:03o} of the directory {directory:?} does not let its owner in")]
+    Closed { directory: PathBuf, mode: u32 },
     #[error("the workspace {0:?} is not a directory")]
     NotADirectory(PathBuf),
     #[error("the path of the workspace {0:?} is not UTF-8")]
@@ -64,6 +68,7 @@ impl WorkspaceError {
             Self::OutsideRoots { path, real, .. } => path != real,
             Self::NotAbsolute(_)
             | Self::Missing { .. }
+            | Self::Closed { .. }
             | Self::NotADirectory(_)
             | Self::NotUtf8(_)
             | Self::Reserved { .. }
@@ -71,6 +76,26 @@ impl WorkspaceError {
             | Self::NotLooked(_)
             | Self::Moved { .. } => false,
         }
+    }
+
+    /// Why a path cannot be looked at: the outermost directory on it that the caller cannot enter may be closed to its own
+    /// owner. Else it is the error that the system gave.
+    pub(super) fn unreachable(path: &Path, source: std::io::Error) -> Self {
+        let denied = |path: &&Path| accessat(CWD, *path, Access::EXEC_OK, AtFlags::EACCESS) == Err(Errno::ACCESS);
+        let metadata = |path: &Path| path.symlink_metadata().ok().filter(std::fs::Metadata::is_dir);
+        let outermost = path.ancestors().filter(denied).last().and_then(|path| Some((path, metadata(path)?.mode())));
+        match outermost {
+            Some((path, mode)) if mode & Mode::XUSR.bits() == 0 => {
+                Self::Closed { directory: path.to_owned(), mode: mode & 0o777 }
+            }
+            _ => Self::Missing { path: path.to_owned(), source },
+        }
+    }
+
+    /// How to let acpd in, when only a directory's mode keeps it out.
+    pub fn hint(&self) -> Option<String> {
+        let Self::Closed { directory, .. } = self else { return None };
+        Some(format!("run `chmod u+rwx {}`", directory.display()))
     }
 
     /// Tells of it when it is an attempt to get out of the roots. `peer` is whoever asked.
@@ -89,7 +114,7 @@ pub fn resolve_workspace(path: &Path, grounds: &Grounds) -> Result<String, Works
     if !path.is_absolute() {
         return Err(WorkspaceError::NotAbsolute(path.to_owned()));
     }
-    let real = path.canonicalize().map_err(|source| WorkspaceError::Missing { path: path.to_owned(), source })?;
+    let real = path.canonicalize().map_err(|error| WorkspaceError::unreachable(path, error))?;
     if !is_inside(&real, roots) {
         return Err(WorkspaceError::OutsideRoots { path: path.to_owned(), real, roots: roots.clone() });
     }
@@ -126,7 +151,6 @@ pub fn open_workspace(path: &Path, grounds: &Grounds) -> Result<OpenWorkspace, W
     // Without NOFOLLOW, which would have a link at the end opened, and refused for being no directory.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let missing = |source: std::io::Error| WorkspaceError::Missing { path: path.to_owned(), source };
     let directory = match rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve) {
         Ok(directory) => directory,
         Err(Errno::LOOP) => {
@@ -134,14 +158,17 @@ pub fn open_workspace(path: &Path, grounds: &Grounds) -> Result<OpenWorkspace, W
             return Err(WorkspaceError::Moved { path: path.to_owned(), real });
         }
         Err(Errno::NOTDIR) => return Err(WorkspaceError::NotADirectory(path.to_owned())),
-        Err(error) => return Err(missing(error.into())),
+        Err(error) => return Err(WorkspaceError::unreachable(path, error.into())),
     };
     if !is_inside(path, roots) {
         let (path, roots) = (path.to_owned(), roots.clone());
         return Err(WorkspaceError::OutsideRoots { real: path.clone(), path, roots });
     }
     check_reserved(path, path, reserved)?;
-    let identity = identity_of(&directory).map_err(missing)?;
+    // It was opened for its name only, which needs no right on it.
+    let entered = accessat(&directory, ".", Access::EXEC_OK, AtFlags::EACCESS).map_err(std::io::Error::from);
+    let identity = entered.and_then(|()| identity_of(&directory));
+    let identity = identity.map_err(|error| WorkspaceError::unreachable(path, error))?;
     Ok(OpenWorkspace { path: path.to_owned(), directory, identity })
 }
 

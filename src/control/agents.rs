@@ -295,6 +295,6 @@ pub async fn check(
     let damaged = |error: serde_json::Error| StoreError::Damaged { what: error.to_string() };
     let told = to_raw_value(&check).map_err(damaged)?;
     // It is all in the agent's words, which may have its key in them.
-    let redacted = api.registry.hub().secrets().redactor().and_then(|redactor| redactor.json(&told));
+    let redacted = api.registry.hub().secrets(owner).redactor().and_then(|redactor| redactor.json(&told));
     Ok(Json(redacted.unwrap_or(told)))
 }

@@ -88,18 +88,18 @@ pub async fn create(
     Id(session): Id<SessionId>,
     Keyed { key, body }: Keyed<CreateCheckpoint>,
 ) -> Result<Response, ApiError> {
-    caller.reach(&api, session).await?;
+    let owner = caller.session(&api, session).await?.owner_uid;
     match idempotency::begin(&api, key, "checkpoints", Some(session)).await? {
         Attempt::Again(_) => {
             // The body is the same, so its name is, as it was recorded.
             let mut name = body.name;
-            api.registry.hub().secrets().redact(&mut name);
+            api.registry.hub().secrets(owner).redact(&mut name);
             let checkpoint = found(&api, session, name).await?;
             Ok(again((StatusCode::CREATED, Json(checkpoint))))
         }
         Attempt::First(first) => {
             let by = Some(caller.by());
-            let made = first.run(&api, |claim| make(Arc::clone(&api), session, body, by, claim)).await?;
+            let made = first.run(&api, |claim| make(Arc::clone(&api), session, owner, body, by, claim)).await?;
             Ok((StatusCode::CREATED, Json(made)).into_response())
         }
     }
@@ -108,6 +108,7 @@ pub async fn create(
 async fn make(
     api: Arc<Api>,
     session: SessionId,
+    owner: Option<u32>,
     request: CreateCheckpoint,
     by: By,
     claim: Option<Claim>,
@@ -126,7 +127,7 @@ async fn make(
         return Err(ApiError::invalid("state", "is nested too deeply"));
     }
     let new = NewCheckpoint { id: CheckpointId::new(), name, state, by };
-    Ok(api.registry.add_checkpoint(session, new, claim).await?)
+    Ok(api.registry.add_checkpoint(session, owner, new, claim).await?)
 }
 
 /// List a session's checkpoints, newest first.
@@ -277,7 +278,7 @@ async fn go_on(
     let tags = tags.unwrap_or(from.tags);
     sessions::check_title(&title)?;
     sessions::check_tags(&tags)?;
-    let permissions = sessions::checked_policy(&api, permissions)?;
+    let permissions = sessions::checked_policy(&api, caller.owner(), permissions)?;
     let is_same_agent = agent.as_ref().is_none_or(|agent| *agent == from.profile.slug);
     let create = registry::CreateSession {
         workspace: WorkspaceChoice::Registered(from.workspace_id),

@@ -444,7 +444,7 @@ fn session_workspace_answer(error: WorkspaceError) -> Answer {
         | WorkspaceError::Owner(_)
         | WorkspaceError::NotLooked(_) => workspace_answer(error),
         error => {
-            let hint = "restore the directory, then send the prompt again";
+            let hint = error.hint().unwrap_or_else(|| "restore the directory, then send the prompt again".to_owned());
             Answer::new(StatusCode::CONFLICT, "workspace_missing", chain(&error), hint)
         }
     }
@@ -533,6 +533,9 @@ fn workspace_answer(error: WorkspaceError) -> Answer {
                 _ => "let the daemon's user enter the directory",
             };
             Answer::new(S::BAD_REQUEST, "workspace_missing", message, hint)
+        }
+        WorkspaceError::Closed { .. } => {
+            Answer::new(S::BAD_REQUEST, "workspace_missing", message, error.hint().unwrap_or_default())
         }
         WorkspaceError::NotADirectory(_) | WorkspaceError::NotUtf8(_) => {
             Answer::new(S::BAD_REQUEST, "invalid_request", message, "give the path of a directory")

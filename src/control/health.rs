@@ -168,7 +168,7 @@ async fn trial_write(api: &Api) -> Trial {
     if hub.store().space().check().is_err() {
         return Ok(());
     }
-    match tokio::time::timeout(TRIAL_TIMEOUT, hub.append(Unit::catalogue(Catalogue::Heartbeat))).await {
+    match tokio::time::timeout(TRIAL_TIMEOUT, hub.append_own(Unit::catalogue(Catalogue::Heartbeat))).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(Ailing::Unwritable(Arc::new(error))),
         Err(_) => Err(Ailing::Stalled),

@@ -84,7 +84,7 @@ fn session(
     index: usize,
     document: &RawValue,
 ) -> Result<(Document, Vec<NewObservation>), ApiError> {
-    let mut document = read(api, index, document)?;
+    let mut document = read(api, caller.owner(), index, document)?;
     let observations = std::mem::take(&mut document.observations).into_iter().enumerate();
     let observations = observations.map(|(number, value)| {
         let place = format!("sessions[{index}].observations[{number}]");
@@ -113,14 +113,14 @@ fn record(api: &Api, caller: &Caller, place: &str, document: &str) -> Result<(Ne
 }
 
 /// A document whose own words are such as a request for a new session may have.
-fn read(api: &Api, index: usize, document: &RawValue) -> Result<Document, ApiError> {
+fn read(api: &Api, owner: Option<u32>, index: usize, document: &RawValue) -> Result<Document, ApiError> {
     let place = format!("sessions[{index}]");
     let document = Document::read(document.get()).map_err(|problem| unreadable(&place, &problem))?;
     let check = || {
         let session = &document.session;
         sessions::check_title(&session.title)?;
         sessions::check_tags(&session.tags)?;
-        sessions::checked_policy(api, Some(session.permissions.clone()))?;
+        sessions::checked_policy(api, owner, Some(session.permissions.clone()))?;
         let chosen = session.chosen.clone();
         choices::chosen(chosen.mode, chosen.model, chosen.config_options)
     };

@@ -34,12 +34,12 @@ pub fn changed(api: &Api, caller: &Caller, before: Definition, mut change: Patch
     let mcp_servers = match change.mcp_servers {
         Change::Keep => before.mcp_servers,
         Change::Remove => None,
-        Change::Set(choices) => checked_servers(api, Some(choices))?,
+        Change::Set(choices) => checked_servers(api, caller.owner(), Some(choices))?,
     };
     let permissions = match change.permissions {
         Change::Keep => before.permissions,
         Change::Remove => None,
-        Change::Set(policy) => checked_policy(api, Some(policy))?,
+        Change::Set(policy) => checked_policy(api, caller.owner(), Some(policy))?,
     };
     let definition = Definition {
         name: change.name.unwrap_or(before.name),
@@ -58,7 +58,7 @@ pub fn changed(api: &Api, caller: &Caller, before: Definition, mut change: Patch
     let told = |DefinitionProblem { field, problem, hint }| ApiError::misunderstood(field, problem, hint);
     definition.check().map_err(told)?;
     check_tags(&definition.tags)?;
-    check_secrets(api, &definition)?;
+    check_secrets(api, caller.owner(), &definition)?;
     Ok(definition)
 }
 
@@ -100,15 +100,15 @@ fn program(before: Program, change: &mut PatchAgent) -> Result<Program, ApiError
     }
 }
 
-/// It is recorded as it is, so nothing of it may be a secret that acpd knows.
-fn check_secrets(api: &Api, definition: &Definition) -> Result<(), ApiError> {
+/// It is recorded unchanged, so nothing of it may be a secret that its owner's agents were given.
+fn check_secrets(api: &Api, owner: Option<u32>, definition: &Definition) -> Result<(), ApiError> {
     let Ok(Value::Object(mut fields)) = serde_json::to_value(definition) else { return Ok(()) };
     // What it runs is one level deeper, by the kind of program.
     let program = fields.remove("program").and_then(|mut program| program.get_mut("own").map(Value::take));
     if let Some(Value::Object(own)) = program {
         fields.extend(own);
     }
-    match fields.iter().find(|(_, value)| holds_secret(api, value)) {
+    match fields.iter().find(|(_, value)| holds_secret(api, owner, value)) {
         Some((field, _)) => Err(ApiError::misunderstood(field, "contains the value of an agent's secret", SECRET_HINT)),
         None => Ok(()),
     }

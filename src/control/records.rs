@@ -111,7 +111,7 @@ pub fn observation(
 ) -> Result<(NewObservation, Vec<Warning>), ApiError> {
     let warnings = validate::check(document).map_err(RecordRefusal::Invalid)?;
     caller.writes(document.get("session_id").and_then(Value::as_str).unwrap_or_default())?;
-    let content = recordable(api, document)?;
+    let content = recordable(api, caller.owner(), document)?;
     let bytes_max = api.registry.shared().config().limits.record_max.0;
     let bytes = content.get().len();
     if bytes > bytes_max {
@@ -129,13 +129,13 @@ pub fn observation(
 }
 
 /// As it is going to be recorded: without secrets, so that it is found by what it says then.
-fn recordable(api: &Api, document: &Map<String, Value>) -> Result<Box<RawValue>, ApiError> {
+fn recordable(api: &Api, owner: Option<u32>, document: &Map<String, Value>) -> Result<Box<RawValue>, ApiError> {
     let damaged = |error: serde_json::Error| StoreError::Damaged { what: format!("a session record: {error}") };
     let content = to_raw_value(document).map_err(damaged)?;
     if !is_shallow(content.get()) {
         return Err(ApiError::invalid("", "is nested too deeply"));
     }
-    let redactor = api.registry.hub().secrets().redactor();
+    let redactor = api.registry.hub().secrets(owner).redactor();
     Ok(redactor.and_then(|redactor| redactor.json(&content)).unwrap_or(content))
 }
 

@@ -19,6 +19,7 @@ use super::{
     Api, agents, backup, blobs, checkpoints, events, export, gc, health, import, info, messages, metrics, openapi,
     permissions, processes, records, reload, search, sessions, timeline, turns, workspaces,
 };
+use crate::agent::OwnerSecrets;
 use crate::session::Refusal;
 
 /// Marks the requests of a connection that are all refused.
@@ -204,10 +205,11 @@ async fn admit(State(api): State<Arc<Api>>, request: Request, next: Next) -> Res
         if api.registry.is_stopping() && !health::is_asked(request.uri()) {
             return Err(ApiError::Registry(Refusal::ShuttingDown.into()));
         }
+        let secrets = caller.as_ref().map(|caller| api.registry.hub().secrets(caller.owner()));
         if let Some(caller) = caller.filter(|_| !health::is_sign_of_life(request.uri())) {
             api.limits.request(&caller)?;
         }
-        let response = without_secrets(&api, next.run(request).await).await;
+        let response = without_secrets(secrets, next.run(request).await).await;
         tracing::debug!(status = response.status().as_u16(), "answered");
         Ok(response)
     }
@@ -215,11 +217,12 @@ async fn admit(State(api): State<Arc<Api>>, request: Request, next: Next) -> Res
     .await
 }
 
-/// What is refused is refused in the words of whoever asked or was asked, and an agent's may have its key in them. All else
-/// that is answered comes from the record, which has none.
-async fn without_secrets(api: &Api, response: Response) -> Response {
+/// Redacts a refusal with the secrets of the caller's agents: it may repeat the words of an agent. Everything else that is
+/// answered comes from the store, and was redacted when it was recorded.
+async fn without_secrets(secrets: Option<OwnerSecrets>, response: Response) -> Response {
     let is_refusal = response.status().is_client_error() || response.status().is_server_error();
-    let Some(redactor) = api.registry.hub().secrets().redactor().filter(|_| is_refusal) else { return response };
+    let redactor = secrets.filter(|_| is_refusal).and_then(|secrets| secrets.redactor());
+    let Some(redactor) = redactor else { return response };
     let (mut parts, body) = response.into_parts();
     // It is in memory already.
     let Ok(bytes) = axum::body::to_bytes(body, usize::MAX).await else {

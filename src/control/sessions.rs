@@ -150,11 +150,11 @@ async fn make(
         agent: request.agent,
         title,
         tags: request.tags,
-        permissions: checked_policy(&api, request.permissions)?,
+        permissions: checked_policy(&api, caller.owner(), request.permissions)?,
         limits: request.limits,
         choices,
         context: request.context.unwrap_or_default(),
-        mcp_servers: checked_servers(&api, request.mcp_servers)?,
+        mcp_servers: checked_servers(&api, caller.owner(), request.mcp_servers)?,
         owner: caller.owner(),
         sight: caller.sight(),
         peer: Some(caller.peer),
@@ -262,7 +262,7 @@ pub async fn change(
         Change::Remove => Some(ContextChange::removal()),
         Change::Set(context) => Some(context),
     };
-    let permissions = match checked_policy(&api, permissions)? {
+    let permissions = match checked_policy(&api, session.owner_uid, permissions)? {
         Some(policy) => Some(registry::narrowed(&session, policy)?),
         None => None,
     };
@@ -390,33 +390,34 @@ pub fn shown(api: &Api, session: model::session::Session) -> Session {
     Session::new(session, expires_at, live.process_state, live.pid)
 }
 
-pub fn checked_policy(api: &Api, policy: Option<Policy>) -> Result<Option<Policy>, ApiError> {
+pub fn checked_policy(api: &Api, owner: Option<u32>, policy: Option<Policy>) -> Result<Option<Policy>, ApiError> {
     let Some(policy) = policy else { return Ok(None) };
     if let Err(PolicyProblem { field, problem }) = policy.check() {
         return Err(ApiError::invalid(format!("permissions.{field}"), problem));
     }
     // It would be kept without the secret, and match something else then.
-    if holds_secret(api, &policy) {
+    if holds_secret(api, owner, &policy) {
         return Err(ApiError::invalid("permissions.rules", "contain the value of an agent's secret; remove it"));
     }
     Ok(Some(policy))
 }
 
-pub(super) fn holds_secret(api: &Api, value: &impl Serialize) -> bool {
-    let redactor = api.registry.hub().secrets().redactor();
+pub(super) fn holds_secret(api: &Api, owner: Option<u32>, value: &impl Serialize) -> bool {
+    let redactor = api.registry.hub().secrets(owner).redactor();
     let text = serde_json::value::to_raw_value(value).ok();
     redactor.zip(text).is_some_and(|(redactor, text)| redactor.json(&text).is_some())
 }
 
 pub(super) fn checked_servers(
     api: &Api,
+    owner: Option<u32>,
     choices: Option<Vec<McpChoice>>,
 ) -> Result<Option<Vec<ChosenServer>>, ApiError> {
     let Some(choices) = choices else { return Ok(None) };
     let chosen = chosen_servers(choices)
         .map_err(|ServerProblem { field, problem, hint }| ApiError::misunderstood(field, problem, hint))?;
     // They are recorded as they are, so that they can be given to every process.
-    if holds_secret(api, &chosen) {
+    if holds_secret(api, owner, &chosen) {
         let hint = "write ${NAME} instead: acpd replaces it by the variable NAME of the agent's environment";
         return Err(ApiError::misunderstood("mcpServers", "contain the value of an agent's secret", hint));
     }

@@ -87,8 +87,8 @@ impl Journal {
 
     /// A value as anybody may see it, on one line.
     fn shown(&self, value: &str) -> Vec<u8> {
-        let mut value = value.to_owned();
-        self.secrets.redact(&mut value);
+        let redactor = self.secrets.redactor_of_all();
+        let mut value = redactor.map_or_else(|| value.to_owned(), |redactor| redactor.text(value).into_owned());
         value.truncate(value.floor_char_boundary(VALUE_BYTES_MAX));
         on_one_line(value.as_bytes(), false).into_owned()
     }
@@ -204,7 +204,7 @@ mod tests {
         let path = directory.path().join("socket");
         let journald = UnixDatagram::bind(&path).unwrap();
         let secrets = Arc::new(Secrets::default());
-        secrets.learn(Known::new("KEY", "sesame-open-1234").into_iter().collect());
+        secrets.of(None).learn(Known::new("KEY", "sesame-open-1234").into_iter().collect());
         let journal = Journal::at(&path, &secrets).unwrap();
         tracing::subscriber::with_default(tracing_subscriber::registry().with(journal), || {
             let span = tracing::info_span!("session", session = "01a1");

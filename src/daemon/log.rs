@@ -90,7 +90,7 @@ impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for Guarded<W> {
 impl<W: Write> Write for Guarded<W> {
     fn write(&mut self, record: &[u8]) -> io::Result<usize> {
         // Secrets first: one with a line break in it is not recognized any more when that is written otherwise.
-        let redactor = self.secrets.redactor();
+        let redactor = self.secrets.redactor_of_all();
         let redacted = redactor.as_ref().map_or(Cow::Borrowed(record), |redactor| redactor.bytes(record));
         self.to.write_all(&on_one_line(&redacted, self.has_colours))?;
         Ok(record.len())

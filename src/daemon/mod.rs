@@ -81,7 +81,7 @@ pub fn serve(overrides: &Overrides, detached: bool) -> anyhow::Result<()> {
     // Before anything is written: a log on a full disk would only tell half of it.
     store::preflight(&store_options(&config, &paths))?;
     let secrets = Arc::new(Secrets::default());
-    reload::learn_secrets(&secrets, &config, &environment);
+    reload::learn_secrets(&secrets.of(None), &config, &environment);
     let _log = log::start(&config.log, &paths.logs(), detached, &secrets)?;
     if let Some(fewer) = fewer_connections {
         tracing::warn!("{fewer}");

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc::Receiver;
 
 use super::manager;
-use crate::agent::{self, Host, Secrets};
+use crate::agent::{self, Host, OwnerSecrets};
 use crate::config::{Config, ConfigError, Difference, Overrides, Paths, Problem};
 use crate::control::wire::Reload;
 use crate::control::{self, ReloadError, ReloadRequest};
@@ -62,7 +62,7 @@ impl Reloader {
                 return Err(invalid("control.connections", &error.to_string(), "raise the limit of open files"));
             }
         }
-        learn_secrets(shared.hub.secrets(), &config, &shared.environment);
+        learn_secrets(&shared.hub.secrets(None), &config, &shared.environment);
         // A session refers to its agent's record, so the record is there before anybody can ask for the agent.
         self.registry.record_agents(&config).await.map_err(ReloadError::Store)?;
         shared.slots.resize(config.limits.processes);
@@ -114,8 +114,8 @@ pub fn tell_unbounded(host: &Host, config: &Config) {
     }
 }
 
-/// What the profiles give to agents is kept out of the record and the log from here on. What cannot be read yet is learned
-/// when a process starts with it.
-pub fn learn_secrets(secrets: &Secrets, config: &Config, environment: &BTreeMap<String, String>) {
+/// Redacts the secrets of all profiles from here on, in the log and for the daemon's own user, who can read them. For other
+/// owners, and with what cannot be read yet, acpd does so when a process starts with it.
+pub fn learn_secrets(secrets: &OwnerSecrets, config: &Config, environment: &BTreeMap<String, String>) {
     secrets.learn(config.agents.values().flat_map(|profile| agent::known_secrets(profile, environment)).collect());
 }

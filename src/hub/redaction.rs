@@ -1,9 +1,7 @@
-//! The one gate to the record: whatever is appended goes through here, and no known secret gets past.
+//! The one gate to the store: replaces the secrets of a unit's owner in everything that is appended.
 //!
-//! It is the record that is redacted and not what agents say, because acpd has to do what an agent asks for as it was
-//! asked: a file that it writes may hold its own key. What goes to the agent is not redacted either.
-//!
-//! Every operation is in the table, so nobody adds one without deciding.
+//! acpd redacts what it records, not what agents say: it carries out an agent's request unchanged, because a file that the
+//! agent writes may hold its own key. The match covers every operation: a new one does not compile without a decision.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -230,7 +228,7 @@ mod tests {
 
     #[test]
     fn no_operation_carries_a_secret_to_the_record() {
-        let secrets = Secrets::default();
+        let secrets = Arc::new(Secrets::default()).of(None);
         secrets.learn(Known::new("KEY", SECRET).into_iter().collect());
         let context = SessionContext {
             variables: BTreeMap::from([("x".to_owned(), SECRET.to_owned())]),

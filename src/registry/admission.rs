@@ -106,7 +106,7 @@ impl Registry {
             unit.ops.extend(create.claim.map(|claim| (id, Op::Remember(Box::new((claim, Made::default()))))));
             let by = create.peer.clone();
             unit.ops.extend(create.restoring.into_iter().flat_map(|restoring| restoring.ops(id, by.clone())));
-            self.hub().append(unit).await?;
+            self.hub().append(create.owner, unit).await?;
         }
         self.log_session_counts().await;
         // The session is made, whatever becomes of its process.
@@ -162,7 +162,7 @@ impl Registry {
         self.check_space()?;
         let id = WorkspaceId::new();
         let path = real.clone();
-        self.hub().append(Unit::catalogue(Catalogue::AddWorkspace { id, path, owner, identity })).await?;
+        self.hub().append_own(Unit::catalogue(Catalogue::AddWorkspace { id, path, owner, identity })).await?;
         let known = store.workspace_by_path(&real, owner).await?.ok_or(RegistryError::UnknownWorkspace(id))?;
         // Somebody else may have been first.
         if known.id == id {
@@ -208,7 +208,7 @@ impl Registry {
         if sessions > 0 {
             return Err(RegistryError::WorkspaceInUse { id, sessions });
         }
-        self.hub().append(Unit::catalogue(Catalogue::RemoveWorkspace { id })).await?;
+        self.hub().append_own(Unit::catalogue(Catalogue::RemoveWorkspace { id })).await?;
         log_catalogue("removed a workspace", id, &known.path, peer);
         Ok(known)
     }

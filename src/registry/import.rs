@@ -127,7 +127,7 @@ impl Registry {
             if self.is_stopping() {
                 return Err(RegistryError::from(Refusal::ShuttingDown).into());
             }
-            self.hub().append(unit).await.map_err(too_much)?;
+            self.hub().append(owner, unit).await.map_err(too_much)?;
             self.log_session_counts().await;
         }
         Ok((told, known))

@@ -402,7 +402,7 @@ impl Registry {
         reason: &str,
     ) -> Result<(usize, Option<(SessionActor, SessionHandle)>), RegistryError> {
         // What the old actor had on its way to the writer comes first.
-        self.hub().append(Unit::default()).await?;
+        self.hub().append_own(Unit::default()).await?;
         self.withdraw_questions(Some(session), true).await?;
         let settled = self.settle_running_turns(session, ErrorCode::Internal, reason).await?;
         let waits = !self.hub().store().open_turns(session).await?.is_empty();

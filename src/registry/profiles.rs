@@ -118,7 +118,7 @@ impl Registry {
             return Err(ProfileRefusal::TooMany { max: PROFILES_MAX }.into());
         }
         let slug = made.slug.clone();
-        self.hub().append(Unit::catalogue(Catalogue::AddProfile(Box::new(made)))).await?;
+        self.hub().append_own(Unit::catalogue(Catalogue::AddProfile(Box::new(made)))).await?;
         let made = store.profile_by_slug(&slug).await?.filter(|made| made.id == id);
         let made = made.ok_or(ProfileRefusal::Taken { slug })?;
         log("created an agent", &made, peer);
@@ -152,7 +152,7 @@ impl Registry {
         }
         let id = after.id;
         let unit = Unit::catalogue(Catalogue::ChangeProfile(Box::new(after)));
-        self.hub().append(unit).await.map_err(RegistryError::from)?;
+        self.hub().append_own(unit).await.map_err(RegistryError::from)?;
         let after = self.hub().store().profile_by_id(id).await.map_err(RegistryError::from)?;
         let after = after.ok_or_else(|| RegistryError::UnknownAgent(name.to_owned()))?;
         log("changed an agent profile", &after, peer);

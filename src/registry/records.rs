@@ -39,18 +39,19 @@ impl Registry {
     pub async fn add_checkpoint(
         &self,
         session: SessionId,
+        owner: Option<u32>,
         mut new: NewCheckpoint,
         claim: Option<Claim>,
     ) -> Result<Checkpoint, RegistryError> {
         self.check_space()?;
         // As it is going to be recorded, so that it is found.
-        self.hub().secrets().redact(&mut new.name);
+        self.hub().secrets(owner).redact(&mut new.name);
         self.check_checkpoint(session, &new.name).await?;
         let (id, name) = (new.id.to_string(), new.name.clone());
         let mut unit = Unit::default();
         unit.ops.extend(claim.map(|claim| (session, Op::Remember(Box::new((claim, Made::default()))))));
         unit.ops.push((session, Op::AddCheckpoint(Box::new(new))));
-        if let Err(error) = self.hub().append(unit).await {
+        if let Err(error) = self.hub().append(owner, unit).await {
             // Something came between the look and the commit.
             self.check_checkpoint(session, &name).await?;
             return Err(error.into());
@@ -83,7 +84,7 @@ impl Registry {
         let (id, owner, bytes_max) = (new.id, new.owner, new.snapshot_bytes_max);
         let content: Map<String, Value> = serde_json::from_str(new.content.get()).unwrap_or_default();
         let name = record::session_id(&content);
-        if let Err(error) = self.hub().append(Unit::catalogue(Catalogue::Observe(Box::new(new)))).await {
+        if let Err(error) = self.hub().append(owner, Unit::catalogue(Catalogue::Observe(Box::new(new)))).await {
             return Err(match error {
                 StoreError::NotCommitted(reason) if matches!(*reason, StoreError::Refused(_)) => {
                     self.full(name, owner, bytes_max).await?

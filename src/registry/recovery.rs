@@ -36,7 +36,7 @@ impl Registry {
     pub(super) async fn withdraw_questions(&self, session: Option<SessionId>, are_any: bool) -> Result<(), StoreError> {
         if are_any {
             let reason = "the agent that asked has ended";
-            self.hub().append(Unit::catalogue(Catalogue::CancelPermissions { session, reason })).await?;
+            self.hub().append_own(Unit::catalogue(Catalogue::CancelPermissions { session, reason })).await?;
         }
         Ok(())
     }
@@ -55,7 +55,7 @@ impl Registry {
             return Ok(());
         }
         self.shared().host.clear_leftovers(known, cgroups).await;
-        self.hub().append(Unit::catalogue(Catalogue::ClearProcesses)).await?;
+        self.hub().append_own(Unit::catalogue(Catalogue::ClearProcesses)).await?;
         Ok(())
     }
 
@@ -86,7 +86,7 @@ impl Registry {
     /// Records the configured agents, which sessions refer to; those that are gone become archived.
     pub async fn record_agents(&self, config: &Config) -> Result<(), StoreError> {
         let agents = config.agents.values().cloned().collect();
-        self.hub().append(Unit::catalogue(Catalogue::SetAgents(agents))).await?;
+        self.hub().append_own(Unit::catalogue(Catalogue::SetAgents(agents))).await?;
         Ok(())
     }
 
@@ -98,7 +98,7 @@ impl Registry {
 
     async fn change_all(&self, from: SessionStatus, trigger: Trigger, reason: &'static str) -> Result<(), StoreError> {
         let Ok(to) = from.on(trigger) else { return Ok(()) };
-        self.hub().append(Unit::catalogue(Catalogue::SetStatusOfAll { from, to, reason })).await?;
+        self.hub().append_own(Unit::catalogue(Catalogue::SetStatusOfAll { from, to, reason })).await?;
         Ok(())
     }
 
@@ -135,7 +135,7 @@ impl Registry {
         {
             unit.ops.push((session, Op::SetStatus { from, to, reason: "fatal", by: None }));
         }
-        self.hub().append(unit).await?;
+        self.hub().append_own(unit).await?;
         Ok(())
     }
 
@@ -176,7 +176,7 @@ impl Registry {
             tracing::warn!(session = %turn.session, turn = %turn.id, %status, "ended a turn that had no process");
         }
         if settled > 0 {
-            self.hub().append(unit).await?;
+            self.hub().append_own(unit).await?;
         }
         Ok(settled)
     }

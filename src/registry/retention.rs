@@ -100,7 +100,7 @@ impl Registry {
             self.sweep_page(page, &retention, now, dry_run, &mut sweep).await?;
         }
         if !dry_run {
-            self.hub().append(Unit::catalogue(Catalogue::Swept { at: now })).await?;
+            self.hub().append_own(Unit::catalogue(Catalogue::Swept { at: now })).await?;
         }
         let Sweep { deleted, marked, waiting, unmarked } = &sweep;
         let (deleted, marked, waiting, unmarked) = (deleted.total, marked.total, waiting.total, unmarked.total);
@@ -150,7 +150,7 @@ impl Registry {
             }
         }
         if !dry_run && !marks.catalogue.is_empty() {
-            self.hub().append(marks).await?;
+            self.hub().append_own(marks).await?;
         }
         Ok(())
     }
@@ -211,7 +211,7 @@ impl Registry {
             Due::ClockSetBack => {
                 tracing::warn!(%now, "the last search for expired sessions has a time in the future; the next one is \
                     in a day");
-                self.hub().append(Unit::catalogue(Catalogue::Swept { at: now })).await?;
+                self.hub().append_own(Unit::catalogue(Catalogue::Swept { at: now })).await?;
                 Ok(SWEEP_INTERVAL)
             }
         }

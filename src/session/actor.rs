@@ -216,7 +216,7 @@ pub fn actor(
     let (owner, context) = (session.owner_uid, Context::new(&session, queue.len()));
     let meter = Meter { usage: session.usage.unwrap_or_default(), basis: session.usage_basis.unwrap_or_default() };
     let choices = Choices::new(session.mode, session.model, session.chosen, announced);
-    let mut transcript = Transcript::new(&shared.config().limits, Arc::clone(shared.hub.secrets()));
+    let mut transcript = Transcript::new(&shared.config().limits, shared.hub.secrets(session.owner_uid));
     transcript.set_model(choices.model());
     let actor = SessionActor {
         id: session.id,
@@ -257,7 +257,7 @@ pub fn actor(
         services: Services::default(),
         grants: Vec::new(),
         terminals: Terminals::default(),
-        outbox: Outbox::new(session.id, shared.hub.clone()),
+        outbox: Outbox::new(session.id, session.owner_uid, shared.hub.clone()),
         closing: None,
         is_purged: false,
         shared,

@@ -41,7 +41,7 @@ impl SessionActor {
         let text = match text {
             Ok(text) => text,
             Err((problem, bytes)) => {
-                tracing::warn!(bytes, "the agent wrote a line that {problem}; skipped it");
+                self.shared.security.skipped(format_args!("the agent wrote a line of {bytes} bytes that {problem}"));
                 return false;
             }
         };
@@ -60,7 +60,7 @@ impl SessionActor {
             Envelope::Answer { id, outcome } => {
                 // Whoever asked for something may be told why the agent refuses it, and not by way of the record.
                 let redacted = |mut error: RpcError| {
-                    self.shared.hub.secrets().redact(&mut error.message);
+                    self.shared.hub.secrets(self.owner_uid).redact(&mut error.message);
                     error
                 };
                 self.on_answer(id, outcome.map_err(redacted));
@@ -74,7 +74,7 @@ impl SessionActor {
                 if tracing::enabled!(tracing::Level::DEBUG) {
                     // Before it is cut: half a secret is not recognized any more.
                     let mut text = text.to_owned();
-                    self.shared.hub.secrets().redact(&mut text);
+                    self.shared.hub.secrets(self.owner_uid).redact(&mut text);
                     let shown: String = text.chars().take(NOISE_SHOWN_CHARS).collect();
                     tracing::debug!(line = shown, "the agent wrote a line that is not a valid message; skipped it");
                 }
@@ -129,7 +129,7 @@ impl SessionActor {
         let turn = self.running_turn();
         let Some(params) = params else { return };
         let Ok(update) = serde_json::from_str::<UpdateParams<'_>>(params.get()) else {
-            return tracing::warn!("an update without a session id or content; skipped");
+            return self.shared.security.skipped("the agent wrote an update without a session id or content");
         };
         if self.is_repeated(&update.session_id, || update::is_conversation(update.update)) {
             return;

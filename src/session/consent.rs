@@ -159,7 +159,7 @@ impl SessionActor {
         let turn = deed.asked().map_or_else(|| self.running_turn(), |asked| asked.turn);
         let About { kind, tool_call_id, mut title, tool, options } = deed.about();
         // Before it is cut: half a secret is not recognized any more.
-        self.shared.hub.secrets().redact(&mut title);
+        self.shared.hub.secrets(self.owner_uid).redact(&mut title);
         let title: String = title.chars().take(TITLE_CHARS_MAX).collect();
         let located = self.located(action, tool);
         let mut verdict = self.judged(&located, &deed);

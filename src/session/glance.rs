@@ -47,7 +47,7 @@ impl SessionActor {
         let (message, call) = self.transcript.newest_call()?;
         let mut title = call.title.clone().or_else(|| call.name.clone()).unwrap_or_default();
         // The transcript has it in the agent's own words; what is recorded goes through a gate, and so does this.
-        self.shared.hub.secrets().redact(&mut title);
+        self.shared.hub.secrets(self.owner_uid).redact(&mut title);
         Some(ToolNow {
             tool_call_id: call.id.clone(),
             title: title.chars().take(TITLE_CHARS_MAX).collect(),

@@ -48,6 +48,7 @@ pub struct Outcome<A> {
 /// `A` is what the actor does after a commit.
 pub struct Outbox<A> {
     session: SessionId,
+    owner: Option<u32>,
     hub: Hub,
     gathered: Vec<Op>,
     gathered_bytes: usize,
@@ -58,9 +59,10 @@ pub struct Outbox<A> {
 }
 
 impl<A> Outbox<A> {
-    pub fn new(session: SessionId, hub: Hub) -> Self {
+    pub fn new(session: SessionId, owner: Option<u32>, hub: Hub) -> Self {
         Self {
             session,
+            owner,
             hub,
             gathered: Vec::new(),
             gathered_bytes: 0,
@@ -162,7 +164,7 @@ impl<A> Outbox<A> {
             return;
         }
         let count = self.unit_length();
-        let (session, hub) = (self.session, self.hub.clone());
+        let (session, owner, hub) = (self.session, self.owner, self.hub.clone());
         let ops: Vec<(SessionId, Op)> = self.gathered.drain(..count).map(|op| (session, op)).collect();
         let unit = Unit { catalogue: Vec::new(), ops };
         self.gathered_bytes = self.gathered_bytes.saturating_sub(unit.weight());
@@ -176,10 +178,9 @@ impl<A> Outbox<A> {
                 self.then.push(Then { mark: then.mark - count, end: then.end - count, ..then });
             }
         }
-        let commit: Commit =
-            Box::pin(
-                async move { if unit.ops.is_empty() { Ok(Committed::default()) } else { hub.append(unit).await } },
-            );
+        let commit: Commit = Box::pin(async move {
+            if unit.ops.is_empty() { Ok(Committed::default()) } else { hub.append(owner, unit).await }
+        });
         self.under_way = Some((commit, now));
     }
 

@@ -4,7 +4,7 @@ use super::actor::{After, Closing, SessionActor, answer};
 use super::link::Link;
 use super::turns::QueuedTurn;
 use super::{Accepted, Admission, Edit, Halt, NewPrompt, Refusal, Reply, Request};
-use crate::agent::Secrets;
+use crate::agent::OwnerSecrets;
 use crate::model::event::ExitReason;
 use crate::model::status::Denied;
 use crate::model::{By, Content, ErrorCode, MessageId, Role, SessionStatus, Trigger, TurnError, TurnId, TurnStatus};
@@ -90,8 +90,10 @@ impl SessionActor {
             self.record(Op::SetTurnContext { turn, context });
         }
         // A prompt without text gives no title.
-        let title =
-            self.untitled.then(|| title_of(&content, self.shared.hub.secrets())).filter(|title| !title.is_empty());
+        let title = self
+            .untitled
+            .then(|| title_of(&content, &self.shared.hub.secrets(self.owner_uid)))
+            .filter(|title| !title.is_empty());
         if title.is_some() {
             self.untitled = false;
             self.record(Op::ChangeSession(SessionChange { title, by, ..SessionChange::default() }));
@@ -344,7 +346,7 @@ fn refuse(request: Request, refusal: impl Fn() -> Refusal) {
 }
 
 /// The beginning of the first line.
-fn title_of(content: &Content, secrets: &Secrets) -> String {
+fn title_of(content: &Content, secrets: &OwnerSecrets) -> String {
     let text = match content {
         Content::Text { text, .. } => text.as_str(),
         Content::Blocks { blocks } => {

@@ -55,7 +55,7 @@ impl SessionActor {
         let ready = self.start().servers(&command, &self.profile, self.servers.chosen.as_deref(), tools)?;
         warnings.extend(ready.warnings);
         self.tell_of_servers(Matter::Gathering, &warnings.join("; "));
-        let (bounds, secrets) = (self.shared.bounds(), self.shared.hub.secrets());
+        let (bounds, secrets) = (self.shared.bounds(), self.shared.hub.secrets(self.owner_uid));
         let process = Process::spawn(&command, bounds, secrets, &self.shared.host)?;
         Ok(Spawned { process, servers: ready.servers, tools: socket })
     }

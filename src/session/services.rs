@@ -257,7 +257,7 @@ impl SessionActor {
     pub(super) fn recorded(&self, path: impl AsRef<Path>) -> String {
         let mut text = path.as_ref().to_string_lossy().into_owned();
         // Before it is cut: half a secret is not recognized any more.
-        self.shared.hub.secrets().redact(&mut text);
+        self.shared.hub.secrets(self.owner_uid).redact(&mut text);
         text.truncate(text.floor_char_boundary(PATH_BYTES_MAX));
         text
     }
@@ -266,7 +266,7 @@ impl SessionActor {
     pub(super) fn excerpt(&self, text: &str) -> String {
         let room = self.shared.config().limits.payload_max.0 / EXCERPT_PARTS;
         let mut shown = text.to_owned();
-        self.shared.hub.secrets().redact(&mut shown);
+        self.shared.hub.secrets(self.owner_uid).redact(&mut shown);
         match json_boundary(&shown, room) {
             end if end < shown.len() => {
                 format!("{}\n… (shortened: the whole text has {} bytes)", &shown[..end], text.len())

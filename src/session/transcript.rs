@@ -4,7 +4,6 @@
 //! A tool call is one `tool_call` and one `tool_result` message, also for agents that send nothing but changes.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -13,7 +12,7 @@ use crate::acp::content;
 use crate::acp::update::{self, ToolCall};
 use crate::acp::usage::Told;
 use crate::acp::{Chunk, Update, is_shallow};
-use crate::agent::{RedactedStream, Secrets};
+use crate::agent::{OwnerSecrets, RedactedStream};
 use crate::config;
 use crate::model::event::DeltaKind;
 use crate::model::message::PlanStep;
@@ -52,7 +51,7 @@ struct Unclear {
 
 #[derive(Debug)]
 pub struct Transcript {
-    secrets: Arc<Secrets>,
+    secrets: OwnerSecrets,
     payload_bytes_max: usize,
     media_bytes_max: usize,
     text: Option<OpenText>,
@@ -81,7 +80,7 @@ struct OpenTool {
 
 impl Transcript {
     /// `secrets` are kept out of the text, also when they come in pieces.
-    pub fn new(limits: &config::Limits, secrets: Arc<Secrets>) -> Self {
+    pub fn new(limits: &config::Limits, secrets: OwnerSecrets) -> Self {
         Self {
             secrets,
             payload_bytes_max: limits.payload_max.0,
@@ -394,7 +393,10 @@ impl OpenTool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::agent::Secrets;
     use crate::config::{ByteSize, Config};
 
     const PAYLOAD_MAX: usize = 200;
@@ -404,7 +406,7 @@ mod tests {
     fn record(updates: &[Value], partial: bool) -> String {
         let mut limits = Config::default().limits;
         (limits.payload_max, limits.media_max) = (ByteSize(PAYLOAD_MAX), ByteSize(MEDIA_MAX));
-        let mut transcript = Transcript::new(&limits, Arc::default());
+        let mut transcript = Transcript::new(&limits, Arc::<Secrets>::default().of(None));
         let mut lines = Vec::new();
         let mut record = |op: Op| lines.push(show(&op));
         for update in updates {

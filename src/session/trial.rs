@@ -153,7 +153,7 @@ async fn begin(
         conversation: None,
     };
     tracing::info!(agent = profile.slug, owner = wish.owner, "checking the agent");
-    let (bounds, secrets) = (shared.bounds(), shared.hub.secrets());
+    let (bounds, secrets) = (shared.bounds(), shared.hub.secrets(wish.owner));
     let spawned = start
         .command(program, profile, place.workspace)
         .and_then(|command| Ok((start.servers(&command, profile, wish.mcp_servers.as_deref(), None)?, command)))

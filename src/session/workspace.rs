@@ -110,7 +110,8 @@ impl SessionActor {
     /// No process can be started there.
     pub(super) fn on_bad_workspace(&mut self, error: &WorkspaceError) {
         self.link = Link::Stopped;
-        let told = TurnError::new(ErrorCode::AgentExited, format!("cannot start the agent: {}", chain(error)));
+        let mut told = TurnError::new(ErrorCode::AgentExited, format!("cannot start the agent: {}", chain(error)));
+        told.hint = error.hint();
         self.record_exit(None, ExitReason::Crash, None, Some(&told));
         self.fail_current_turn(told);
         if error.is_escape() {
