@@ -12,7 +12,6 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -21,7 +20,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::SIGPIPE;
 
-use super::isolation::{Home, Isolated, Isolation};
+use super::isolation::{self, Home, Inode, Isolated, Isolation};
 use super::{Confinement, home_layer, rules};
 use crate::agent::capabilities;
 use crate::agent::command::SELF_PROGRAM;
@@ -43,24 +42,11 @@ struct Entry {
     is_isolated: bool,
     /// The directory in which the agent starts.
     directory: Inode,
+    mounted: Vec<(PathBuf, Inode)>,
     /// Why the agent is not isolated although the configuration prefers it, or why its home is read-only.
     remark: Option<String>,
     /// Sent, and not inherited, because it must act on the agent alone.
     environment: BTreeMap<String, String>,
-}
-
-/// A directory, whatever its path is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Inode {
-    device: u64,
-    number: u64,
-}
-
-impl Inode {
-    fn of_current_directory() -> std::io::Result<Self> {
-        let metadata = std::fs::metadata(".")?;
-        Ok(Self { device: metadata.dev(), number: metadata.ino() })
-    }
 }
 
 /// `__confined PROGRAM ARGUMENT…`
@@ -94,10 +80,13 @@ fn enter() -> Result<(File, Entry), String> {
 fn become_agent(report: &mut File, entry: Entry, arguments: impl IntoIterator<Item = OsString>) -> String {
     let mut arguments = arguments.into_iter();
     let Some(program) = arguments.next() else { return "the program is missing".to_owned() };
-    let Entry { confinement, is_isolated, directory, remark, environment } = entry;
+    let Entry { confinement, is_isolated, directory, mounted, remark, environment } = entry;
     // bubblewrap goes by paths: another directory may be at this path by now.
-    if !Inode::of_current_directory().is_ok_and(|current| current == directory) {
+    if !Inode::of(Path::new(".")).is_ok_and(|current| current == directory) {
         return "cannot confine the agent: its start directory does not exist inside bubblewrap".to_owned();
+    }
+    if let Err(failure) = isolation::verify(&mounted) {
+        return failure;
     }
     let mut sandbox = match rules::enforce(&confinement, is_isolated) {
         Ok(enforced) => rules::judge(&confinement, enforced, is_isolated),
@@ -161,8 +150,8 @@ pub fn command(
     let failed = |error: std::io::Error| format!("cannot confine the agent: {error}");
     let (ours, theirs) = UnixStream::pair().map_err(failed)?;
     let mut command = Command::new(SELF_PROGRAM);
-    let directory = Inode::of_current_directory().map_err(failed)?;
-    let (mut is_isolated, mut remark) = (false, None);
+    let directory = Inode::of(Path::new(".")).map_err(failed)?;
+    let (mut is_isolated, mut remark, mut mounted) = (false, None, Vec::new());
     if let Some(isolation) = &confinement.isolation {
         check_home(isolation)?;
         let own: PathBuf = std::fs::read_link(SELF_PROGRAM).map_err(failed)?;
@@ -172,14 +161,14 @@ pub fn command(
             Ok((isolated, read_only_home)) => {
                 command = Command::new(isolated.program);
                 command.args(isolated.arguments).arg(&own);
-                (is_isolated, remark) = (true, read_only_home);
+                (is_isolated, remark, mounted) = (true, read_only_home, isolated.mounted);
             }
             Err(why) if confinement.required => return Err(not_enough(&why)),
             Err(why) => remark = Some(format!("not isolated: {why}")),
         }
     }
     command.arg(ARGUMENT).arg(program).args(arguments).env_clear().stdin(Stdio::from(OwnedFd::from(theirs)));
-    let entry = Entry { confinement, is_isolated, directory, remark, environment };
+    let entry = Entry { confinement, is_isolated, directory, mounted, remark, environment };
     Ok((command, Door { ours, entry, stdin }))
 }
 
