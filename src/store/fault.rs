@@ -45,7 +45,7 @@ impl StoreError {
             Self::ShortOfSpace { .. } | Self::NoRoomToMigrate { .. } => Fault::Full,
             Self::Copy(error) => of_copy(error),
             Self::Files { source, .. } => of_file(source),
-            Self::Open { source, .. } | Self::Database { source, .. } => source.fault(),
+            Self::Open { source, .. } | Self::Locked { source, .. } | Self::Database { source, .. } => source.fault(),
             Self::Migrate { source, .. } => match source {
                 MigrateError::Execute(source) | MigrateError::ExecuteMigration(source, _) => of_code(code_of(source)),
                 _ => Fault::Other,
@@ -116,7 +116,7 @@ impl SqlError {
         self.primary_code() == Some(code::INTERRUPT)
     }
 
-    fn fault(&self) -> Fault {
+    pub(super) fn fault(&self) -> Fault {
         of_code(self.primary_code())
     }
 
