@@ -4,7 +4,7 @@ use std::io;
 
 use sqlx::migrate::MigrateError;
 
-use super::{BackupError, DAMAGED_HINT, StoreError};
+use super::{BackupError, DAMAGED_HINT, StoreError, files};
 
 /// A kind of trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl StoreError {
             Self::ShortOfSpace { .. } | Self::NoRoomToMigrate { .. } => Fault::Full,
             Self::Copy(error) => of_copy(error),
             Self::Files { source, .. } => of_file(source),
-            Self::Open { source, .. } | Self::Locked { source, .. } | Self::Database { source, .. } => source.fault(),
+            Self::Open { source, .. } | Self::Database { source, .. } => source.fault(),
             Self::Migrate { source, .. } => match source {
                 MigrateError::Execute(source) | MigrateError::ExecuteMigration(source, _) => of_code(code_of(source)),
                 _ => Fault::Other,
@@ -65,6 +65,12 @@ impl StoreError {
             );
         }
         match self.fault() {
+            Fault::Locked
+                if let Self::Open { path, .. } = self
+                    && let Some(holder) = files::lock_holder(path) =>
+            {
+                format!("stop {holder}, which has locked the database; only one program at a time can open it")
+            }
             Fault::Full => "free some space on the disk of the state directory, or use a state directory on a larger \
                 disk (--state-dir)"
                 .to_owned(),
@@ -116,7 +122,7 @@ impl SqlError {
         self.primary_code() == Some(code::INTERRUPT)
     }
 
-    pub(super) fn fault(&self) -> Fault {
+    fn fault(&self) -> Fault {
         of_code(self.primary_code())
     }
 

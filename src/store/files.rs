@@ -1,19 +1,15 @@
 //! The store's files: the database and its copies.
 
-use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-
-use nix::fcntl::{FcntlArg, fcntl};
-use nix::libc;
 
 use super::StoreError;
 use super::backup::PARTIAL;
 use crate::private;
 
-/// The bytes on which SQLite locks a database file, <https://www.sqlite.org/fileformat2.html#the_lock_byte_page>.
-const LOCKS_START: libc::off_t = 0x4000_0000;
-const LOCKS_LENGTH: libc::off_t = 512;
+/// Where SQLite locks a database file, <https://www.sqlite.org/fileformat2.html#the_lock_byte_page>.
+const LOCKS_START: u64 = 0x4000_0000;
 
 pub fn private_directory(path: &Path) -> Result<(), StoreError> {
     private::directory(path).map_err(|source| StoreError::Files { path: path.to_owned(), source })
@@ -24,15 +20,16 @@ pub fn private_file(path: &Path) -> Result<(), StoreError> {
     private::file(path).map(drop).map_err(|source| StoreError::Files { path: path.to_owned(), source })
 }
 
-/// The process that has locked the database, if the kernel names it. Only for a database that is not open here: see
-/// [`super::VFS`].
+/// The process that has locked the database, if the kernel names it. To open the file would release the daemon's own lock.
 pub fn lock_holder(database: &Path) -> Option<String> {
-    let (l_type, l_whence) = (libc::F_WRLCK.try_into().ok()?, libc::SEEK_SET.try_into().ok()?);
-    let mut lock = libc::flock { l_type, l_whence, l_start: LOCKS_START, l_len: LOCKS_LENGTH, l_pid: 0 };
-    fcntl(File::open(database).ok()?, FcntlArg::F_GETLK(&mut lock)).ok()?;
-    // 0: nothing is locked. -1: the lock belongs to a descriptor, which several processes may have.
-    let pid = Some(lock.l_pid).filter(|pid| *pid > 0)?;
-    let program = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let inode = format!(":{}", std::fs::metadata(database).ok()?.ino());
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let pid = locks.lines().find_map(|line| {
+        let mut words = line.split_whitespace().skip(4);
+        let (pid, file, first) = (words.next()?, words.next()?, words.next()?.parse::<u64>().ok()?);
+        (file.ends_with(&inode) && first >= LOCKS_START).then_some(pid)
+    })?;
+    let program = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     Some(format!("process {pid} ({:?})", program.trim_end()))
 }
 

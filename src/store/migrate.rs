@@ -9,7 +9,6 @@ use sqlx::{ConnectOptions, Connection, Row};
 use tokio_util::sync::CancellationToken;
 
 use super::backup::{self, BackupError, Partial};
-use super::fault::Fault;
 use super::reserve::free_bytes;
 use super::{StoreError, StoreOptions, connect_options, files};
 use crate::model::Timestamp;
@@ -44,22 +43,10 @@ pub async fn migrate(options: &StoreOptions, direction: Direction) -> Result<Mig
         // Only a database that is made here takes this on; it lets free pages be given back a few at a time.
         connect = connect.auto_vacuum(SqliteAutoVacuum::Incremental);
     }
-    let mut connection =
-        connect.connect().await.map_err(|error| naming_the_holder(StoreError::opening(path)(error)))?;
+    let mut connection = connect.connect().await.map_err(StoreError::opening(path))?;
     let outcome = run(&mut connection, options, direction).await;
     connection.close().await.map_err(StoreError::database("closing the database after the migration"))?;
     outcome
-}
-
-/// Names the process that keeps this one from opening the database.
-fn naming_the_holder(error: StoreError) -> StoreError {
-    match error {
-        StoreError::Open { path, source } if source.fault() == Fault::Locked => match files::lock_holder(&path) {
-            Some(holder) => StoreError::Locked { path, holder, source },
-            None => StoreError::Open { path, source },
-        },
-        error => error,
-    }
 }
 
 async fn run(

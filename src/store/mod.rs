@@ -114,13 +114,6 @@ pub enum StoreError {
         #[source]
         source: SqlError,
     },
-    #[error("cannot open the database {path:?}: {holder} has locked it")]
-    Locked {
-        path: PathBuf,
-        holder: String,
-        #[source]
-        source: SqlError,
-    },
     #[error("the database {path:?} has schema version {found}, but this acpd supports only versions up to {known}")]
     NewerSchema { path: PathBuf, found: i64, known: i64 },
     #[error("cannot migrate the database {path:?}")]
