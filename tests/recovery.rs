@@ -279,6 +279,8 @@ async fn a_turn_whose_end_could_not_be_written_is_settled_and_the_session_goes_o
     let session = daemon.create_session("gated").await;
     let first = daemon.prompt(&session, "one").await;
     let passage = daemon.gate("gated").reached("middle").await;
+    let is_last = |event: &Event| event.kind == "message.delta" && event.data.to_string().contains("two ");
+    daemon.events(&session, None).await.until_event("what was said before the gate", is_last).await;
     let full = daemon.fill_log().await;
     let pid = passage.pid;
     passage.open().await;

@@ -221,8 +221,8 @@ const LOCKED_STATE: &str = "LOCKED_STATE";
 /// Locks bytes of a file for reading. Whether the lock was granted.
 fn lock_for_reading(file: &std::fs::File, (start, length): (i64, i64)) -> bool {
     let lock = nix::libc::flock {
-        l_type: nix::libc::F_RDLCK as i16,
-        l_whence: nix::libc::SEEK_SET as i16,
+        l_type: nix::libc::F_RDLCK.try_into().unwrap(),
+        l_whence: nix::libc::SEEK_SET.try_into().unwrap(),
         l_start: start,
         l_len: length,
         l_pid: 0,
