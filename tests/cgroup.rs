@@ -206,7 +206,8 @@ async fn an_agent_that_cannot_be_started_or_ends_at_once_leaves_no_cgroup() {
 async fn the_late_end_of_one_process_does_not_touch_the_next_one_of_the_same_session() {
     let script = json!([{"handshake": {}}, {"repeat": [{"prompt": [{"gate": "middle"}, {"textFromPid": true}]}]}]);
     let Some(cgroup) = Cgroup::delegated(None) else { return };
-    let daemon = Daemon::builder().agent("gated", script).cgroup(&cgroup).start().await;
+    let mut daemon = Daemon::builder().agent("gated", script).cgroup(&cgroup).start().await;
+    daemon.prepare_full_log().await;
     let session = daemon.create_session("gated").await;
     daemon.prompt(&session, "one").await;
     let first = daemon.gate("gated").reached("middle").await;
@@ -215,11 +216,10 @@ async fn the_late_end_of_one_process_does_not_touch_the_next_one_of_the_same_ses
     let shim = harness::parent_of(first.pid).unwrap();
     signal(shim, Signal::SIGSTOP);
     process_stopped(shim).await;
-    let full = "CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'disk full'); END;";
-    daemon.sql(full.to_owned()).await;
+    let full = daemon.fill_log().await;
     first.open().await;
     daemon.post(&format!("/v1/sessions/{session}/prompt"), json!({"text": "two"})).await.expect_status(500);
-    daemon.sql("DROP TRIGGER full;".to_owned()).await;
+    daemon.free_log(&full).await;
     let accepted = daemon.prompt(&session, "three").await;
     let second = daemon.gate("gated").reached("middle").await;
     process_gone(shim).await;

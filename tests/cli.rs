@@ -331,7 +331,7 @@ async fn a_session_is_attached_at_its_last_turns() {
 #[tokio::test]
 async fn messages_are_rendered_for_people_in_their_time() {
     let script = json!([{"handshake": {}}, {"prompt": [{"text": "## Found\n\nIt is **bold**."}]}]);
-    let daemon = Daemon::builder().agent("writer", script).start().await;
+    let mut daemon = Daemon::builder().agent("writer", script).start().await;
     let session = daemon.create_session("writer").await;
     daemon.prompt_and_wait(&session, "**as typed**").await;
     daemon.sql("UPDATE messages SET created_at = 1763262000007".to_owned()).await;

@@ -111,12 +111,25 @@ async fn be_asked(daemon: &Daemon, session: &str) {
 }
 
 /// One of everything that a list can have in it.
-async fn furnish(daemon: &Daemon) {
+async fn furnish(daemon: &mut Daemon) {
     new(daemon, "echo", LONG).await;
     new(daemon, "echo", JAPANESE).await;
     new(daemon, "echo", "👩‍👩‍👧‍👦 a family ❤️ and a flag 🇯🇵").await;
     let suspended = new(daemon, "echo", "suspended").await;
     let rude = new(daemon, "echo", "rude").await;
+    // The interface takes no title with control characters; one in the store must not reach the terminal.
+    daemon
+        .sql(format!(
+            "UPDATE sessions SET status = 'suspended' WHERE id = '{suspended}';
+             UPDATE sessions SET title = 'rude' || char(27) || '[2K' || char(10) || 'title' WHERE id = '{rude}';
+             CREATE TRIGGER resolved AFTER UPDATE OF resolution ON permissions WHEN NEW.resolution IS NOT NULL BEGIN
+                 UPDATE permissions SET resolution = json_set(resolution, '$.by.uid', {NO_ACCOUNT}) WHERE id = NEW.id;
+             END;
+             CREATE TRIGGER ruled AFTER INSERT ON permission_rules BEGIN
+                 UPDATE permission_rules SET made_by = json_set(made_by, '$.uid', {NO_ACCOUNT}) WHERE id = NEW.id;
+             END"
+        ))
+        .await;
     let done = new(daemon, "echo", "done").await;
     let choosing = new(daemon, "choosing", "choosing").await;
     let asking = new(daemon, "asking", "asking").await;
@@ -126,16 +139,6 @@ async fn furnish(daemon: &Daemon) {
     daemon.cli(&["approve", "--always"]).await.success();
     let other = new(daemon, "asking", "waiting").await;
     be_asked(daemon, &other).await;
-    // No title with control characters is taken; what is in the record all the same must not reach the terminal.
-    daemon
-        .sql(format!(
-            "UPDATE sessions SET status = 'suspended' WHERE id = '{suspended}';
-             UPDATE permissions SET resolution = json_set(resolution, '$.by.uid', {NO_ACCOUNT})
-             WHERE resolution IS NOT NULL;
-             UPDATE permission_rules SET made_by = json_set(made_by, '$.uid', {NO_ACCOUNT});
-             UPDATE sessions SET title = 'rude' || char(27) || '[2K' || char(10) || 'title' WHERE id = '{rude}'"
-        ))
-        .await;
 }
 
 /// A user without a name, so that a table is as wide for every user who runs the tests.
@@ -189,8 +192,8 @@ async fn pictures(daemon: &Daemon, arguments: &[&str]) -> String {
 
 #[tokio::test]
 async fn every_command_is_what_a_person_expects() {
-    let daemon = start().await;
-    furnish(&daemon).await;
+    let mut daemon = start().await;
+    furnish(&mut daemon).await;
     for (name, arguments) in SHOWN {
         let pictures = pictures(&daemon, arguments).await;
         settled().bind(|| insta::assert_snapshot!(name, pictures));
@@ -382,8 +385,8 @@ async fn answers_changes_and_copies_are_confirmed() {
 
 #[tokio::test]
 async fn statuses_have_their_colours_and_no_color_has_none() {
-    let daemon = start().await;
-    furnish(&daemon).await;
+    let mut daemon = start().await;
+    furnish(&mut daemon).await;
     let written = daemon.terminal(140, 40, &["ls", "--all"]).ended().await.written;
     for coloured in ["\x1b[32mactive", "\x1b[33msuspended", "\x1b[2marchived", "\x1b[33m? 1", "\x1b[1mID"] {
         assert!(written.contains(coloured), "{coloured:?} in {written:?}");

@@ -5,7 +5,7 @@
 
 mod harness;
 
-use harness::{Daemon, DatabaseLock, ORDINARY, echo, users, within};
+use harness::{Daemon, HeldWriter, ORDINARY, echo, users, within};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -36,15 +36,15 @@ async fn who_asks_for_a_sign_of_life_gets_nothing_else() {
 
 #[tokio::test]
 async fn a_write_that_hangs_does_not_hang_health() {
-    let daemon = Daemon::builder().config("[store]\nbusy_timeout = \"50s\"\n").start().await;
-    let lock = DatabaseLock::take(daemon.state_dir()).await;
+    let daemon = Daemon::start().await;
+    let writer = HeldWriter::hold(daemon.pid());
     let ill = daemon.get("/v1/health").await.expect_status(503);
     assert_eq!((&ill["error"], &ill["ready"], &ill["live"]), (&json!("store_stalled"), &json!(false), &json!(true)));
     assert_eq!(problems(&ill), one("problem", "store_stalled"));
-    assert!(ill["hint"].as_str().unwrap().contains("lock"), "{ill}");
+    assert!(ill["hint"].as_str().unwrap().contains("disk"), "{ill}");
     assert_eq!(ill["store"]["writable"], false, "health does not contradict itself: {ill}");
     daemon.get("/v1/health?probe=live").await.expect_status(200);
-    lock.give_back().await;
+    writer.let_go();
     within("the store is well again", async { while daemon.get("/v1/health").await.status != 200 {} }).await;
 }
 
@@ -53,7 +53,7 @@ async fn a_member_is_told_that_something_is_wrong_and_nothing_of_the_inside() {
     if users().len() == 1 {
         return harness::say("SKIPPED: only a daemon of root serves several users");
     }
-    let config = "[limits]\nprocesses = 1\n[store]\nbusy_timeout = \"50s\"\n";
+    let config = "[limits]\nprocesses = 1\n";
     let daemon = Daemon::builder().owner(ORDINARY).config(config).agent("echo", echo()).start().await;
     let member = daemon.as_user(ORDINARY, &[]);
     let session = daemon.create_session("echo").await;
@@ -62,14 +62,14 @@ async fn a_member_is_told_that_something_is_wrong_and_nothing_of_the_inside() {
     let warning = json!([{"severity": "warning", "code": "process_limit"}]);
     assert_eq!(well, json!({"status": "ok", "live": true, "ready": true, "problems": warning}));
 
-    let lock = DatabaseLock::take(daemon.state_dir()).await;
+    let writer = HeldWriter::hold(daemon.pid());
     // What the daemon's own user finds is good enough for everybody.
     daemon.get("/v1/health").await.expect_status(503);
     let ill = member.get("/v1/health").await.expect_status(503);
     assert_eq!((&ill["error"], &ill["ready"], &ill["details"]), (&json!("store_stalled"), &json!(false), &json!({})));
     assert_eq!(ill["problems"][0], json!({"severity": "problem", "code": "store_stalled"}));
     assert!(ill.get("store").is_none() && !ill.to_string().contains("acpd.db"), "{ill}");
-    lock.give_back().await;
+    writer.let_go();
     within("the store is well again", async { while member.get("/v1/health").await.status != 200 {} }).await;
 }
 

@@ -100,7 +100,7 @@ async fn busy() -> (Daemon, String, String) {
         "toolCall": {"toolCallId": "t1", "title": "Run ls", "kind": "execute", "rawInput": {"command": "ls"}},
         "options": [{"optionId": "once", "name": "Once", "kind": "allow_once"}]}}});
     let asking = serde_json::json!([{"handshake": {}}, {"prompt": [question]}]);
-    let daemon = Daemon::builder().agent("echo", echo()).agent("asking", asking).start().await;
+    let mut daemon = Daemon::builder().agent("echo", echo()).agent("asking", asking).start().await;
     let titled = daemon.cli(&["new", "--agent", "echo", "--lazy"]).await.success();
     // The interface takes no such title; whatever is in the record all the same must do nothing to a terminal.
     daemon.sql("UPDATE sessions SET title = 'a ' || char(27) || '[31mtitle' || char(7) || ': here'".to_owned()).await;

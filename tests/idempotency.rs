@@ -187,32 +187,39 @@ async fn what_is_refused_is_not_remembered() {
 
 #[tokio::test]
 async fn keys_go_with_their_session_and_with_time() {
-    let daemon = Daemon::builder().agent("echo", echo()).start().await;
-    let count = async || daemon.sql_number("SELECT count(*) FROM idempotency_keys".to_owned()).await;
-    let make = async || {
-        let session = keyed(&daemon, "/v1/sessions", "key", new_session(&daemon)).await.expect_status(201);
-        session["id"].as_str().unwrap().to_owned()
-    };
-    let first = make().await;
+    let mut daemon = Daemon::builder().agent("echo", echo()).start().await;
+    let first = make(&daemon).await;
     keyed(&daemon, &prompt_path(&first), "key", json!({"text": "hello"})).await.expect_status(202);
-    assert_eq!(count().await, 2);
+    assert_eq!(count(&daemon).await, 2);
     daemon.delete(&format!("/v1/sessions/{first}?purge=true")).await.expect_status(200);
-    assert_eq!(count().await, 0);
-    let second = make().await;
+    assert_eq!(count(&daemon).await, 0);
+    let second = make(&daemon).await;
     assert_ne!(second, first);
 
-    let age = async |hours: i64| {
-        let time = format!("unixepoch() * 1000 - {}", hours * 3_600_000);
-        daemon.sql(format!("UPDATE idempotency_keys SET created_at = {time}")).await;
-    };
-    age(23).await;
+    age(&mut daemon, 23).await;
     daemon.post("/v1/gc", json!({})).await.expect_status(200);
-    assert_eq!(make().await, second);
-    age(25).await;
-    assert_ne!(make().await, second, "it is too long ago, deleted or not");
-    age(25).await;
+    assert_eq!(make(&daemon).await, second);
+    age(&mut daemon, 25).await;
+    assert_ne!(make(&daemon).await, second, "it is too long ago, deleted or not");
+    age(&mut daemon, 25).await;
     daemon.post("/v1/gc", json!({})).await.expect_status(200);
-    assert_eq!(count().await, 0);
+    assert_eq!(count(&daemon).await, 0);
+}
+
+async fn count(daemon: &Daemon) -> i64 {
+    daemon.sql_number("SELECT count(*) FROM idempotency_keys".to_owned()).await
+}
+
+/// The session that was made with the key.
+async fn make(daemon: &Daemon) -> String {
+    let session = keyed(daemon, "/v1/sessions", "key", new_session(daemon)).await.expect_status(201);
+    session["id"].as_str().unwrap().to_owned()
+}
+
+/// Makes every key that old.
+async fn age(daemon: &mut Daemon, hours: i64) {
+    let time = format!("unixepoch() * 1000 - {}", hours * 3_600_000);
+    daemon.sql(format!("UPDATE idempotency_keys SET created_at = {time}")).await;
 }
 
 #[tokio::test]

@@ -495,8 +495,8 @@ async fn a_search_tells_a_member_nothing_of_what_others_have_said() {
 #[tokio::test]
 async fn another_users_search_is_next_however_many_somebody_has() {
     let Some(builder) = builder() else { return };
-    let daemon = builder.agent("echo", echo()).start().await;
-    let (member, other) = (daemon.as_user(OTHER, &[ORDINARY.gid]), daemon.as_user(ORDINARY, &[]));
+    let mut daemon = builder.agent("echo", echo()).start().await;
+    let member = daemon.as_user(OTHER, &[ORDINARY.gid]);
     let session = member.create_lazy_session("echo").await;
     let body = json!({"role": "system", "text": WORD});
     member.post(&format!("/v1/sessions/{session}/messages"), body).await.expect_status(201);
@@ -506,6 +506,7 @@ async fn another_users_search_is_next_however_many_somebody_has() {
     let endless = "DROP VIEW message_texts; CREATE VIEW message_texts (row, text) AS
         WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i), 'x' FROM n";
     daemon.sql(endless.to_owned()).await;
+    let (member, other) = (daemon.as_user(OTHER, &[ORDINARY.gid]), daemon.as_user(ORDINARY, &[]));
     let mut searches: FuturesUnordered<_> = (0..9).map(|_| member.get(&path)).collect();
     let refused = searches.next().await.unwrap().expect_status(429);
     assert_eq!((&refused["error"], &refused["details"]["max"]), (&json!("too_many_searches"), &json!(8)), "{refused}");

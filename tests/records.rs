@@ -402,7 +402,7 @@ async fn records_and_timelines_of_another_user_are_not_there() {
 
 #[tokio::test]
 async fn what_is_said_of_one_session_is_bounded() {
-    let daemon = Daemon::builder().config("[limits]\nrecord_max = \"1KiB\"").start().await;
+    let mut daemon = Daemon::builder().config("[limits]\nrecord_max = \"1KiB\"").start().await;
     let filled = |field: &str| with(record("s-100", 1), json!({field: "x".repeat(700)}));
     for field in ["a", "b", "c", "d", "e"] {
         submit(&daemon, filled(field)).await;

@@ -255,21 +255,18 @@ async fn a_purge_does_not_move_the_end_of_the_log_back() {
     assert!(next.iter().all(|event| event.kind != "log.reset"), "nothing is told again");
 }
 
-/// Every write of an event fails while this is there, as it would on a full disk.
-const FULL: &str = "CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'disk full'); END;";
-const FREE: &str = "DROP TRIGGER full;";
-
 #[tokio::test]
 async fn an_accepted_turn_runs_when_the_record_can_be_written_again() {
     let script = json!([{"gate": "up"}, {"handshake": {}}, {"repeat": [{"prompt": [{"textFromPrompt": true}]}]}]);
-    let daemon = Daemon::builder().agent("slow", script).start().await;
+    let mut daemon = Daemon::builder().agent("slow", script).start().await;
+    daemon.prepare_full_log().await;
     let session = daemon.create_session("slow").await;
     let passage = daemon.gate("slow").reached("up").await;
     let (pid, accepted) = (passage.pid, daemon.prompt(&session, "go").await);
-    daemon.sql(FULL.to_owned()).await;
+    let full = daemon.fill_log().await;
     passage.open().await;
     harness::process_gone(pid).await;
-    daemon.sql(FREE.to_owned()).await;
+    daemon.free_log(&full).await;
     daemon.gate("slow").reached("up").await.open().await;
     let turn = daemon.wait_turn(&session, accepted["turnId"].as_str().unwrap()).await;
     assert_eq!(turn["status"], "completed");
@@ -277,17 +274,20 @@ async fn an_accepted_turn_runs_when_the_record_can_be_written_again() {
 
 #[tokio::test]
 async fn a_turn_whose_end_could_not_be_written_is_settled_and_the_session_goes_on() {
-    let daemon = Daemon::builder().agent("gated", gated()).start().await;
+    let mut daemon = Daemon::builder().agent("gated", gated()).start().await;
+    daemon.prepare_full_log().await;
     let session = daemon.create_session("gated").await;
     let first = daemon.prompt(&session, "one").await;
     let passage = daemon.gate("gated").reached("middle").await;
-    daemon.sql(FULL.to_owned()).await;
+    let is_last = |event: &Event| event.kind == "message.delta" && event.data.to_string().contains("two ");
+    daemon.events(&session, None).await.until_event("what was said before the gate", is_last).await;
+    let full = daemon.fill_log().await;
     let pid = passage.pid;
     passage.open().await;
     harness::process_gone(pid).await;
     let refused = daemon.post(&format!("/v1/sessions/{session}/prompt"), json!({"text": "two"})).await;
     assert_eq!(refused.expect_status(500)["error"], "internal", "what cannot be recorded is not accepted");
-    daemon.sql(FREE.to_owned()).await;
+    daemon.free_log(&full).await;
     let third = daemon.prompt(&session, "three").await;
     daemon.gate("gated").reached("middle").await.open().await;
     let third = daemon.wait_turn(&session, third["turnId"].as_str().unwrap()).await;

@@ -18,13 +18,13 @@ async fn lazy_session(daemon: &Daemon, title: &str) -> String {
 }
 
 /// Makes a session one that has been in a status for that long.
-async fn put(daemon: &Daemon, session: &str, status: &str, since: i64) {
+async fn put(daemon: &mut Daemon, session: &str, status: &str, since: i64) {
     let set = format!("status = '{status}', status_changed_at = {NOW} - {since}");
     daemon.sql(format!("UPDATE sessions SET {set} WHERE id = '{session}'")).await;
 }
 
 /// Makes its mark that old.
-async fn mark(daemon: &Daemon, session: &str, age: i64) {
+async fn mark(daemon: &mut Daemon, session: &str, age: i64) {
     daemon.sql(format!("UPDATE sessions SET expired_seen_at = {NOW} - {age} WHERE id = '{session}'")).await;
 }
 
@@ -62,7 +62,7 @@ fn millis(time: &Value) -> i64 {
 
 #[tokio::test]
 async fn every_session_shows_when_it_expires() {
-    let daemon = Daemon::builder().agent("echo", echo()).start().await;
+    let mut daemon = Daemon::builder().agent("echo", echo()).start().await;
     for (status, supports_resume, days) in [
         ("active", 0, None),
         ("suspended", 0, Some(7)),
@@ -71,7 +71,7 @@ async fn every_session_shows_when_it_expires() {
         ("archived", 0, None),
     ] {
         let id = lazy_session(&daemon, "x").await;
-        put(&daemon, &id, status, HOUR).await;
+        put(&mut daemon, &id, status, HOUR).await;
         daemon.sql(format!("UPDATE sessions SET supports_resume = {supports_resume} WHERE id = '{id}'")).await;
         let view = daemon.session(&id).await;
         let expires_at = days.map(|days| millis(&view["statusChangedAt"]) + days * DAY);
@@ -90,12 +90,12 @@ async fn every_session_shows_when_it_expires() {
 
 #[tokio::test]
 async fn a_dry_run_changes_nothing() {
-    let daemon = Daemon::builder().agent("echo", echo()).start().await;
+    let mut daemon = Daemon::builder().agent("echo", echo()).start().await;
     let [new, old] = [lazy_session(&daemon, "new").await, lazy_session(&daemon, "old").await];
     for id in [&new, &old] {
-        put(&daemon, id, "suspended", 9 * DAY).await;
+        put(&mut daemon, id, "suspended", 9 * DAY).await;
     }
-    mark(&daemon, &old, DAY).await;
+    mark(&mut daemon, &old, DAY).await;
     for _ in 0..2 {
         let report = gc(&daemon, true).await;
         assert_eq!((ids(&report, "marked"), ids(&report, "deleted")), (vec![new.clone()], vec![old.clone()]));
@@ -114,7 +114,7 @@ async fn the_first_sweep_marks_and_one_a_day_later_deletes() {
     }
     daemon.restart().await;
     assert_eq!(daemon.session(&expired).await["status"], "suspended");
-    put(&daemon, &expired, "suspended", 9 * DAY).await;
+    put(&mut daemon, &expired, "suspended", 9 * DAY).await;
 
     let first = gc(&daemon, false).await;
     assert_eq!((ids(&first, "marked"), ids(&first, "deleted")), (vec![expired.clone()], vec![]));
@@ -125,10 +125,10 @@ async fn the_first_sweep_marks_and_one_a_day_later_deletes() {
     let again = gc(&daemon, false).await;
     assert_eq!((ids(&again, "waiting"), ids(&again, "marked")), (vec![expired.clone()], vec![]));
     assert_eq!(again["waiting"][0]["deletableAt"], marked["deletableAt"], "the mark stands");
-    mark(&daemon, &expired, DAY - HOUR).await;
+    mark(&mut daemon, &expired, DAY - HOUR).await;
     assert_eq!(ids(&gc(&daemon, false).await, "waiting"), [expired.as_str()], "not a whole day yet");
 
-    mark(&daemon, &expired, DAY).await;
+    mark(&mut daemon, &expired, DAY).await;
     let second = gc(&daemon, false).await;
     assert_eq!((ids(&second, "deleted"), ids(&second, "waiting")), (vec![expired.clone()], vec![]));
     assert!(!exists(&daemon, &expired).await);
@@ -152,8 +152,8 @@ async fn queued_turns_keep_their_session() {
     daemon.prompt(&id, "second").await;
     daemon.restart().await;
     drop(passage);
-    put(&daemon, &id, "suspended", 9 * DAY).await;
-    mark(&daemon, &id, 2 * DAY).await;
+    put(&mut daemon, &id, "suspended", 9 * DAY).await;
+    mark(&mut daemon, &id, 2 * DAY).await;
     for dry_run in [true, false] {
         let report = gc(&daemon, dry_run).await;
         assert_eq!((ids(&report, "waiting"), &report["waiting"][0]["queuedTurns"]), (vec![id.clone()], &json!(1)));
@@ -165,10 +165,10 @@ async fn queued_turns_keep_their_session() {
 
 #[tokio::test]
 async fn a_resumed_session_is_unmarked_and_survives() {
-    let daemon = Daemon::builder().agent("echo", echo()).start().await;
+    let mut daemon = Daemon::builder().agent("echo", echo()).start().await;
     let id = lazy_session(&daemon, "x").await;
-    put(&daemon, &id, "suspended", 9 * DAY).await;
-    mark(&daemon, &id, 2 * DAY).await;
+    put(&mut daemon, &id, "suspended", 9 * DAY).await;
+    mark(&mut daemon, &id, 2 * DAY).await;
     daemon.post(&format!("/v1/sessions/{id}/resume"), json!({})).await.expect_status(200);
     assert_eq!(marks(&daemon).await, 0);
     assert_eq!(ids(&gc(&daemon, false).await, "deleted"), Vec::<String>::new());
@@ -177,20 +177,20 @@ async fn a_resumed_session_is_unmarked_and_survives() {
 
 #[tokio::test]
 async fn a_mark_of_another_stay_or_another_clock_deletes_nothing() {
-    let daemon = Daemon::builder().agent("echo", echo()).start().await;
+    let mut daemon = Daemon::builder().agent("echo", echo()).start().await;
     let id = lazy_session(&daemon, "x").await;
     // Expired for two days: a mark from before that was for an earlier stay, one from the future is a wrong clock's.
-    put(&daemon, &id, "suspended", 9 * DAY).await;
+    put(&mut daemon, &id, "suspended", 9 * DAY).await;
     for age in [3 * DAY, -DAY] {
-        mark(&daemon, &id, age).await;
+        mark(&mut daemon, &id, age).await;
         assert_eq!(ids(&gc(&daemon, false).await, "marked"), [id.as_str()]);
         let report = gc(&daemon, false).await;
         assert_eq!(ids(&report, "waiting"), [id.as_str()], "it was marked anew");
         assert!(millis(&report["waiting"][0]["deletableAt"]) > millis(&report["waiting"][0]["expiresAt"]) + 2 * DAY);
     }
     // A clock that is set back takes the expiry with it.
-    put(&daemon, &id, "suspended", -9 * DAY).await;
-    mark(&daemon, &id, -10 * DAY).await;
+    put(&mut daemon, &id, "suspended", -9 * DAY).await;
+    mark(&mut daemon, &id, -10 * DAY).await;
     assert_eq!(ids(&gc(&daemon, false).await, "unmarked"), [id.as_str()]);
     assert!(exists(&daemon, &id).await);
 }
@@ -203,9 +203,9 @@ async fn raised_retention_unmarks_and_archived_sessions_go_only_when_told() {
         lazy_session(&daemon, "archived").await,
         lazy_session(&daemon, "failed").await,
     ];
-    put(&daemon, &suspended, "suspended", 400 * DAY).await;
-    put(&daemon, &archived, "archived", 400 * DAY).await;
-    put(&daemon, &failed, "error", 400 * DAY).await;
+    put(&mut daemon, &suspended, "suspended", 400 * DAY).await;
+    put(&mut daemon, &archived, "archived", 400 * DAY).await;
+    put(&mut daemon, &failed, "error", 400 * DAY).await;
     let report = gc(&daemon, false).await;
     assert_eq!(ids(&report, "marked"), [suspended.as_str(), failed.as_str()], "archived sessions are kept for ever");
 
@@ -218,7 +218,7 @@ async fn raised_retention_unmarks_and_archived_sessions_go_only_when_told() {
     assert_eq!(ids(&report, "unmarked"), [suspended.as_str()]);
     assert_eq!((ids(&report, "marked"), ids(&report, "waiting")), (vec![archived.clone()], vec![failed.clone()]));
     for id in [&archived, &failed] {
-        mark(&daemon, id, DAY).await;
+        mark(&mut daemon, id, DAY).await;
     }
     assert_eq!(ids(&gc(&daemon, false).await, "deleted"), [archived, failed]);
     assert!(exists(&daemon, &suspended).await);
@@ -228,8 +228,8 @@ async fn raised_retention_unmarks_and_archived_sessions_go_only_when_told() {
 async fn a_start_never_deletes() {
     let mut daemon = Daemon::builder().agent("echo", echo()).start().await;
     let id = lazy_session(&daemon, "x").await;
-    put(&daemon, &id, "suspended", 30 * DAY).await;
-    mark(&daemon, &id, 2 * DAY).await;
+    put(&mut daemon, &id, "suspended", 30 * DAY).await;
+    mark(&mut daemon, &id, 2 * DAY).await;
     daemon.sql("INSERT INTO sweeps (id, at) VALUES (1, 0)".to_owned()).await;
     daemon.kill().await;
     for _ in 0..2 {
@@ -244,12 +244,12 @@ async fn a_start_never_deletes() {
 #[tokio::test]
 async fn whoever_resumes_during_a_sweep_keeps_the_session_or_is_told() {
     const SESSIONS: usize = 12;
-    let daemon = Daemon::builder().agent("echo", echo()).start().await;
+    let mut daemon = Daemon::builder().agent("echo", echo()).start().await;
     let mut expired = Vec::new();
     for _ in 0..SESSIONS {
         let id = lazy_session(&daemon, "x").await;
-        put(&daemon, &id, "suspended", 30 * DAY).await;
-        mark(&daemon, &id, 2 * DAY).await;
+        put(&mut daemon, &id, "suspended", 30 * DAY).await;
+        mark(&mut daemon, &id, 2 * DAY).await;
         expired.push(id);
     }
     let paths: Vec<String> = expired.iter().map(|id| format!("/v1/sessions/{id}/resume")).collect();
@@ -271,7 +271,7 @@ async fn whoever_resumes_during_a_sweep_keeps_the_session_or_is_told() {
 #[tokio::test]
 async fn a_sweep_reaches_every_session_page_by_page() {
     const SESSIONS: usize = 250;
-    let daemon = Daemon::builder().agent("echo", echo()).start().await;
+    let mut daemon = Daemon::builder().agent("echo", echo()).start().await;
     let model = lazy_session(&daemon, "the model").await;
     daemon
         .sql(format!(
@@ -292,7 +292,7 @@ async fn a_sweep_reaches_every_session_page_by_page() {
 
 #[tokio::test]
 async fn gc_tells_what_it_does_and_refuses_what_it_does_not_know() {
-    let daemon = Daemon::builder().agent("echo", echo()).start().await;
+    let mut daemon = Daemon::builder().agent("echo", echo()).start().await;
     // As wide as what it stands for, so that the columns stay.
     let filters = vec![
         (r"[0-9a-f]{12}", "[    id    ]"),
@@ -316,9 +316,9 @@ async fn gc_tells_what_it_does_and_refuses_what_it_does_not_know() {
         ("for ever", "archived", 99 * DAY, None),
     ] {
         let id = lazy_session(&daemon, title).await;
-        put(&daemon, &id, status, since).await;
+        put(&mut daemon, &id, status, since).await;
         if let Some(age) = marked {
-            mark(&daemon, &id, age).await;
+            mark(&mut daemon, &id, age).await;
         }
     }
     let dry = daemon.cli(&["gc", "--dry-run"]).await.success();
@@ -381,8 +381,8 @@ async fn a_kept_session_never_expires_whatever_its_status() {
     let mut daemon = Daemon::builder().agent("echo", echo()).start().await;
     for status in ["suspended", "error", "archived"] {
         let id = lazy_session(&daemon, status).await;
-        put(&daemon, &id, status, 90 * DAY).await;
-        mark(&daemon, &id, 2 * DAY).await;
+        put(&mut daemon, &id, status, 90 * DAY).await;
+        mark(&mut daemon, &id, 2 * DAY).await;
         daemon.restart().await;
         assert_eq!(daemon.cli(&["keep", &id]).await.success().trim(), id);
         let kept = daemon.session(&id).await;
@@ -423,7 +423,7 @@ async fn the_list_shows_what_expires_within_seven_days_and_stopping_says_when() 
         lazy_session(&daemon, "over").await,
     );
     for (id, since) in [(&soon, 5 * DAY - HOUR), (&later, 5 * DAY), (&over, 8 * DAY)] {
-        put(&daemon, id, "suspended", since).await;
+        put(&mut daemon, id, "suspended", since).await;
     }
     daemon.sql(format!("UPDATE sessions SET supports_resume = 1 WHERE id = '{later}'")).await;
     let listed = daemon.cli(&["ls"]).await.success();

@@ -168,7 +168,7 @@ async fn the_index_follows_deletions_restarts_and_copies() {
 async fn a_search_without_end_is_given_up_and_keeps_nobody_from_reading() {
     // It reads as fast as it can, which on a quick machine is faster than clients may by default.
     let config = "[control]\nrequests_per_second = 1000000\n";
-    let daemon = Daemon::builder().config(config).agent("echo", echo()).start().await;
+    let mut daemon = Daemon::builder().config(config).agent("echo", echo()).start().await;
     let session = daemon.create_session("echo").await;
     daemon.prompt_and_wait(&session, "pangolin").await;
     assert_eq!(search(&daemon, "pang*", "").await["total"], 2);

@@ -11,7 +11,7 @@ use std::os::unix::net;
 use std::path::Path;
 use std::process::Stdio;
 
-use harness::{Daemon, DatabaseLock, HEALTH, Output, ask, echo, within};
+use harness::{Daemon, HEALTH, HeldWriter, Output, ask, echo, within};
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 use tokio::net::{UnixDatagram, UnixStream};
@@ -83,23 +83,17 @@ async fn it_tells_that_it_is_ready_how_it_is_that_it_reloads_and_that_it_stops()
 #[tokio::test]
 async fn the_sign_of_life_comes_for_as_long_as_the_writer_comes_round() {
     let manager = Manager::listen();
-    let daemon = Daemon::builder()
-        .config("[store]\nbusy_timeout = \"1m\"\n")
-        .env("NOTIFY_SOCKET", &manager.path())
-        .env("WATCHDOG_USEC", "300000")
-        .start()
-        .await;
+    let daemon = Daemon::builder().env("NOTIFY_SOCKET", &manager.path()).env("WATCHDOG_USEC", "300000").start().await;
     for _ in 0..3 {
         manager.until("WATCHDOG=1").await;
     }
-    // Somebody has the database, and the writer waits for it with the next thing that is to be recorded.
-    let lock = DatabaseLock::take(daemon.state_dir()).await;
+    let writer = HeldWriter::hold(daemon.pid());
     tokio::select! {
         biased;
-        made = daemon.create_session("demo") => panic!("{made} was recorded without the database"),
+        made = daemon.create_session("demo") => panic!("{made} was recorded without the writer"),
         () = quiet(&manager) => {}
     }
-    lock.give_back().await;
+    writer.let_go();
     manager.until("WATCHDOG=1").await;
     assert_eq!(daemon.get("/v1/health").await.status, 200);
 }

@@ -8,6 +8,7 @@ mod harness;
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
+use std::time::Duration;
 
 use harness::{Daemon, DaemonBuilder, Disk, Event, ORDINARY, Output, echo, users};
 use serde_json::{Value, json};
@@ -210,34 +211,74 @@ async fn damage_is_found_and_told_and_what_can_be_read_is_served() {
     assert_ne!(daemon.get("/v1/info").await.expect_status(200)["store"]["check"], "clean");
 }
 
+/// The bytes on which SQLite locks a database: PENDING, RESERVED and SHARED.
+const LOCK_BYTES: [(i64, i64); 3] = [(0x4000_0000, 1), (0x4000_0001, 1), (0x4000_0002, 510)];
+/// The byte of the shared-memory file on which a writer locks out other writers.
+const WRITE_LOCK_BYTE: i64 = 120;
+/// For `hold_read_locks`: the state directory.
+const LOCKED_STATE: &str = "LOCKED_STATE";
+
+/// Locks bytes of a file for reading. Whether the lock was granted.
+fn lock_for_reading(file: &std::fs::File, (start, length): (i64, i64)) -> bool {
+    let lock = nix::libc::flock {
+        l_type: nix::libc::F_RDLCK.try_into().unwrap(),
+        l_whence: nix::libc::SEEK_SET.try_into().unwrap(),
+        l_start: start,
+        l_len: length,
+        l_pid: 0,
+    };
+    nix::fcntl::fcntl(file, nix::fcntl::FcntlArg::F_SETLK(&lock)).is_ok()
+}
+
+/// A program for agents: holds every read lock that it gets on the store, until it is killed.
+#[test]
+#[ignore = "run by an agent of the next test"]
+fn hold_read_locks() {
+    let state = std::path::PathBuf::from(std::env::var_os(LOCKED_STATE).expect("run by an agent"));
+    let database = std::fs::File::open(state.join("acpd.db")).unwrap();
+    let mut granted = LOCK_BYTES.map(|bytes| lock_for_reading(&database, bytes)).to_vec();
+    let shared_memory = std::fs::File::open(state.join("acpd.db-shm")).ok();
+    granted.extend(shared_memory.as_ref().map(|file| lock_for_reading(file, (WRITE_LOCK_BYTE, 1))));
+    std::fs::write("granted.new", format!("{granted:?}")).unwrap();
+    std::fs::rename("granted.new", "granted").unwrap();
+    loop {
+        std::thread::park();
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_holds_read_locks_on_the_store_does_not_stop_it() {
+    let shell = json!([{"handshake": {}}, {"repeat": [{"prompt": [{"textFromShell": "{prompt}"}]}]}]);
+    let config = "[store]\nbusy_timeout = \"100ms\"\n";
+    let daemon = Daemon::builder().config(config).agent("shell", shell).start().await;
+    let session = daemon.create_session("shell").await;
+    let test = std::env::current_exe().unwrap();
+    let hold = format!(
+        "{LOCKED_STATE}={} {} --ignored --exact hold_read_locks > /dev/null 2>&1 & \
+         while ! [ -e granted ]; do sleep 0.01; done; cat granted",
+        daemon.state_dir().display(),
+        test.display()
+    );
+    let turn = daemon.prompt_and_wait(&session, &hold).await;
+    assert_eq!(turn["status"], "completed", "{turn}");
+    let turn = daemon.prompt_and_wait(&session, "echo the store works").await;
+    assert_eq!(turn["status"], "completed", "{turn}");
+    let messages = daemon.messages(&session).await;
+    let said: Vec<&str> = messages.iter().filter_map(|message| message["content"]["text"].as_str()).collect();
+    assert!(said.iter().any(|text| text.starts_with("[true, true, false]")), "the daemon holds the third: {said:?}");
+    assert!(said.last().unwrap().starts_with("the store works"), "{said:?}");
+    assert_eq!(health(&daemon, 200).await["store"]["writable"], true);
+    // Nor can an agent lock what keeps readers out during a checkpoint: everything is written back and compacted.
+    daemon.post("/v1/gc", json!({})).await.expect_status(200);
+    assert!(!daemon.state_dir().join("acpd.db-shm").exists(), "the index of the write-ahead log is in memory");
+}
+
 async fn connect(database: &Path) -> SqliteConnection {
     SqliteConnectOptions::new().filename(database).create_if_missing(true).connect().await.unwrap()
 }
 
 async fn run(connection: &mut SqliteConnection, statements: &'static str) {
     sqlx::raw_sql(statements).execute(connection).await.unwrap();
-}
-
-#[tokio::test]
-async fn another_programs_lock_is_told_and_passes() {
-    let config = "[store]\nbusy_timeout = \"100ms\"\n";
-    let daemon = Daemon::builder().config(config).agent("echo", echo()).start().await;
-    let session = daemon.create_session("echo").await;
-    daemon.prompt_and_wait(&session, "one").await;
-    let mut other = connect(&daemon.state_dir().join("acpd.db")).await;
-    run(&mut other, "BEGIN IMMEDIATE").await;
-    let refused = daemon.post(&format!("/v1/sessions/{session}/prompt"), json!({"text": "two"})).await;
-    assert!(refused.header("retry-after").is_some());
-    let refused = refused.expect_status(503);
-    assert_eq!(refused["error"], "store_locked", "{refused}");
-    assert!(refused["hint"].as_str().unwrap().contains("stop the program"), "{refused}");
-    assert_eq!(health(&daemon, 503).await["error"], "store_unwritable");
-    run(&mut other, "ROLLBACK").await;
-    let turn = daemon.prompt_and_wait(&session, "three").await;
-    assert_eq!(turn["status"], "completed");
-    assert_eq!(health(&daemon, 200).await["store"]["writable"], true);
-    let said: Vec<Value> = daemon.messages(&session).await.iter().map(|message| message["content"].clone()).collect();
-    assert!(!said.iter().any(|content| content["text"] == "two"), "what was refused is not recorded: {said:?}");
 }
 
 /// What the user sees of a refusal, without what differs from run to run.
@@ -280,21 +321,55 @@ async fn what_is_no_database_or_a_damaged_one_is_a_refusal_to_start() {
 }
 
 #[tokio::test]
-async fn a_locked_database_is_a_refusal_to_start() {
+async fn a_locked_database_is_a_refusal_to_start_that_names_the_process() {
     let builder = Daemon::builder().config("[store]\nbusy_timeout = \"100ms\"\n");
     let mut other = connect(&builder.state_dir().join("acpd.db")).await;
     run(&mut other, "PRAGMA locking_mode = EXCLUSIVE; CREATE TABLE a (b); BEGIN EXCLUSIVE").await;
-    insta::assert_snapshot!("locked_for_itself", refusal(builder).await);
+    let this_process = format!("process {} ", std::process::id());
+    let text = refusal(builder).await;
+    assert!(text.contains(&this_process), "{text}");
+    insta::with_settings!({filters => vec![(r#"process \d+ \("[^"]+"\)"#, "process [pid] ([program])")]}, {
+        insta::assert_snapshot!("locked", text);
+    });
 
-    // Whoever only writes lets others read, so this comes to light later.
-    let mut daemon = Daemon::start().await;
+    // A program that only reads the database keeps the daemon out, too.
+    let mut daemon = Daemon::builder().config("[store]\nbusy_timeout = \"100ms\"\n").start().await;
     daemon.terminate().await;
-    let builder = Daemon::builder().config("[store]\nbusy_timeout = \"100ms\"\n");
-    let database = builder.state_dir().join("acpd.db");
-    std::fs::copy(daemon.state_dir().join("acpd.db"), &database).unwrap();
-    let mut other = connect(&database).await;
-    run(&mut other, "PRAGMA journal_mode = WAL; BEGIN IMMEDIATE").await;
-    insta::assert_snapshot!("locked_for_writing", refusal(builder).await);
+    let database = std::fs::File::open(daemon.state_dir().join("acpd.db")).unwrap();
+    assert!(lock_for_reading(&database, LOCK_BYTES[2]));
+    let refused = daemon.launch_in_vain().await;
+    assert!(refused.code == 8 && refused.stderr.contains(&this_process), "{refused:?}");
+}
+
+#[tokio::test]
+async fn no_other_program_opens_the_store_of_a_running_daemon_not_even_an_idle_ones() {
+    let mut daemon = Daemon::builder().agent("echo", echo()).start().await;
+    let session = daemon.create_session("echo").await;
+    daemon.prompt_and_wait(&session, "hello").await;
+    let database = daemon.state_dir().join("acpd.db");
+    let read = async || {
+        let mut connection =
+            SqliteConnectOptions::new().filename(&database).busy_timeout(Duration::ZERO).connect().await?;
+        let read = sqlx::query("SELECT count(*) FROM sessions").execute(&mut connection).await.map(drop);
+        connection.close().await?;
+        read
+    };
+    let refused = async || read().await.is_err_and(|error| error.to_string().contains("database is locked"));
+    assert!(refused().await);
+    // What opens the file in the daemon, and closes it again, must be SQLite: a descriptor that is closed releases the lock.
+    daemon.post("/v1/backup", json!({"path": daemon.root().join("copy.db")})).await.expect_status(201);
+    daemon.post("/v1/gc", json!({})).await.expect_status(200);
+    daemon.cli(&["doctor"]).await.success();
+    for path in ["/v1/info", "/v1/health", "/v1/search?q=hello"] {
+        daemon.get(path).await.expect_status(200);
+    }
+    assert!(refused().await);
+    daemon.kill().await;
+    daemon.restart().await;
+    daemon.logged("the database has no errors").await;
+    assert!(refused().await);
+    daemon.terminate().await;
+    read().await.unwrap();
 }
 
 #[tokio::test]

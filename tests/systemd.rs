@@ -41,7 +41,7 @@ mod inside {
 
     use serde_json::{Value, json};
 
-    use super::harness::{DatabaseLock, IMPATIENT, echo, nasty, parent_of, process_alive};
+    use super::harness::{HeldWriter, IMPATIENT, echo, nasty, parent_of, process_alive};
     use super::machine::{
         Account, acpd, assert_inside, journal, property, shell, systemctl, until, wait_for_property, write,
     };
@@ -278,17 +278,15 @@ mod inside {
     #[test]
     #[ignore = "run by the test of the same name, in a machine"]
     fn a_stuck_writer_is_restarted_by_the_watchdog() {
-        install(&[], "[store]\nbusy_timeout = \"10m\"\n");
+        install(&[], "");
         drop_in("[Service]\nWatchdogSec=4\n");
         let id = session("demo");
         let stuck = main_pid();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let lock = runtime.block_on(DatabaseLock::take(Path::new(STATE)));
-        // The writer waits for whoever has the database, and acpd for its writer.
+        let writer = HeldWriter::hold(stuck);
         let mut client = std::process::Command::new("acpd");
         let mut client = client.args(["prompt", "--no-wait", &id, "hello"]).spawn().unwrap();
         until("another process", || (property("MainPID") != stuck.to_string()).then_some(()));
-        runtime.block_on(lock.give_back());
+        writer.let_go();
         client.wait().unwrap();
         wait_for_property("ActiveState", |state| state == "active");
         let said = shell("journalctl --sync; journalctl --no-pager _PID=1 -u acpd").stdout;

@@ -171,7 +171,6 @@ impl Answer {
 const PROCESS_LIMIT_WAIT: Duration = Duration::from_mins(1);
 const QUEUE_WAIT: Duration = Duration::from_secs(10);
 const OVERLOAD_WAIT: Duration = Duration::from_secs(1);
-const LOCKED_WAIT: Duration = Duration::from_secs(5);
 /// The longest message. What it tells back may be as long as a request is.
 const WORDS_CHARS_MAX: usize = 4000;
 

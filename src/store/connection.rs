@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rusqlite::{Params, Row, Statement};
+use rusqlite::{OpenFlags, Params, Row, Statement};
 
 use super::StoreError;
 use crate::config;
@@ -35,7 +35,7 @@ pub struct Connection {
 
 impl Connection {
     pub fn open(path: &Path, settings: &config::Store, durability: Durability) -> Result<Self, rusqlite::Error> {
-        let sqlite = rusqlite::Connection::open(path)?;
+        let sqlite = rusqlite::Connection::open_with_flags_and_vfs(path, OpenFlags::default(), super::VFS)?;
         sqlite.busy_timeout(settings.busy_timeout)?;
         sqlite.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
         let synchronous = match durability {

@@ -4,7 +4,7 @@ use std::io;
 
 use sqlx::migrate::MigrateError;
 
-use super::{BackupError, DAMAGED_HINT, StoreError};
+use super::{BackupError, DAMAGED_HINT, StoreError, files};
 
 /// A kind of trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +65,12 @@ impl StoreError {
             );
         }
         match self.fault() {
+            Fault::Locked
+                if let Self::Open { path, .. } = self
+                    && let Some(holder) = files::lock_holder(path) =>
+            {
+                format!("stop {holder}, which has locked the database; only one program at a time can open it")
+            }
             Fault::Full => "free some space on the disk of the state directory, or use a state directory on a larger \
                 disk (--state-dir)"
                 .to_owned(),

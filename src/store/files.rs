@@ -1,11 +1,15 @@
 //! The store's files: the database and its copies.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::StoreError;
 use super::backup::PARTIAL;
 use crate::private;
+
+/// Where SQLite locks a database file, <https://www.sqlite.org/fileformat2.html#the_lock_byte_page>.
+const LOCKS_START: u64 = 0x4000_0000;
 
 pub fn private_directory(path: &Path) -> Result<(), StoreError> {
     private::directory(path).map_err(|source| StoreError::Files { path: path.to_owned(), source })
@@ -14,6 +18,19 @@ pub fn private_directory(path: &Path) -> Result<(), StoreError> {
 /// SQLite takes an empty file for a new database, and gives the write-ahead log the same mode.
 pub fn private_file(path: &Path) -> Result<(), StoreError> {
     private::file(path).map(drop).map_err(|source| StoreError::Files { path: path.to_owned(), source })
+}
+
+/// The process that has locked the database, if the kernel names it. To open the file would release the daemon's own lock.
+pub fn lock_holder(database: &Path) -> Option<String> {
+    let inode = format!(":{}", std::fs::metadata(database).ok()?.ino());
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let pid = locks.lines().find_map(|line| {
+        let mut words = line.split_whitespace().skip(4);
+        let (pid, file, first) = (words.next()?, words.next()?, words.next()?.parse::<u64>().ok()?);
+        (file.ends_with(&inode) && first >= LOCKS_START).then_some(pid)
+    })?;
+    let program = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(format!("process {pid} ({:?})", program.trim_end()))
 }
 
 /// Deletes what is left of copies that were not finished: those without their name yet, and, with its journal, one that

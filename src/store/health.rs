@@ -185,7 +185,7 @@ impl Store {
 }
 
 /// What to do about damage.
-pub const DAMAGED_HINT: &str = "stop acpd, move acpd.db, acpd.db-wal and acpd.db-shm to another directory, and copy the \
+pub const DAMAGED_HINT: &str = "stop acpd, move acpd.db and acpd.db-wal to another directory, and copy the \
     newest good backup (made by `acpd backup`, or from backups/) to acpd.db; without a backup acpd starts with an empty store";
 
 /// What SQLite finds wrong with the schema and with each table, up to a bound. Each table is a transaction of its own.

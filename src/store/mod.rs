@@ -216,12 +216,18 @@ impl Store {
     }
 }
 
+/// SQLite's file layer for a database that one process uses alone. The process locks the file when it first reads it, until its
+/// last connection closes; the index of the write-ahead log is in memory. A process that may only read the file can lock nothing
+/// that a commit waits for. No other code of the daemon may open the file: closing a descriptor of it releases the lock.
+const VFS: &str = "unix-excl";
+
 /// Negative: KiB. Small, because every connection has its own and the daemon lives in 15 MB.
 const CACHE_KIB: &str = "-1024";
 
 fn connect_options(path: &Path, settings: &config::Store) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
+        .vfs(VFS)
         .foreign_keys(true)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)

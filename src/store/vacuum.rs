@@ -49,7 +49,7 @@ pub(super) fn checkpoint(
     connection.set_patience(Duration::ZERO)?;
     let emptying = "checkpointing the write-ahead log";
     let is_busy = connection.first(emptying, "PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>("busy"));
-    // Whoever has the database locked is waited for again.
+    // A reader that meets a commit holds the write lock for a moment.
     connection.set_patience(busy_timeout)?;
     Ok(if is_busy?.unwrap_or(true) { Checkpoint::Busy } else { Checkpoint::Done })
 }

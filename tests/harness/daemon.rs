@@ -11,7 +11,6 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use serde_json::Value;
-use sqlx::{ConnectOptions, Connection};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
@@ -173,7 +172,8 @@ impl Daemon {
         self.running = Some(Running { child, pid, ready_line, stdout });
     }
 
-    pub(super) async fn launch_in_vain(self) -> Output {
+    /// Starts the daemon, which is to refuse to start, and returns what it said.
+    pub async fn launch_in_vain(&self) -> Output {
         let mut child = self.spawn();
         let mut stdout = child.stdout.take().expect("stdout is a pipe");
         let mut text = String::new();
@@ -185,6 +185,10 @@ impl Daemon {
 
     fn running(&self) -> &Running {
         self.running.as_ref().expect("the daemon runs")
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.running.is_some()
     }
 
     pub fn pid(&self) -> u32 {
@@ -273,29 +277,6 @@ impl Daemon {
         })
         .await;
         Output::new(&output.expect("acpd can be waited for"))
-    }
-
-    /// Changes the daemon's database behind its back, as a crash or a fault of the disk would.
-    pub async fn sql(&self, statements: String) {
-        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(self.paths.state.join("acpd.db"));
-        let mut connection = options.connect().await.expect("the database can be opened");
-        sqlx::raw_sql(sqlx::AssertSqlSafe(statements))
-            .execute(&mut connection)
-            .await
-            .expect("the statements are sound");
-        connection.close().await.expect("the database can be closed");
-    }
-
-    /// One number out of the daemon's database, for what the interface does not show.
-    pub async fn sql_number(&self, query: String) -> i64 {
-        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(self.paths.state.join("acpd.db"));
-        let mut connection = options.connect().await.expect("the database can be opened");
-        let number = sqlx::query_scalar(sqlx::AssertSqlSafe(query))
-            .fetch_one(&mut connection)
-            .await
-            .expect("the query is sound");
-        connection.close().await.expect("the database can be closed");
-        number
     }
 
     /// Waits until the daemon refuses requests because it stops.

@@ -51,7 +51,7 @@ pub use builder::{DaemonBuilder, User};
 pub use cgroup::{Cgroup, members};
 pub use client::Reply;
 pub use daemon::{Daemon, Output};
-pub use database::DatabaseLock;
+pub use database::HeldWriter;
 pub use disk::Disk;
 pub use events::{Event, EventStream};
 pub use gate::{Gate, Passage};

@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_hours(1);
 /// Copy the store to a file while the daemon runs
 ///
 /// The copy has all sessions and messages. The daemon writes it under a temporary name, checks it, and renames it last. It
-/// never replaces an existing file. To restore a backup: stop the daemon, move acpd.db, acpd.db-wal and acpd.db-shm out of
+/// never replaces an existing file. To restore a backup: stop the daemon, move acpd.db and acpd.db-wal out of
 /// the state directory, copy the backup there as acpd.db, and start the daemon.
 #[derive(Args, Debug)]
 pub struct BackupCommand {

@@ -40,7 +40,7 @@ pub(super) fn answer(ailment: Ailment) -> Answer {
         }
         Ailment::Stalled { waited } => {
             let message = format!("a test write to the store did not finish within {waited:?}");
-            let hint = "check whether the disk hangs, or another program holds a lock on acpd.db";
+            let hint = "check whether the disk of the state directory responds";
             Answer::new(S::SERVICE_UNAVAILABLE, "store_stalled", message, hint)
         }
         Ailment::ShortOfSpace(error) => Answer { status: S::SERVICE_UNAVAILABLE, ..store_answer(&error) },

@@ -1,13 +1,12 @@
-//! What the store cannot do, as answers: for want of space, because another program has it, or because it is damaged.
+//! Errors of the store as answers.
 
 use axum::http::StatusCode;
 use serde_json::json;
 
-use super::{Answer, LOCKED_WAIT, OVERLOAD_WAIT, bounds};
+use super::{Answer, OVERLOAD_WAIT, bounds};
 use crate::model::error::chain;
 use crate::store::{BackupError, DAMAGED_HINT, Fault, SEARCHES_PER_USER_MAX, SearchError, StoreError};
 
-/// What the store could not do: for want of space, because another program has it, or for what nobody asked for.
 pub fn store_answer(error: &StoreError) -> Answer {
     use StatusCode as S;
     let (message, hint) = (chain(error), error.hint());
@@ -21,12 +20,11 @@ pub fn store_answer(error: &StoreError) -> Answer {
             };
             Answer::new(S::INSUFFICIENT_STORAGE, "insufficient_storage", message, hint).details(details)
         }
-        Fault::Locked => Answer::new(S::SERVICE_UNAVAILABLE, "store_locked", message, hint).retry_after(LOCKED_WAIT),
         Fault::Damaged => {
             tracing::error!(error = error as &dyn std::error::Error, "the database is damaged");
             Answer::new(S::INTERNAL_SERVER_ERROR, "store_damaged", message, DAMAGED_HINT)
         }
-        Fault::Forbidden | Fault::Disk | Fault::Other => {
+        Fault::Locked | Fault::Forbidden | Fault::Disk | Fault::Other => {
             tracing::error!(error = error as &dyn std::error::Error, "a request failed");
             Answer::new(S::INTERNAL_SERVER_ERROR, "internal", message, hint)
         }

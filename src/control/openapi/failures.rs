@@ -61,7 +61,6 @@ pub const CODES: &[(&str, &str)] = &[
     ("shutting_down", "the daemon is stopping"),
     ("stale_turn", "the named turn has ended, or another turn is running"),
     ("store_damaged", "the database is damaged, so acpd cannot read what was requested"),
-    ("store_locked", "another program has locked the database"),
     ("store_stalled", "a test write to the store did not finish in time"),
     ("store_unwritable", "a test write to the store failed"),
     ("too_many_searches", "the user has the maximum number of running and waiting searches"),
@@ -93,7 +92,6 @@ const ALWAYS: &[Failure] = &[
     (500, "store_damaged"),
     (503, "overloaded"),
     (503, "shutting_down"),
-    (503, "store_locked"),
 ];
 
 /// Where a body is read.
