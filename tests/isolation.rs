@@ -300,3 +300,27 @@ async fn what_an_agent_changes_in_its_home_is_bounded_shown_and_discarded() {
     daemon.post(&path, json!({})).await.expect_status(200);
     assert_eq!(run(&daemon, &session, "test -e $HOME/.cache").await, "exit 1");
 }
+
+/// The daemon opens files for an agent. It must not open what the agent does not see.
+#[tokio::test]
+async fn nothing_hidden_is_reached_through_the_daemon() {
+    let builder = Daemon::builder();
+    make(&builder.home().join(".ssh/id"), "secret");
+    std::os::unix::fs::symlink("home/.ssh", builder.root().join("link")).unwrap();
+    let ask = |method: &str, path: &Path| {
+        let params = json!({"sessionId": "test-session", "path": path, "content": "planted"});
+        [json!({"request": {"method": format!("fs/{method}"), "params": params}}), json!({"textFromAnswer": true})]
+    };
+    let paths = ["home/.ssh/id", "link/id", "link/new", "state/acpd.db", "state/new", "config.toml"];
+    let steps: Vec<_> = paths.iter().map(|name| builder.root().join(name)).collect();
+    let steps = steps.iter().flat_map(|path| [ask("read_text_file", path), ask("write_text_file", path)]).flatten();
+    let script = json!([{"handshake": {}}, {"prompt": steps.collect::<Vec<_>>()}]);
+    let daemon = builder.agent_with(SHELL, script, "permissions = \"allow\"").start().await;
+    let body = json!({"workspace": daemon.root(), "agent": SHELL, "start": "lazy"});
+    let session = daemon.post("/v1/sessions", body).await.expect_status(201);
+    let said = run(&daemon, session["id"].as_str().unwrap(), "go").await;
+    assert_eq!(said.matches("hidden from agents").count(), 2 * paths.len() - 2, "{said}");
+    assert!(!said.contains("secret"), "{said}");
+    assert!(!daemon.home().join(".ssh/new").exists() && !daemon.state_dir().join("new").exists());
+    assert_eq!(std::fs::read_to_string(daemon.home().join(".ssh/id")).unwrap(), "secret");
+}

@@ -22,6 +22,8 @@ const ATTEMPTS_MAX: usize = 16;
 pub enum FileError {
     #[error("the path leads out of the workspace")]
     Outside,
+    #[error("the path is hidden from agents (sandbox.hide, or acpd's own files)")]
+    Hidden,
     #[error("the path leads through a special link of the kernel, as in /proc")]
     MagicLink,
     #[error("the path leads through too many links")]
@@ -53,7 +55,7 @@ pub enum FileError {
 impl FileError {
     /// Whether it reached for what is not in the workspace.
     pub const fn is_escape(&self) -> bool {
-        matches!(self, Self::Outside | Self::MagicLink | Self::HardLink { .. })
+        matches!(self, Self::Outside | Self::Hidden | Self::MagicLink | Self::HardLink { .. })
     }
 
     pub(super) fn from_errno(errno: Errno) -> Self {
@@ -81,12 +83,15 @@ pub struct Beneath {
     directory: OwnedFd,
     /// The real path that the workspace was registered by.
     path: PathBuf,
+    /// Real paths in it that agents may not reach through the daemon.
+    hidden: Vec<PathBuf>,
 }
 
 impl Beneath {
     /// Holds the workspace that was opened and checked.
     pub fn of(workspace: &OpenWorkspace) -> std::io::Result<Self> {
-        Ok(Self { directory: workspace.directory.try_clone()?, path: workspace.path.clone() })
+        let OpenWorkspace { directory, path, hidden, .. } = workspace;
+        Ok(Self { directory: directory.try_clone()?, path: path.clone(), hidden: hidden.clone() })
     }
 
     /// Opens a workspace by its real path, which has no link in it.
@@ -95,7 +100,7 @@ impl Beneath {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let resolve = ResolveFlags::NO_SYMLINKS;
         let directory = again(|| rustix::fs::openat2(rustix::fs::CWD, workspace, flags, Mode::empty(), resolve))?;
-        Ok(Self { directory, path: workspace.to_owned() })
+        Ok(Self { directory, path: workspace.to_owned(), hidden: Vec::new() })
     }
 
     pub fn path(&self) -> &Path {
@@ -151,12 +156,15 @@ impl Beneath {
         }
     }
 
-    /// The path, from the workspace and without links, of what is open.
+    /// The path, from the workspace and without links, of what is open. Nothing that is hidden has one.
     pub(super) fn real(&self, opened: BorrowedFd<'_>) -> Result<PathBuf, FileError> {
         let (path, workspace) = (name_of(opened)?, name_of(self.directory.as_fd())?);
         // The name of what is deleted is not its own any more.
         if rustix::fs::fstat(opened)?.st_nlink == 0 {
             return Err(FileError::Changed);
+        }
+        if self.hidden.iter().any(|hidden| path.starts_with(hidden)) {
+            return Err(FileError::Hidden);
         }
         path.strip_prefix(&workspace).map(Path::to_owned).map_err(|_| FileError::Changed)
     }

@@ -111,7 +111,7 @@ impl Command {
         workspace: OpenWorkspace,
         environment: &BTreeMap<String, String>,
     ) -> Result<Self, CommandError> {
-        let OpenWorkspace { path: workspace, directory, identity: _ } = workspace;
+        let OpenWorkspace { path: workspace, directory, .. } = workspace;
         let places = [(WORKSPACE, workspace.to_string_lossy().into_owned())];
         let args = frozen.args.iter().map(|argument| fill(argument, &places)).collect();
 
@@ -307,7 +307,7 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let path = base.path().canonicalize().unwrap().join("work space");
         std::fs::create_dir(&path).unwrap();
-        let grounds = Grounds { roots: vec![PathBuf::from("/")], reserved: vec![] };
+        let grounds = Grounds { roots: vec![PathBuf::from("/")], ..Grounds::default() };
         let workspace = || open_workspace(&path, &grounds).unwrap();
         let program = find_agent(&profile.command, &daemon).unwrap();
         let command = Command::new(session, program.clone(), &profile.freeze(), Some(&profile), workspace(), &daemon);

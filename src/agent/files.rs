@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat};
@@ -80,13 +80,15 @@ impl Beneath {
         Ok(TextRead { real, content })
     }
 
-    /// Looks at it before it is opened for reading: to open a device may do something already.
+    /// Examines the file before it is opened for reading: opening a device may do something, and closing the database would release
+    /// the daemon's lock on it. What is opened is what was examined.
     fn open_regular(&self, relative: &Path) -> Result<OwnedFd, FileError> {
         let seen = self.open_following(relative, OFlags::PATH)?;
         regular(&rustix::fs::fstat(&seen)?)?;
-        let opened = self.open_following(relative, OFlags::RDONLY)?;
-        regular(&rustix::fs::fstat(&opened)?)?;
-        Ok(opened)
+        self.real(seen.as_fd())?;
+        let link = format!("/proc/self/fd/{}", seen.as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        Ok(rustix::fs::open(link, flags, Mode::empty())?)
     }
 
     /// Where a write to this path would go.

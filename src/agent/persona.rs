@@ -208,7 +208,7 @@ mod tests {
         let closed = base.join("closed");
         std::fs::create_dir_all(closed.join("there")).unwrap();
         std::fs::set_permissions(&closed, Permissions::from_mode(0o700)).unwrap();
-        let grounds = Grounds { roots: vec![base.clone()], reserved: Vec::new() };
+        let grounds = Grounds { roots: vec![base.clone()], ..Grounds::default() };
         let told = |name: &str| {
             let path = closed.join(name);
             let told = crate::model::error::chain(&persona.resolve_workspace(&path, &grounds).unwrap_err());

@@ -19,6 +19,8 @@ pub struct OpenWorkspace {
     pub path: PathBuf,
     pub directory: OwnedFd,
     pub identity: DirectoryIdentity,
+    /// Paths in it that agents may not reach through the daemon.
+    pub hidden: Vec<PathBuf>,
 }
 
 /// Where agents may work.
@@ -27,6 +29,8 @@ pub struct Grounds {
     pub roots: Vec<PathBuf>,
     /// What is acpd's own, by its real paths: at or below these nobody works.
     pub reserved: Vec<PathBuf>,
+    /// Real paths that acpd neither reads nor writes for agents.
+    pub hidden: Vec<PathBuf>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -110,7 +114,7 @@ impl WorkspaceError {
 
 /// The real path of a directory, when it is inside one of the roots, and not acpd's own.
 pub fn resolve_workspace(path: &Path, grounds: &Grounds) -> Result<String, WorkspaceError> {
-    let Grounds { roots, reserved } = grounds;
+    let Grounds { roots, reserved, .. } = grounds;
     if !path.is_absolute() {
         return Err(WorkspaceError::NotAbsolute(path.to_owned()));
     }
@@ -142,12 +146,12 @@ pub fn open_own(path: &Path) -> std::io::Result<OpenWorkspace> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = rustix::fs::open(path, flags, Mode::empty())?;
     let identity = identity_of(&directory)?;
-    Ok(OpenWorkspace { path: path.to_owned(), directory, identity })
+    Ok(OpenWorkspace { path: path.to_owned(), directory, identity, hidden: Vec::new() })
 }
 
 /// Opens a workspace by its real path, on which there must be no link now, and looks at what was opened.
 pub fn open_workspace(path: &Path, grounds: &Grounds) -> Result<OpenWorkspace, WorkspaceError> {
-    let Grounds { roots, reserved } = grounds;
+    let Grounds { roots, reserved, hidden } = grounds;
     // Without NOFOLLOW, which would have a link at the end opened, and refused for being no directory.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -169,7 +173,7 @@ pub fn open_workspace(path: &Path, grounds: &Grounds) -> Result<OpenWorkspace, W
     let entered = accessat(&directory, ".", Access::EXEC_OK, AtFlags::EACCESS).map_err(std::io::Error::from);
     let identity = entered.and_then(|()| identity_of(&directory));
     let identity = identity.map_err(|error| WorkspaceError::unreachable(path, error))?;
-    Ok(OpenWorkspace { path: path.to_owned(), directory, identity })
+    Ok(OpenWorkspace { path: path.to_owned(), directory, identity, hidden: hidden.clone() })
 }
 
 fn identity_of(directory: impl AsFd) -> std::io::Result<DirectoryIdentity> {
@@ -192,7 +196,7 @@ mod tests {
     use super::*;
 
     fn grounds(roots: &[PathBuf]) -> Grounds {
-        Grounds { roots: roots.to_vec(), reserved: Vec::new() }
+        Grounds { roots: roots.to_vec(), ..Grounds::default() }
     }
 
     #[test]

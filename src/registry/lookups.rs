@@ -20,7 +20,7 @@ impl Registry {
         let looked = tokio::task::spawn_blocking(move || {
             let persona = Persona::of(owner)?;
             let roots = persona.home(&home).map(|home| config.workspace_roots(home)).unwrap_or_default();
-            look(&persona, &Grounds { roots, reserved: places.reserved() })
+            look(&persona, &Grounds { roots, reserved: places.reserved(), ..Grounds::default() })
         });
         // It panicked, or the daemon is going.
         looked.await.unwrap_or_else(|error| Err(WorkspaceError::NotLooked(error.to_string())))

@@ -103,7 +103,8 @@ impl Shared {
     /// Where workspaces of whoever this is must lie.
     pub fn grounds(&self, persona: &Persona) -> Grounds {
         let roots = persona.home(&self.home).map(|home| self.config().workspace_roots(home)).unwrap_or_default();
-        Grounds { roots, reserved: self.places.reserved() }
+        let hidden = persona.home(&self.home).map(|home| self.places.hidden(&self.config().sandbox, home));
+        Grounds { roots, reserved: self.places.reserved(), hidden: hidden.unwrap_or_default() }
     }
 
     /// The bounds of a process that is started now.

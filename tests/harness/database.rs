@@ -24,6 +24,15 @@ pub struct HeldWriter {
 }
 
 impl HeldWriter {
+    /// The daemon lets nobody but root trace it.
+    pub fn is_possible() -> bool {
+        let is_root = rustix::process::geteuid().is_root();
+        if !is_root {
+            super::skip("only root can stop a thread of the daemon");
+        }
+        is_root
+    }
+
     /// Stops the writer of the daemon with this process id.
     pub fn hold(daemon: u32) -> Self {
         let (release, released) = channel();

@@ -85,6 +85,12 @@ impl Places {
         distinct([Some(self.state_dir.as_path()), socket_dir].into_iter().flatten().map(real))
     }
 
+    /// What agents with this home do not see, and do not reach through the daemon.
+    pub fn hidden(&self, sandbox: &config::Sandbox, home: &Path) -> Vec<PathBuf> {
+        let others = sandbox.hide.below(home).into_iter().filter_map(|path| path.canonicalize().ok());
+        self.all().into_iter().chain(others).collect()
+    }
+
     fn all(&self) -> Vec<PathBuf> {
         distinct(self.named().map(real))
     }
@@ -221,11 +227,10 @@ impl Wish<'_> {
         if self.sandbox.bubblewrap == BubblewrapMode::Never {
             return None;
         }
-        let existing =
-            |paths: &HomePaths| paths.below(self.home).into_iter().filter_map(|path| path.canonicalize().ok());
-        let places = self.places.all();
-        let shown = existing(self.shown).filter(|path| !places.iter().any(|place| path.starts_with(place))).collect();
-        let hidden = places.iter().cloned().chain(existing(&self.sandbox.hide)).collect();
+        let (places, shown) = (self.places.all(), self.shown.below(self.home).into_iter());
+        let is_acpds = |path: &PathBuf| places.iter().any(|place| path.starts_with(place));
+        let shown = shown.filter_map(|path| path.canonicalize().ok()).filter(|path| !is_acpds(path)).collect();
+        let hidden = self.places.hidden(self.sandbox, self.home);
         let bytes_max = self.sandbox.home_max.0 as u64;
         let home = self.home.canonicalize().ok().filter(|home| home.parent().is_some() && home.is_dir());
         // What is writable is the user's own, and so is a home inside of it.
