@@ -72,7 +72,7 @@ async fn a_piped_run_says_what_answers_it_and_goes_on_waiting() {
         assert_eq!(
             told,
             format!(
-                "acpd: the agent waits for an answer: Run make[2J install; answer with `acpd approve {short}` or `acpd \
+                "acpd: the agent waits for an answer: $ make\\u{{1b}}[2J install; answer with `acpd approve {short}` or `acpd \
                  reject {short}`"
             )
         );
@@ -157,7 +157,7 @@ async fn always_is_a_rule_that_is_listed_and_taken_back() {
     let listed = daemon.cli(&["rules", &session]).await.success();
     assert!(listed.contains("allow") && listed.contains("execute: cargo test"), "{listed}");
     let ran = daemon.cli(&["prompt", &session, "again"]).await;
-    assert!(ran.stderr.contains("permission allowed: Run cargo test (rule"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("permission allowed: $ cargo test (rule"), "{}", ran.stderr);
     assert!(!ran.stderr.contains("waits"), "what a rule answers waits for nobody: {}", ran.stderr);
     let all = daemon.cli(&["permissions", "--all", "--json"]).await.json();
     assert_eq!(all["permissions"][0]["resolution"]["by"]["type"], "policy");
@@ -176,14 +176,14 @@ async fn a_terminal_shows_the_change_and_takes_the_answer() {
     let daemon = Daemon::builder().agent("asking", asking(&edit)).start().await;
     let mut terminal = daemon.terminal(140, 50, &["run", "--agent", "asking", "go"]);
     let shown = terminal.until(PROMPT).await;
-    for line in ["Edit a.txt]0;owned", "- two", "+ 2Jthree", "  one"] {
+    for line in [r"Edit a.txt\u{1b}]0;owned\u{7}", "- two", r"+ \u{9b}2Jthree", "  one"] {
         assert!(shown.contains(line), "{line:?} is not in {shown:?}");
     }
     terminal.types("what?\n");
     terminal.until("one of the letters").await;
     terminal.until(PROMPT).await;
     terminal.types("y\n");
-    terminal.until("permission allowed: Edit a.txt").await;
+    terminal.until("permission allowed: a.txt — Edit a.txt").await;
     let Ended { code, written: screen, .. } = terminal.ended().await;
     assert_eq!(code, 0, "{screen}");
     assert!(screen.contains("\"optionId\":\"once\""), "the turn went on: {screen}");
@@ -204,7 +204,7 @@ async fn of_two_terminals_one_answers_and_the_other_is_told_who() {
     second.types("n\n");
     let who = first.until("with acpd)").await;
     let user = harness::user_name(rustix::process::geteuid().as_raw());
-    assert!(who.contains(&format!("permission rejected: Run make ({user} with ")), "{who:?}");
+    assert!(who.contains(&format!("permission rejected: $ make ({user} with ")), "{who:?}");
     let Ended { code, written: screen, .. } = first.ended().await;
     assert_eq!(code, 0, "{screen}");
     assert!(!screen.contains("hint:"), "a person who rejects needs no advice: {screen}");
@@ -228,14 +228,14 @@ async fn questions_are_asked_one_by_one_and_what_goes_on_meanwhile_is_shown_afte
     daemon.events(&session, None).await.until("message.delta").await;
     terminal.types("a\n");
     assert!(!terminal.until("a\r\n").await.contains("meanwhile"));
-    terminal.until("permission allowed always: Run one").await;
+    terminal.until("permission allowed always: $ one").await;
     let next = terminal.until(PROMPT).await;
     assert!(next.contains("$ two"), "{next}");
     said.open().await;
     terminal.types("n\n");
     let Ended { code, written: screen, .. } = terminal.ended().await;
     assert_eq!(code, 0, "{screen}");
-    assert!(screen.contains("meanwhile") && screen.contains("permission rejected: Run two"), "{screen}");
+    assert!(screen.contains("meanwhile") && screen.contains("permission rejected: $ two"), "{screen}");
     assert!(daemon.cli(&["rules", &session]).await.success().contains("execute: one"));
 }
 
@@ -296,13 +296,13 @@ async fn no_text_of_an_agents_looks_like_a_question_or_hides_one() {
             let lines: Vec<&str> = screen.lines().collect();
             let questions: Vec<&&str> = lines.iter().filter(|line| line.starts_with('?')).collect();
             let is_whole = screen.replace('\n', "").ends_with(prompt.trim_end());
-            !questions.is_empty() && questions.iter().all(|line| line.starts_with("? Delete every")) && is_whole
+            !questions.is_empty() && questions.iter().all(|line| line.starts_with("? $ rm -rf ~")) && is_whole
         };
         let asked = terminal.settles("the question", is_asked).await;
         assert!(asked.contains("\n  │ $ rm -rf ~\n"), "{asked}");
         terminal.types("d\n");
         terminal.until("cat").await;
-        let whole = terminal.settles("all of it", |screen| is_asked(screen) && screen.contains("│ $ rm -rf ~\n")).await;
+        let whole = terminal.settles("all of it", is_asked).await;
         for line in whole.lines().filter(|line| line.contains("README") || line.contains("decide later >")) {
             assert!(line.starts_with("  │ ") || whole.replace('\n', "").ends_with(line), "{line:?} in {whole}");
         }
@@ -321,13 +321,13 @@ async fn after_whatever_came_between_the_question_is_asked_again() {
     process_stopped(terminal.pid()).await;
     kill(client, Signal::SIGCONT).unwrap();
     let again = terminal.until(PROMPT).await;
-    assert!(again.contains("Run make") && again.contains("$ make"), "{again}");
+    assert!(again.contains("$ make"), "{again}");
 
     terminal.types("y");
     daemon.kill().await;
     terminal.until("the daemon was killed").await;
     let again = terminal.until(PROMPT).await;
-    assert!(again.contains("Run make") && again.contains("$ make"), "{again}");
+    assert!(again.contains("$ make"), "{again}");
     let screen = terminal.ended().await.screen;
     assert!(screen.contains("decide later > y\nacpd: the daemon was killed"), "on a line of its own: {screen}");
     daemon.cli(&["stop"]).await.success();
@@ -342,7 +342,7 @@ async fn a_question_is_asked_on_the_terminal_also_when_stdin_is_a_pipe() {
     terminal.types("y\n");
     let end = terminal.ended().await;
     assert!(end.code == 0 && end.is_sane, "{}", end.screen);
-    assert!(end.screen.contains("permission allowed: Run make"), "{}", end.screen);
+    assert!(end.screen.contains("permission allowed: $ make"), "{}", end.screen);
     assert_eq!(resolution(&daemon).await["decision"], "allow");
 }
 
@@ -385,4 +385,29 @@ async fn what_an_agent_wants_to_know_is_asked_field_by_field() {
     events.until("turn.completed").await;
     let said = daemon.cli(&["messages", &session]).await.success();
     assert!(said.contains("other"), "the agent was told: {said}");
+}
+
+/// Characters that hide or reorder text are shown escaped wherever a request is shown, and the command comes first.
+#[tokio::test]
+async fn what_is_shown_is_what_runs() {
+    let title = format!("Read README.md {}", "and nothing else ".repeat(40));
+    let command = "echo\u{a0}hi\u{202e}\u{200b}\r\u{1b}[2K\u{e0041};\nrm -rf ~";
+    let call = json!({"toolCallId": "c1", "title": title, "kind": "execute", "status": "pending",
+        "rawInput": {"command": "sh", "args": ["-c", command], "workdir": "su\u{202e}b", "env": {"LD_PRELOAD": "./x.so"}}});
+    let daemon = Daemon::builder().agent("asking", asking(&call)).start().await;
+    let escaped = r"hi\u{202e}\u{200b}\r\u{1b}[2K\u{e0041};\nrm -rf ~";
+    let mut terminal = daemon.terminal(140, 50, &["run", "--agent", "asking", "go"]);
+    let screen = terminal.until(PROMPT).await;
+    assert!(screen.contains(escaped) && screen.find("$ sh -c") < screen.find("Read README.md"), "{screen}");
+    for shown in ["LD_PRELOAD", "./x.so", r"su\u{202e}b", escaped, "Read README.md"] {
+        assert!(screen.contains(shown), "{shown} is not in {screen}");
+    }
+    let table = daemon.cli(&["permissions"]).await.success();
+    assert!(table.contains("$ sh -c ") && table.contains(escaped), "{table}");
+    let answered = daemon.terminal(2000, 9, &["approve"]).ended().await.screen;
+    assert!(answered.contains("allowed: $ sh -c ") && answered.contains(escaped), "{answered}");
+    terminal.until("permission allowed: $ sh -c ").await;
+    assert_eq!(terminal.ended().await.code, 0);
+    let raw = daemon.get("/v1/permissions?status=all").await.expect_status(200);
+    assert_eq!(raw["permissions"][0]["action"]["command"][2], command, "the API's JSON is raw");
 }

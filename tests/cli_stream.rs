@@ -341,7 +341,7 @@ async fn a_question_takes_the_place_of_what_goes_on() {
         assert!(asked.contains("I will build it.") && !asked.contains("Repair it"), "{asked}");
         terminal.types("n\n");
         let passage = daemon.gate("asking").reached("after").await;
-        shows_all(&mut terminal, &["permission rejected: Run make", "○ Repair it"]).await;
+        shows_all(&mut terminal, &["permission rejected: $ make", "○ Repair it"]).await;
         passage.say(case).await;
         let end = terminal.ended().await;
         assert_eq!(end.code, code, "{}", end.screen);

@@ -158,7 +158,10 @@ async fn a_turn_a_question_and_a_failed_session_are_told_by_arguments_variables_
     let turn = daemon.prompt(&session, "go").await["turnId"].as_str().unwrap().to_owned();
 
     let asked = hook.count(1).await.remove(0);
-    assert_eq!(asked.args, ["permission.requested", " --fix {summary} $(id)", " --rm [2J it", "--status=open"]);
+    assert_eq!(
+        asked.args,
+        ["permission.requested", " --fix {summary} $(id)", r"$ cargo test — --rm \u{1b}[2J\nit", "--status=open"]
+    );
     let (permission, title) = (asked.variable("ACPD_PERMISSION_ID").unwrap(), asked.variable("ACPD_TITLE").unwrap());
     assert_eq!((title, asked.variable("ACPD_SESSION_ID")), ("--fix {summary} $(id)", Some(session.as_str())));
     assert_eq!((asked.variable("ACPD_TURN_ID"), asked.field("turnId")), (Some(turn.as_str()), turn.as_str()));
@@ -167,7 +170,10 @@ async fn a_turn_a_question_and_a_failed_session_are_told_by_arguments_variables_
     assert_eq!(asked.variable("ACPD_SOCKET").map(Path::new), Some(daemon.socket()));
     assert_eq!(Path::new(&asked.cwd), daemon.home());
     assert_eq!((asked.field("agent"), asked.field("notification")), ("asking", "mine"));
-    assert_eq!((asked.field("permissionId"), asked.field("summary")), (permission, "--rm [2J it"));
+    assert_eq!(
+        (asked.field("permissionId"), asked.field("summary")),
+        (permission, r"$ cargo test — --rm \u{1b}[2J\nit")
+    );
 
     daemon.post(&format!("/v1/permissions/{permission}"), json!({"decision": "allow"})).await.expect_status(200);
     let ended = hook.count(2).await.remove(1);

@@ -388,15 +388,61 @@ async fn an_option_of_an_unknown_kind_is_a_persons_to_choose() {
 }
 
 #[tokio::test]
-async fn an_always_for_a_command_that_nobody_knows_holds_once() {
-    let call = json!({"toolCallId": "c1", "title": "Run a command", "kind": "execute", "rawInput": {"cmd": "ls"}});
-    let daemon = Daemon::builder().agent("asking", asking(&call)).start().await;
+async fn an_always_for_a_command_that_acpd_does_not_know_covers_the_same_input_only() {
+    let call = |input: &Value| json!({"toolCallId": "c1", "title": "Run", "kind": "execute", "rawInput": input});
+    let inputs = [json!({"cmd": "ls"}), json!({"cmd": "ls -l"}), json!({"cmd": "ls"}), json!({}), json!({})];
+    let mut script = vec![json!({"handshake": {}})];
+    script.extend(inputs.iter().map(|input| json!({"prompt": [question("request", &call(input))]})));
+    script.push(json!({"expect": "session/prompt"}));
+    let daemon = Daemon::builder().agent("asking", json!(script)).start().await;
     let session = daemon.create_session("asking").await;
-    for _ in 0..2 {
+    for (input, (is_asked, always)) in
+        inputs.iter().zip([(true, true), (true, true), (false, true), (true, false), (true, false)])
+    {
         let (turn, asked) = prompt_and_be_asked(&daemon, &session).await;
-        assert_eq!(asked["status"], "open");
-        let answered = answer(&daemon, &asked, json!({"decision": "allow", "always": true})).await.expect_status(200);
-        assert_eq!(answered["resolution"]["always"], false);
+        assert_eq!(asked["status"] == "open", is_asked, "{input}");
+        if is_asked {
+            let answered =
+                answer(&daemon, &asked, json!({"decision": "allow", "always": true})).await.expect_status(200);
+            assert_eq!(answered["resolution"]["always"], always, "{input}");
+        }
         daemon.wait_turn(&session, &turn).await;
     }
+}
+
+/// "Always" covers exactly what was shown: the command with its arguments, its directory and its variables.
+#[tokio::test]
+async fn always_covers_the_arguments_the_directory_and_the_variables() {
+    let sh = |input: Value| json!({"toolCallId": "c1", "title": "Shell", "kind": "execute", "rawInput": input});
+    let first = json!({"command": "sh", "args": ["-c", "ls"], "description": "one"});
+    let others = [
+        json!({"command": "sh", "args": ["-c", "rm -rf ~"]}),
+        json!({"command": "sh"}),
+        json!({"command": "sh", "args": ["-c", "ls"], "env": [{"name": "PATH", "value": "."}]}),
+        json!({"command": "sh", "args": ["-c", "ls"], "workdir": "sub"}),
+        json!({"command": "sh", "args": ["-c", "ls"], "stdin": "rm -rf ~"}),
+        json!({"command": "sh", "args": "-c ls"}),
+    ];
+    let again = json!({"command": "sh", "args": ["-c", "ls"], "description": "two", "timeout": 3});
+    let inputs = [vec![first], others.to_vec(), vec![again]].concat();
+    let mut script = vec![json!({"handshake": {}})];
+    script.extend(inputs.iter().map(|input| json!({"prompt": [question("request", &sh(input.clone()))]})));
+    script.push(json!({"expect": "session/prompt"}));
+    let daemon = Daemon::builder().agent("asking", json!(script)).start().await;
+    let session = daemon.create_session("asking").await;
+    let (turn, asked) = prompt_and_be_asked(&daemon, &session).await;
+    assert_eq!(asked["action"]["command"], json!(["sh", "-c", "ls"]));
+    let answered = answer(&daemon, &asked, json!({"decision": "allow", "always": true})).await.expect_status(200);
+    assert_eq!(answered["resolution"]["always"], true);
+    daemon.wait_turn(&session, &turn).await;
+    for other in &others {
+        let (turn, asked) = prompt_and_be_asked(&daemon, &session).await;
+        assert_eq!(asked["status"], "open", "{other}");
+        answer(&daemon, &asked, json!({"decision": "reject"})).await.expect_status(200);
+        daemon.wait_turn(&session, &turn).await;
+    }
+    let (turn, again) = prompt_and_be_asked(&daemon, &session).await;
+    daemon.wait_turn(&session, &turn).await;
+    let by = shown(&daemon, &again).await["resolution"]["by"]["rule"].to_string();
+    assert!(by.starts_with("\"rule "), "{by}");
 }

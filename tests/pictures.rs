@@ -58,7 +58,7 @@ async fn permission() -> Picture {
 async fn top() -> Picture {
     let daemon = scene::busy().await;
     let mut terminal = daemon.terminal(TOP_COLUMNS, TOP_ROWS, &["top"]);
-    terminal.shows("? Run cargo publish").await;
+    terminal.shows("? $ cargo publish").await;
     terminal.types("j");
     terminal.settles("the log and the figures", scene::is_whole).await;
     let screen = terminal.look(vt100::Screen::clone);

@@ -433,3 +433,314 @@ async fn a_mode_that_asks_nothing_is_wider_than_any_policy() {
         assert_eq!(reply.status, status, "{agent} {mode}: {}", reply.text);
     }
 }
+
+/// Everything that a command is given belongs to the action that rules judge: arguments, directory and variables.
+#[tokio::test]
+async fn arguments_directory_and_variables_are_part_of_the_command() {
+    let given = |input: Value| json!({"kind": "execute", "rawInput": input});
+    let reject = "reject profile rules[0]";
+    let cases = [
+        (json!({"command": "rm", "args": ["-rf", "x"]}), reject),
+        (json!({"command": "sh", "arguments": ["-c", "rm x"]}), reject),
+        (json!({"command": ["sh"], "argv": ["-c", "rm x"]}), reject),
+        (json!({"command": "sudo", "args": "rm x"}), reject),
+        (json!({"command": "sh", "stdin": "rm x"}), reject),
+        (json!({"command": "sh", "env": ["X=rm -r x"]}), reject),
+        (json!({"command": "cat", "args": ["key"], "dir_path": "secrets"}), "reject profile rules[1]"),
+        (json!({"command": "cat", "args": ["secrets/key"]}), "reject profile rules[1]"),
+        (json!({"command": "git", "args": ["push"]}), "ask"),
+        (json!({"command": ["git"], "argv": ["push"]}), "ask"),
+        (json!({"command": "cargo", "args": ["test", "--all"]}), "allow profile rules[2]"),
+        (json!({"command": "cargo test", "description": "rm nothing", "timeout": 5}), "allow profile rules[2]"),
+        (json!({"command": ["cargo"], "args": []}), "allow session mode allow"),
+        (json!({"command": "ls"}), "allow session mode allow"),
+    ];
+    let policy = r#"permissions = { mode = "allow", rules = [{ decision = "deny", commands = ["rm"] },
+        { decision = "deny", paths = ["secrets/**"] }, { decision = "allow", commands = ["cargo test"] }] }"#;
+    expect(policy, &cases.map(|(input, expected)| (given(input), expected))).await;
+}
+
+/// What becomes of each call in one turn of an agent with this policy.
+async fn expect(policy: &str, cases: &[(Value, &str)]) {
+    let calls: Vec<Value> = cases.iter().map(|(call, _)| call.clone()).collect();
+    let builder = Daemon::builder().agent_with("asking", asking(&calls), policy);
+    for directory in ["src", "docs", "secrets", ".git/hooks", "app/[id]"] {
+        std::fs::create_dir_all(builder.workspace().join(directory)).unwrap();
+    }
+    let links =
+        [("/etc", "link"), ("../docs", "src/link"), ("../secrets", "src/keys"), ("../.git/config", "src/config")];
+    for (target, link) in links {
+        symlink(target, builder.workspace().join(link)).unwrap();
+    }
+    for file in ["src/a.rs", "secrets/key", "Makefile", "app/[id]/page.tsx"] {
+        std::fs::write(builder.workspace().join(file), "").unwrap();
+    }
+    let daemon = builder.start().await;
+    let session = daemon.create_session("asking").await;
+    let decided = decisions(&daemon, "asking", &session, calls.len()).await;
+    let wrong: Vec<String> = cases
+        .iter()
+        .zip(&decided)
+        .filter(|((_, expected), decided)| expected != decided)
+        .map(|((call, expected), decided)| format!("{call}: {decided}, not {expected}"))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn a_command_with_variables_of_its_own_meets_no_allow_rule() {
+    let given = |input: Value| (json!({"kind": "execute", "rawInput": input}), "ask");
+    let mut cases = [
+        json!({"command": "cargo test", "env": {"LD_PRELOAD": "./x.so"}}),
+        json!({"command": "cargo test", "environment": {"RUSTC_WRAPPER": "./x"}}),
+        json!({"command": "cargo test", "env": [{"name": "RUSTC_WRAPPER", "value": "./x"}]}),
+        json!({"command": "cargo test", "env": ["RUSTC_WRAPPER=./x"]}),
+        json!({"command": "cargo test", "env": "RUSTC_WRAPPER=./x"}),
+        json!({"command": "cargo", "args": ["test"], "ENV": {"A": 1}}),
+        json!({"command": "A=b cargo test"}),
+        json!({"command": "env A=b cargo test"}),
+        json!({"command": ["/usr/bin/env", "A=b", "cargo", "test"]}),
+        json!({"command": "cargo test", "shell": "./x"}),
+        json!({"command": "cargo test", "sudo": true}),
+        json!({"command": "cargo test", "options": {"environment": {"A": "b"}}}),
+    ]
+    .map(given)
+    .to_vec();
+    cases.push((run("cargo test"), "allow profile rules[0]"));
+    cases
+        .push((json!({"kind": "execute", "rawInput": {"command": "cargo test", "env": {}}}), "allow profile rules[0]"));
+    let policy = r#"permissions = { mode = "edit", rules = [{ decision = "allow", commands = ["cargo test", "env", "A=b cargo"] },
+        { decision = "allow", kinds = ["read"] }] }"#;
+    expect(policy, &cases).await;
+}
+
+#[tokio::test]
+async fn every_string_that_can_be_a_path_is_checked() {
+    let edit = |mut input: Value| {
+        if input.get("file_path").is_none() {
+            input["file_path"] = json!("src/a.rs");
+        }
+        json!({"kind": "edit", "rawInput": input})
+    };
+    let (allowed, denied) = ("allow profile rules[1]", "reject profile rules[0]");
+    let cases = [
+        (json!({}), allowed),
+        (json!({"content": "see /etc/passwd", "old_string": "secrets/key", "new_string": "a\n/b"}), allowed),
+        (json!({"edits": [{"newText": "/etc/passwd", "oldText": "../x"}], "mode": "overwrite"}), allowed),
+        (json!({"description": "Write /etc/passwd", "url": "https://example.org/a"}), allowed),
+        (json!({"also": "src/b/new.rs"}), allowed),
+        (json!({"dest": "/etc/passwd"}), "ask"),
+        (json!({"a": {"b": [["../../x"]]}}), "ask"),
+        (json!({"target": "~/.bashrc"}), "ask"),
+        (json!({"target": "$HOME/.bashrc"}), "ask"),
+        (json!({"uri": "file:///etc/passwd"}), "ask"),
+        (json!({"changes": {"/etc/passwd": {"type": "update"}}}), "ask"),
+        (json!({"also": "Makefile"}), "allow session mode edit"),
+        (json!({"also": "docs/new.md"}), "allow session mode edit"),
+        (json!({"files": "src/a.rs,/etc/passwd"}), "ask"),
+        (json!({"files": "src/a.rs\n/etc/passwd"}), "ask"),
+        (json!({"hooks": ".git/hooks/pre-commit"}), "ask"),
+        (json!({"include": "src/*.rs"}), "ask"),
+        (json!({"also": "secrets/key"}), denied),
+        (json!({"deep": [{"er": "./secrets/key"}]}), denied),
+        (json!({"glob": "sec*/k?y"}), denied),
+        (json!({"glob": "**/key"}), denied),
+        (json!({"file_path": "secrets/key"}), denied),
+        (json!({"file_path": "app/[id]/page.tsx"}), "allow session mode edit"),
+        (json!({"file_path": "app/[new]/page.tsx"}), "allow session mode edit"),
+    ];
+    let mut cases = cases.map(|(input, expected)| (edit(input), expected)).to_vec();
+    let fetch = |input: Value| json!({"kind": "fetch", "rawInput": input});
+    cases.extend([
+        (fetch(json!({"path": "secrets/key"})), denied),
+        (run("cat sec*/k?y"), denied),
+        (run("cat *"), denied),
+        (run("cat se[c]rets/key"), denied),
+        (
+            json!({"kind": "execute", "rawInput": {"command": "cat /etc/passwd"}, "locations": [{"path": "src/a.rs"}]}),
+            "ask",
+        ),
+        (json!({"kind": "read", "rawInput": {"cmd": "rm -rf x"}, "locations": [{"path": "src/a.rs"}]}), "ask"),
+        (json!({"kind": "edit", "rawInput": {"note": "src/a.rs"}}), "ask"),
+        (run("cat $PWD/secrets/key"), denied),
+        (run("cat ~+/secrets/key"), denied),
+        (run("cat sec{r,x}ets/key"), denied),
+        (run("cat .//src/../secrets/k*"), denied),
+        (json!({"kind": "edit", "rawInput": {"cwd": "secrets", "file": "key"}}), denied),
+        (json!({"kind": "edit", "rawInput": {"file_path": "src/a.rs", "to": "link"}}), "ask"),
+        (json!({"kind": "edit", "rawInput": {"file_path": "src/a.rs", "to": "secret\u{0}s/key"}}), allowed),
+        (json!({"kind": "edit", "rawInput": {"path": "secrets\n/key"}}), "ask"),
+        (json!({"kind": "edit", "rawInput": {"file_path": "src/a.rs", "list": "a ../../etc/passwd"}}), "ask"),
+        (json!({"kind": "edit", "rawInput": {"file_path": "src/a.rs", "uri": "FILE:///x/secr%65ts/key"}}), "ask"),
+        (json!({"kind": "edit", "rawInput": "src/a.rs", "locations": [{"path": "src/a.rs"}]}), "ask"),
+        (
+            json!({"kind": "edit", "rawInput": {"truncated": true, "bytes": 1}, "locations": [{"path": "src/a.rs"}]}),
+            "ask",
+        ),
+    ]);
+    let policy = r#"permissions = { mode = "edit", rules = [{ decision = "deny", paths = ["secrets/**"] },
+        { decision = "allow", paths = ["src/**"] }] }"#;
+    expect(policy, &cases).await;
+}
+
+#[tokio::test]
+async fn every_git_verb_that_is_not_known_to_read_asks() {
+    let asked = [
+        "merge x",
+        "cherry-pick x",
+        "am < x",
+        "pull",
+        "rebase x",
+        "http-push x",
+        "-c core.hooksPath=/x status",
+        "st",
+        "--exec-path=/x status",
+        "-C x status",
+        "add .",
+        "clone x",
+        "stash",
+        "config a b",
+        "--git-dir=x log",
+        "reflog expire",
+        "log --output=x",
+        "log --outp x",
+        "diff --ext-diff",
+        "grep -O x",
+        "grep -nOless x",
+        "branch x",
+        "tag x",
+        "-p log",
+        "status; git merge x",
+        "log | xargs git",
+        "remote -v add x y",
+        "show --textconv",
+    ];
+    let allowed = [
+        "status",
+        "log --oneline -5",
+        "diff HEAD~1 -- src",
+        "show HEAD",
+        "blame src/a.rs",
+        "--no-pager log",
+        "log $REF",
+        "branch --show-current",
+        "stash list",
+        "rev-parse HEAD",
+        "status && ls",
+        "grep -o x",
+        "--version",
+    ];
+    let mode = "allow session mode allow";
+    let mut cases: Vec<(Value, &str)> = asked.iter().map(|verb| (run(&format!("git {verb}")), "ask")).collect();
+    cases.extend(allowed.iter().map(|verb| (run(&format!("git {verb}")), mode)));
+    cases.extend([
+        (run("GIT_EXTERNAL_DIFF=./x git diff"), "ask"),
+        (json!({"kind": "execute", "rawInput": {"command": "git diff", "env": {"GIT_PAGER": "./x"}}}), "ask"),
+        (run("git-merge x"), "ask"),
+        (run("/usr/lib/git-core/git-status"), mode),
+        (run("which git"), mode),
+    ]);
+    expect("permissions = \"allow\"", &cases).await;
+    let rules = r#"permissions = { mode = "ask", rules = [{ decision = "allow", commands = ["git", "git log", "git -C x", "git add"] }] }"#;
+    let rule = "allow profile rules[0]";
+    let cases = [
+        ("git status", rule),
+        ("git log -3", rule),
+        ("git add .", rule),
+        ("git log --output=x", "ask"),
+        ("git merge x", "ask"),
+        ("git -C x push", "ask"),
+        ("git -C x status", "ask"),
+    ];
+    expect(rules, &cases.map(|(line, expected)| (run(line), expected))).await;
+}
+
+#[tokio::test]
+async fn a_denied_command_is_found_whatever_surrounds_it_and_whatever_it_is_called() {
+    let (denied, allowed) = ("reject profile rules[0]", "allow session mode allow");
+    let texts = [
+        "rm -rf x",
+        "rm -rf x; y",
+        "true && rm -rf x",
+        "sudo /bin/rm -v -rf x",
+        "sh -c \"rm -rf x\"",
+        "r\\m '-rf' x",
+        "$(rm -rf x)",
+        "r\\\nm -rf x",
+        "echo x\\\\\nrm -rf y",
+        "r$@m -rf x",
+        "r${E}m -rf x",
+        "r`:`m -rf x",
+        "/bin/r? -rf x",
+        "r{,}m -rf x",
+        "$'rm' -rf x",
+        "$1rm -rf x",
+    ];
+    let harmless = [
+        "rm x",
+        "cat $HOME/x",
+        "ls *.rs",
+        "echo $A$B",
+        "grep 'a.*b$' c | sed 's/\\//'",
+        "for i in {1..3}; do echo $i; done",
+    ];
+    let mut cases: Vec<(Value, &str)> = texts.iter().map(|text| (run(text), denied)).collect();
+    cases.extend(harmless.iter().map(|text| (run(text), allowed)));
+    cases.extend([
+        (json!({"kind": "read", "rawInput": {"command": "x"}}), "reject profile rules[1]"),
+        (json!({"kind": "delete", "rawInput": {"command": "x"}}), allowed),
+        (edit("/etc/passwd"), allowed),
+        (edit("/etc/../etc/key"), "reject profile rules[2]"),
+    ]);
+    let policy = r#"permissions = { mode = "allow", rules = [{ decision = "deny", commands = ["rm -rf"] },
+        { decision = "deny", kinds = ["read"] }, { decision = "deny", paths = ["**/key"] }, { decision = "deny", kinds = ["think"] }] }"#;
+    expect(policy, &cases).await;
+    let asked = [(json!({"kind": "read", "rawInput": {"command": "cat a"}}), "ask"), (edit("/etc/passwd"), "ask")];
+    for mode in ["read-only", "edit"] {
+        let rules = r#"[{ decision = "allow", kinds = ["read", "edit"] }, { decision = "allow", kinds = ["think"] }]"#;
+        expect(&format!("permissions = {{ mode = \"{mode}\", rules = {rules} }}"), &asked).await;
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_takes_a_directory_away_takes_what_is_in_it() {
+    let taken = |kind: &str, path: &str| json!({"kind": kind, "locations": [{"path": path}]});
+    let mut cases = vec![(taken("read", "a"), "allow session mode allow")];
+    for kind in ["delete", "move"] {
+        cases.extend(
+            ["a/secrets", "a", "", "keys", "src/.."].map(|path| (taken(kind, path), "reject profile rules[0]")),
+        );
+        cases.extend(["b", "a/other", "keysx"].map(|path| (taken(kind, path), "allow session mode allow")));
+    }
+    let policy =
+        r#"permissions = { mode = "allow", rules = [{ decision = "deny", paths = ["a/secrets/**", "keys/*.pem"] }] }"#;
+    expect(policy, &cases).await;
+}
+
+#[tokio::test]
+async fn an_action_is_allowed_only_as_a_whole_and_denied_by_any_part_and_a_link_by_its_names() {
+    let at = |paths: &[&str]| json!({"kind": "edit", "locations": paths.iter().map(|path| json!({"path": path})).collect::<Vec<_>>()});
+    let (rule, denied) = ("allow profile rules[1]", "reject profile rules[0]");
+    let cases = [
+        (at(&["src/a", "src/b/c"]), rule),
+        (at(&["src/a", "docs/b"]), "ask"),
+        (at(&[]), "ask"),
+        (at(&["src"]), "ask"),
+        (at(&["srcs/a"]), "ask"),
+        (at(&["src/a", "secrets/b"]), denied),
+        (at(&["secrets/a/b"]), "ask"),
+        (at(&["src/link/b"]), "ask"),
+        (at(&["src/keys/b"]), denied),
+        (at(&["src/keys"]), "ask"),
+        (at(&["src/config"]), "ask"),
+        (at(&["src/.git/config"]), "ask"),
+        (at(&["src/.GIT/x"]), "ask"),
+    ];
+    let policy = r#"permissions = { mode = "ask", rules = [{ decision = "deny", paths = ["secrets/*", "denied/**"] },
+        { decision = "allow", paths = ["src/**"] }] }"#;
+    expect(policy, &cases).await;
+    let named = r#"permissions = { mode = "ask", rules = [{ decision = "allow", paths = [".git/**"] }] }"#;
+    expect(named, &[(at(&[".git/config"]), "allow profile rules[0]")]).await;
+    let wide = r#"permissions = { mode = "allow", rules = [{ decision = "allow", paths = ["**"] }, { decision = "allow", kinds = ["edit"] }] }"#;
+    expect(wide, &[".git/config", "a/.git/hooks/b", ".GIT/config", ".git"].map(|path| (at(&[path]), "ask"))).await;
+}

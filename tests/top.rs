@@ -121,7 +121,7 @@ async fn all_is_there_at_80_by_24_and_more_at_140_by_40() {
     daemon.create_lazy_session("echo").await;
     for (columns, rows) in [(80, 24), (140, 40)] {
         let mut terminal = daemon.terminal(columns, rows, &["top"]);
-        terminal.shows("? Run make install").await;
+        terminal.shows("? $ make install").await;
         let screen = terminal.settles("figures", |screen| has_figures(screen, 3)).await;
         assert_screen!(screen);
         terminal.types("q");
@@ -147,7 +147,7 @@ async fn a_question_is_shown_and_then_allowed_or_rejected() {
     terminal.types("y");
     terminal.shows("allow once").await;
     terminal.types("y");
-    terminal.shows("allowed: Run make install").await;
+    terminal.shows("allowed: $ make install").await;
     assert_eq!(resolution(&daemon).await["decision"], "allow");
     terminal.settles("no question", |screen| !screen.contains("asks ")).await;
     terminal.types("y");
@@ -158,7 +158,7 @@ async fn a_question_is_shown_and_then_allowed_or_rejected() {
     terminal.types("n");
     terminal.shows("allow once").await;
     terminal.types("n");
-    terminal.shows("rejected: Run make install").await;
+    terminal.shows("rejected: $ make install").await;
     assert_eq!(resolution(&daemon).await["decision"], "reject");
 }
 
@@ -174,7 +174,7 @@ async fn a_question_that_somebody_else_answers_closes_and_says_who_that_was() {
         terminal.types("n");
         terminal.shows("allow once").await;
         daemon.cli(&[verb]).await.success();
-        terminal.shows(&format!("already answered by {user} with acpd ({verdict}): Run make install")).await;
+        terminal.shows(&format!("already answered by {user} with acpd ({verdict}): $ make install")).await;
         terminal.settles("the table", |screen| screen.contains("STATE") && !screen.contains("allow once")).await;
         // What is typed now answers nothing.
         terminal.types("n");
@@ -200,7 +200,7 @@ async fn a_question_in_the_log_leads_back_to_the_log_and_is_allowed_for_good() {
     terminal.types("y");
     terminal.shows("Y allow always").await;
     terminal.types("Y");
-    terminal.shows("allowed always: Run make install").await;
+    terminal.shows("allowed always: $ make install").await;
     terminal.settles("the log", is_log).await;
     let rules = daemon.get(&format!("/v1/sessions/{session}/rules")).await.expect_status(200);
     assert_eq!((&rules["total"], &rules["rules"][0]["decision"]), (&json!(1), &json!("allow")), "{rules}");
@@ -368,7 +368,7 @@ async fn no_agent_writes_to_the_terminal() {
     let mut terminal = daemon.terminal(100, 30, &["top"]);
     terminal.shows("  said]0;owned").await;
     terminal.types("y");
-    terminal.shows("$ make]0;owned").await;
+    terminal.shows(r"$ make\u{1b}]0;owned").await;
     terminal.types(CTRL_C);
     given_back(&terminal).await;
     let ended = terminal.ended().await;

@@ -19,7 +19,7 @@ const FENCE_END: &str = "\n```\n";
 async fn the_capture_in_the_docs_is_what_it_shows() {
     let daemon = scene::busy().await;
     let Some(tmux) = Tmux::start(&daemon, "acpd top").await else { return };
-    tmux.settles("the question", |screen| screen.contains("? Run cargo publish")).await;
+    tmux.settles("the question", |screen| screen.contains("? $ cargo publish")).await;
     tmux.run(&["send-keys", "j"]).await;
     let screen = tmux.settles("the log and the figures", scene::is_whole).await;
     let screen = screen.trim_end();

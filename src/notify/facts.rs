@@ -14,6 +14,7 @@ use crate::agent::fill;
 use crate::config::{Notification, Occasion, PLACEHOLDERS};
 use crate::model::peer::is_invisible;
 use crate::model::permission::question::PermissionStatus;
+use crate::model::permission::shown;
 use crate::model::{Content, PermissionId, Role, SessionId, SessionStatus, Timestamp, TurnError, TurnId, TurnStatus};
 use crate::store::{Store, StoreError, StoredEvent};
 
@@ -59,7 +60,6 @@ struct TurnCompleted {
 #[serde(rename_all = "camelCase")]
 struct PermissionRequested {
     permission_id: PermissionId,
-    title: String,
 }
 
 #[derive(Deserialize)]
@@ -219,10 +219,11 @@ async fn last_words(store: &Store, session: SessionId, turn: TurnId) -> Result<O
 
 /// One that the policy has answered, or somebody who was quicker, needs nobody any more.
 async fn permission_requested(store: &Store, event: &StoredEvent) -> Result<Option<Told>, StoreError> {
-    let Some(PermissionRequested { permission_id, title }) = data(event) else { return Ok(None) };
+    let Some(PermissionRequested { permission_id }) = data(event) else { return Ok(None) };
     let permission = store.permission(permission_id).await?;
-    let is_open = permission.is_some_and(|permission| permission.status == PermissionStatus::Open);
-    Ok(is_open.then_some(Told { status: "open", permission: Some(permission_id), took: None, summary: title }))
+    let open = permission.filter(|permission| permission.status == PermissionStatus::Open);
+    let summary = open.map(|permission| shown::question(&permission.title, &permission.action));
+    Ok(summary.map(|summary| Told { status: "open", permission: Some(permission_id), took: None, summary }))
 }
 
 fn session_failed(event: &StoredEvent) -> Option<Told> {

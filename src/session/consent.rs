@@ -19,14 +19,16 @@ use crate::acp::{RpcError, outgoing};
 use crate::model::permission::question::{
     Decider, Decision, OptionKind, Permission, PermissionKind, PermissionOption, PermissionStatus,
 };
-use crate::model::permission::{Action, Located, Verdict};
+use crate::model::permission::{Action, CommandText, Located, Verdict, shown};
 use crate::model::{PermissionId, Timestamp};
 use crate::store::Op;
 
 /// Characters of a question's title that are kept.
 const TITLE_CHARS_MAX: usize = 500;
-/// Bytes of an action's JSON. One that is larger is told by its kind alone; the request has the rest.
+/// Bytes of an action's JSON that is stored whole.
 const ACTION_BYTES_MAX: usize = 64 << 10;
+/// Characters of each part of a larger one.
+const PART_CHARS_MAX: usize = 2000;
 
 /// What waits for consent.
 pub(super) enum Deed {
@@ -256,8 +258,18 @@ fn cancelled(asked: &Asked) -> Bytes {
     outgoing::failure(&asked.id, RpcError::CANCELLED, CANCELLED)
 }
 
-/// What is kept of an action.
+/// The action as people see it. Of one that is too large they see the beginning of each part.
 fn bounded(action: &Action) -> Action {
-    let is_small = serde_json::to_vec(action).is_ok_and(|json| json.len() <= ACTION_BYTES_MAX);
-    if is_small { action.clone() } else { Action { kind: action.kind, ..Action::default() } }
+    if serde_json::to_vec(action).is_ok_and(|json| json.len() <= ACTION_BYTES_MAX) {
+        return action.clone();
+    }
+    let cut = |text: String| match text.char_indices().nth(PART_CHARS_MAX) {
+        Some((end, _)) => format!("{}… [{} bytes]", &text[..end], text.len()),
+        None => text,
+    };
+    let command = action.command.as_ref().map(|command| CommandText::Shell(cut(shown::command_text(command))));
+    let env = Some(cut(format!("{:?}", action.env))).filter(|_| !action.env.is_empty());
+    let paths = Some(cut(action.paths.join(", "))).filter(|_| !action.paths.is_empty()).into_iter().collect();
+    let env = env.map(|env| ("…".to_owned(), env)).into_iter().collect();
+    Action { kind: action.kind, paths, command, cwd: action.cwd.clone().map(cut), env, ..Action::default() }
 }

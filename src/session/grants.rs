@@ -52,11 +52,11 @@ impl Grant {
     ) -> Self {
         let left = match shown {
             Some(texts) => {
-                let text = |(place, hash): (Place, BlobHash)| Some((real(&place)?.to_owned(), hash));
+                let text = |(place, hash): (Place, BlobHash)| Some((place.real()?.to_owned(), hash));
                 Left::Texts(texts.into_iter().filter_map(text).collect())
             }
             None if located.command.is_some() => Left::Whole,
-            None => Left::Files(located.places.iter().filter_map(real).map(str::to_owned).collect()),
+            None => Left::Files(located.places.iter().filter_map(Place::real).map(str::to_owned).collect()),
         };
         Self { permission, tool_call_id, located, left }
     }
@@ -111,18 +111,10 @@ fn take_first<T>(items: &mut Vec<T>, is_meant: impl Fn(&T) -> bool) -> bool {
     found.map(|index| items.swap_remove(index)).is_some()
 }
 
-/// Where a place really is. Whatever it is called, that is what is written to.
-fn real(place: &Place) -> Option<&str> {
-    match place {
-        Place::Inside { real, .. } => Some(real),
-        Place::Outside { .. } => None,
-    }
-}
-
 /// The one file that an action is about, by all of its names.
 fn only_file(action: &Located) -> Option<&str> {
-    let first = real(action.places.first()?)?;
-    action.places.iter().all(|place| real(place) == Some(first)).then_some(first)
+    let first = action.places.first()?.real()?;
+    action.places.iter().all(|place| place.real() == Some(first)).then_some(first)
 }
 
 /// The changes that a tool call shows, if it shows any. What is there and cannot be read shows nothing that is known, so

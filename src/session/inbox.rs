@@ -14,7 +14,6 @@ use super::action;
 use super::actor::{After, SessionActor, answer};
 use super::consent::{Deed, Told};
 use super::{Refusal, Reply};
-use crate::agent;
 use crate::model::permission::question::{
     Decider, Decision, OptionKind, Outcome, PermissionKind, PermissionOption, Resolution,
 };
@@ -167,11 +166,11 @@ impl Open {
 }
 
 impl SessionActor {
-    /// An action with its paths looked up, with the owner's eyes. Whoever cannot look takes all of them for outside.
+    /// An action with its paths looked up, with the rights of the owner. Without these rights all paths are outside.
     pub(super) fn located(&self, action: &Action, tool: Option<String>) -> Located {
         let workspace = &self.workspace;
-        let looked = self.persona.run(|| action::located(action, workspace, agent::place));
-        Located { tool, ..looked.unwrap_or_else(|_| action::located(action, workspace, action::blindly)) }
+        let looked = self.persona.run(|| action::located(action, workspace, true));
+        Located { tool, ..looked.unwrap_or_else(|_| action::located(action, workspace, false)) }
     }
 
     /// Somebody answers a question. The first answer is the one that counts.

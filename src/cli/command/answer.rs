@@ -9,7 +9,7 @@ use crate::cli::context::{Context, read};
 use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
 use crate::cli::question;
-use crate::cli::text::{age, one_line, short_id};
+use crate::cli::text::{age, short_id};
 use crate::control::wire::permissions::{AnswerPermission, ElicitationAction, Permission};
 use crate::model::Timestamp;
 use crate::model::permission::question::{Decider, Decision, PermissionKind, Resolution};
@@ -118,7 +118,7 @@ fn is_form(permission: &Permission) -> bool {
 
 fn told(permission: &Permission) -> String {
     let verdict = permission.resolution.as_ref().map(question::verdict).unwrap_or_default();
-    one_line(&format!("{verdict}: {}", question::what(permission)))
+    format!("{verdict}: {}", question::what(permission))
 }
 
 /// The daemon's refusal, with the winner in words.

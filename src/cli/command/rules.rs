@@ -14,6 +14,7 @@ use crate::cli::table::{Cell, Fit, Table};
 use crate::cli::text::{age, short_id};
 use crate::control::wire::permissions::{PermissionRule, PermissionRuleList};
 use crate::model::permission::question::{Decider, Decision};
+use crate::model::permission::shown;
 use crate::model::{RuleId, Timestamp};
 
 /// List or revoke the rules made by answering "always"
@@ -92,9 +93,9 @@ fn subject(rule: &PermissionRule) -> String {
     let kind = serde_json::to_value(rule.subject.kind).ok();
     let kind = kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or("other");
     let cwd = Some(rule.subject.cwd.as_str()).filter(|cwd| !cwd.is_empty());
-    let shown = |command| question::with_surroundings(question::command_text(command), cwd, &rule.subject.env);
+    let shown = |command| shown::with_surroundings(shown::command_text(command), cwd, &rule.subject.env);
     let command = rule.subject.command.as_ref().map(shown);
     let paths = rule.subject.paths.as_ref().map(|paths| paths.join(", "));
     let named = command.or(paths).or_else(|| rule.subject.tool.clone()).unwrap_or_default();
-    format!("{kind}: {named}")
+    shown::visible_line(&format!("{kind}: {named}"))
 }

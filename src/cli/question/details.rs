@@ -6,13 +6,14 @@
 use serde_json::Value;
 
 use crate::control::wire::permissions::Permission;
+use crate::model::permission::Action;
+use crate::model::permission::input::Input;
 use crate::model::permission::question::PermissionKind;
+use crate::model::permission::shown::{command_text, visible, visible_line, with_surroundings};
 
 use super::super::render::{Change, Colour, Ink, Line as Inked};
 use super::super::style::Style;
-use super::super::text::clean;
 use super::super::transcript;
-use super::{command_text, with_surroundings};
 
 /// Before each row.
 const MARK: &str = "  │ ";
@@ -35,15 +36,15 @@ impl Details {
     pub fn of(permission: &Permission) -> Self {
         let mut details = Self { lines: Vec::new() };
         let request: Value = serde_json::from_str(permission.request.get()).unwrap_or(Value::Null);
-        if let Some(command) = &permission.action.command {
-            for (index, line) in command_text(command).lines().enumerate() {
+        let action = &permission.action;
+        if let Some(command) = &action.command {
+            for (index, line) in visible(&command_text(command)).split('\n').enumerate() {
                 let mark = if index == 0 { "$ " } else { "  " };
-                details.lines.push(Line::Head(format!("{mark}{}", clean(line))));
+                details.lines.push(Line::Head(format!("{mark}{line}")));
             }
-            let action = &permission.action;
             let surroundings = with_surroundings(String::new(), action.cwd.as_deref(), &action.env);
             if !surroundings.is_empty() {
-                details.lines.push(Line::Head(format!(" {}", clean(&surroundings).replace('\n', " "))));
+                details.lines.push(Line::Head(format!("  {}", visible_line(&surroundings))));
             }
         }
         let items = request["toolCall"]["content"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -51,7 +52,11 @@ impl Details {
             items.iter().filter(|item| item["type"] == "diff").filter_map(|item| item["path"].as_str()).collect();
         // A file that is shown with its changes needs not be named twice.
         for path in permission.action.paths.iter().filter(|path| !shown.contains(&path.as_str())) {
-            details.lines.push(Line::Head(clean(path).replace('\n', " ")));
+            details.lines.push(Line::Head(visible_line(path)));
+        }
+        details.input(&request["toolCall"]["rawInput"], action, !shown.is_empty());
+        if request["truncated"] == true {
+            details.plain(&format!("the request is too large to show: {} bytes", request["bytes"]));
         }
         for item in items {
             details.item(item);
@@ -66,13 +71,25 @@ impl Details {
 
     /// More about it, as it is.
     pub fn plain(&mut self, text: &str) {
-        self.lines.extend(clean(text).lines().map(|line| Line::Plain(line.to_owned())));
+        self.lines.extend(visible(&text.replace("\r\n", "\n")).lines().map(|line| Line::Plain(line.to_owned())));
+    }
+
+    /// What the tool was given beside what the action and the changes show.
+    fn input(&mut self, input: &Value, action: &Action, has_changes: bool) {
+        for (key, value) in input.as_object().into_iter().flatten() {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let is_path = action.paths.contains(&text) || (has_changes && Input::is_text(key));
+            let is_shown = if action.command.is_some() { Input::is_of_command(key) } else { is_path };
+            if !is_shown && !text.is_empty() {
+                self.plain(&format!("{key}: {text}"));
+            }
+        }
     }
 
     fn item(&mut self, item: &Value) {
         match item["type"].as_str() {
             Some("diff") => {
-                let path = clean(item["path"].as_str().unwrap_or_default()).replace('\n', " ");
+                let path = visible_line(item["path"].as_str().unwrap_or_default());
                 let new = item["newText"].as_str().unwrap_or_default();
                 let old = item["oldText"].as_str();
                 self.lines.push(Line::Head(if old.is_some() { path } else { format!("{path} (new)") }));
@@ -154,7 +171,7 @@ mod tests {
           │   4
           │   5
           │ - six
-          │ + 6[2J
+          │ + 6\u{1b}[2J
           │   7
         ");
         insta::assert_snapshot!(shown(&details(None, "1\n[y] once > "), 80), @r"

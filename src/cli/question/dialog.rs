@@ -8,14 +8,15 @@ use serde_json::Value;
 
 use crate::control::wire::permissions::{AnswerPermission, ElicitationAction, Permission};
 use crate::model::permission::question::{Decision, OptionKind, PermissionKind, PermissionOption};
+use crate::model::permission::shown::visible_line;
 
 use super::super::render::{Colour, Ink, Line};
 use super::super::style::Style;
 use super::super::terminal::Size;
-use super::super::text::{columns, one_line, short_id, wrapped};
+use super::super::text::{columns, short_id, wrapped};
 use super::details::{Details, marked};
 use super::form::Form;
-use super::{subject, what};
+use super::what;
 
 /// More of what it is about is shown when it is wanted, also where the terminal is taller.
 const BRIEF_ROWS_MAX: usize = 30;
@@ -111,7 +112,7 @@ impl Dialog {
     pub fn again(&self, said: &str, size: Size) -> String {
         let mut rows = self.choices(size);
         if !matches!(self.subject, Subject::Field(_)) {
-            rows.extend(self.reminder(size));
+            rows.push(self.head(size));
         }
         let rows: String = rows.into_iter().map(|row| row + "\n").collect();
         said.to_owned() + &rows + &self.prompt(size)
@@ -126,7 +127,7 @@ impl Dialog {
         let about = self.about(size);
         let mut closing = self.choices(size);
         if about.len() + closing.len() > NEAR_ROWS_MAX && !matches!(self.subject, Subject::Field(_)) {
-            closing.extend(self.reminder(size));
+            closing.push(self.head(size));
         }
         let head_rows = 1;
         // With a column for the answer.
@@ -135,33 +136,17 @@ impl Dialog {
         Page { about, room, closing }
     }
 
-    fn title(&self) -> String {
-        // What the details tell needs not be in the title as well.
-        let title = one_line(&self.permission.title);
-        if title.is_empty() { what(&self.permission) } else { title }
-    }
-
+    /// The command or the files come first, so that a long title is what is cut.
     fn head(&self, size: Size) -> String {
-        let head = Line::new("?", Ink::PLAIN.colour(Colour::Yellow)).and(" ", Ink::PLAIN).and(&self.title(), Ink::BOLD);
+        let what = what(&self.permission);
+        let head = Line::new("?", Ink::PLAIN.colour(Colour::Yellow)).and(" ", Ink::PLAIN).and(&what, Ink::BOLD);
         head.cut(width(size), ELLIPSIS).render(self.style)
     }
 
     fn about(&self, size: Size) -> Vec<String> {
-        let title = self.title();
-        let is_cut = Line::new(&title, Ink::PLAIN).width() + 2 > width(size);
-        let mut rows = if is_cut { marked(&title, Ink::PLAIN, width(size), self.style) } else { Vec::new() };
-        rows.extend(self.details.rows(width(size), self.style));
-        rows
-    }
-
-    /// What is answered, in a row or two.
-    fn reminder(&self, size: Size) -> Vec<String> {
-        let subject = one_line(&subject(&self.permission.action));
-        let mark = if self.permission.action.command.is_some() { "$ " } else { "" };
-        let mut rows = vec![self.head(size)];
-        if !subject.is_empty() {
-            let line = Line::new("  │ ", Ink::DIM).and(mark, Ink::BOLD).and(&subject, Ink::BOLD);
-            rows.push(line.cut(width(size), ELLIPSIS).render(self.style));
+        let mut rows = self.details.rows(width(size), self.style);
+        if Line::new(&what(&self.permission), Ink::PLAIN).width() + 2 > width(size) {
+            rows.extend(marked(&visible_line(&self.permission.title), Ink::PLAIN, width(size), self.style));
         }
         rows
     }
@@ -174,7 +159,8 @@ impl Dialog {
                 let numbered: Vec<Line> = (1..)
                     .zip(options)
                     .map(|(number, option)| {
-                        Line::new(&format!("[{number}] {}", one_line(&option.name)), Ink::PLAIN).cut(width, ELLIPSIS)
+                        Line::new(&format!("[{number}] {}", visible_line(&option.name)), Ink::PLAIN)
+                            .cut(width, ELLIPSIS)
                     })
                     .collect();
                 let together = numbered.iter().map(Line::text).collect::<Vec<_>>().join("  ");
@@ -320,8 +306,8 @@ mod tests {
     fn a_permission_is_given_once_always_or_not_at_all() {
         let mut asked = dialog(&json!({"action": {"kind": "execute", "paths": [], "command": "make -j"}}));
         let prompt = "[y] once  [a] always  [n] reject  [q] decide later > ";
-        assert_eq!(asked.opening(SIZE), format!("? Run make\n  │ $ make -j\n{prompt}"));
-        assert_eq!(asked.again("what?\n", SIZE), format!("what?\n? Run make\n  │ $ make -j\n{prompt}"));
+        assert_eq!(asked.opening(SIZE), format!("? $ make -j — Run make\n  │ $ make -j\n{prompt}"));
+        assert_eq!(asked.again("what?\n", SIZE), format!("what?\n? $ make -j — Run make\n{prompt}"));
         for (line, body) in [
             (" Y ", json!({"decision": "allow", "always": false})),
             ("a", json!({"decision": "allow", "always": true})),
@@ -368,19 +354,22 @@ mod tests {
                 let taken: usize =
                     opening.lines().map(|row| super::super::super::text::columns(row).div_ceil(columns).max(1)).sum();
                 assert!(taken <= rows, "{taken} rows of {rows}:\n{opening}");
-                assert!(opening.starts_with("? Delete "), "{opening}");
+                assert!(opening.starts_with("? $ rm -rf ~ — D"), "{opening}");
                 if opening.lines().count() <= NEAR_ROWS_MAX + 2 {
                     // All of it is in sight.
                     assert!(opening.contains("\n  │ $ rm -rf ~\n"), "{opening}");
                     continue;
                 }
-                let end: Vec<&str> = opening.lines().rev().take(3).collect();
-                assert!(end[2].starts_with("? Delete ") && end[1] == "  │ $ rm -rf ~", "{opening}");
+                let end = opening.lines().rev().nth(1).unwrap();
+                assert!(end.starts_with("? $ rm -rf ~ — D"), "{opening}");
                 assert!(opening.lines().filter(|row| row.starts_with('?')).count() == 2, "{opening}");
             }
         }
         let small = asked("Delete it", &forged).opening(Size { columns: 20, rows: 5 });
-        assert_eq!(small, "? Delete it\n  │ … 34 more lines\n? Delete it\n  │ $ rm -rf ~\ny/a/n/d/q > ");
+        assert_eq!(
+            small,
+            "? $ rm -rf ~ — Del…\n  │ $ rm -rf ~\n  │ … 29 more lines\n? $ rm -rf ~ — Del…\ny/a/n/d/q > "
+        );
     }
 
     #[test]
@@ -401,7 +390,7 @@ mod tests {
     fn a_link_is_shown_and_a_hard_form_is_for_the_interface() {
         let link = json!({"mode": "url", "url": "https://example.com/\x1b[2Jlogin"});
         let mut asked = dialog(&json!({"kind": "elicitation", "title": "Sign in", "request": link}));
-        assert!(asked.opening(SIZE).starts_with("? Sign in\n  │ https://example.com/[2Jlogin\n[y] agree"));
+        assert!(asked.opening(SIZE).starts_with("? Sign in\n  │ https://example.com/\\u{1b}[2Jlogin\n[y] agree"));
         assert_eq!(answer(&mut asked, "y"), json!({"action": "accept"}));
 
         let hard = json!({"mode": "form", "requestedSchema": {"properties": {"x": {"type": "array"}}}});

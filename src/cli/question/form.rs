@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::super::text::one_line;
+use crate::model::permission::shown::visible_line;
 
 const FIELDS_MAX: usize = 32;
 
@@ -44,8 +44,8 @@ impl Form {
             return None;
         }
         let field = |(name, schema): (&String, &Value)| {
-            let title = one_line(schema["title"].as_str().unwrap_or(name));
-            let description = one_line(schema["description"].as_str().unwrap_or_default());
+            let title = visible_line(schema["title"].as_str().unwrap_or(name));
+            let description = visible_line(schema["description"].as_str().unwrap_or_default());
             Some(Field {
                 name: name.clone(),
                 label: if description.is_empty() { title } else { format!("{title} ({description})") },
@@ -64,15 +64,16 @@ impl Form {
         let field = self.fields.get(self.asked)?;
         let choices = match &field.kind {
             Kind::Choice(values) => {
-                let numbered = (1..).zip(values).map(|(number, (_, title))| format!("[{number}] {}", one_line(title)));
+                let numbered =
+                    (1..).zip(values).map(|(number, (_, title))| format!("[{number}] {}", visible_line(title)));
                 format!("  {}", numbered.collect::<Vec<_>>().join("  "))
             }
             Kind::Truth => "  [y] yes  [n] no".to_owned(),
             Kind::Text | Kind::Integer | Kind::Number => String::new(),
         };
         let otherwise = match (&field.default, field.is_required) {
-            (Some(Value::String(default)), _) => format!(" [default: {}]", one_line(default)),
-            (Some(default), _) => format!(" [default: {}]", one_line(&default.to_string())),
+            (Some(Value::String(default)), _) => format!(" [default: {}]", visible_line(default)),
+            (Some(default), _) => format!(" [default: {}]", visible_line(&default.to_string())),
             (None, true) => String::new(),
             (None, false) => " [optional]".to_owned(),
         };
@@ -208,7 +209,7 @@ mod tests {
         assert_eq!(form.prompt(), None);
         asked.dedup();
         insta::assert_snapshot!(asked.join("\n"), @r"
-        The name > 
+        The\u{1b} name > 
         port [default: 5432] > 
         share [optional] > 
         tls (encrypt)  [y] yes  [n] no > 

@@ -13,53 +13,19 @@ pub use self::desk::Desk;
 pub use self::details::Details;
 pub use self::find::{Found, among, permission};
 
-use std::collections::BTreeMap;
-
 use crate::control::wire::permissions::Permission;
 use crate::model::permission::question::{Decision, PermissionKind, Resolution};
-use crate::model::permission::{Action, CommandText};
+use crate::model::permission::shown;
 
-use super::text::{one_line, short_id};
+use super::text::short_id;
 
 /// When a person answered "always", and no rule was made.
-pub const APPLIES_ONCE: &str = "this answer applies once: acpd makes no rule for a path outside the workspace, for an \
-                                unknown command, or if the session has too many rules";
+pub const APPLIES_ONCE: &str = "this answer applies once: acpd makes no rule for a path outside the workspace, for a \
+                                command without input, or if the session has too many rules";
 
-/// What is asked, on one line: the title, and what it leaves out of the command or the files.
+/// What is asked, on one line.
 pub fn what(permission: &Permission) -> String {
-    let title = one_line(&permission.title);
-    let subject = one_line(&subject(&permission.action));
-    if title.is_empty() {
-        subject
-    } else if subject.is_empty() || title.contains(&subject) {
-        title
-    } else {
-        format!("{title}: {subject}")
-    }
-}
-
-fn subject(action: &Action) -> String {
-    let Some(command) = &action.command else { return action.paths.join(", ") };
-    with_surroundings(command_text(command), action.cwd.as_deref(), &action.env)
-}
-
-/// A command with where it runs, and what is set for it, where that is not as usual.
-pub fn with_surroundings(command: String, cwd: Option<&str>, env: &BTreeMap<String, String>) -> String {
-    let variables = env.iter().map(|(name, value)| format!("with {name}={value:?}"));
-    let surroundings: Vec<String> = cwd.map(|cwd| format!("in {cwd}")).into_iter().chain(variables).collect();
-    if surroundings.is_empty() { command } else { format!("{command} ({})", surroundings.join(", ")) }
-}
-
-/// A command as people write it. It is shown and never run.
-pub fn command_text(command: &CommandText) -> String {
-    let word = |word: &String| {
-        let is_plain = |character: char| character.is_alphanumeric() || "-_./=:,@%+".contains(character);
-        if !word.is_empty() && word.chars().all(is_plain) { word.clone() } else { format!("{word:?}") }
-    };
-    match command {
-        CommandText::Shell(text) => text.clone(),
-        CommandText::Arguments(words) => words.iter().map(word).collect::<Vec<_>>().join(" "),
-    }
+    shown::question(&permission.title, &permission.action)
 }
 
 /// How it was answered, in a word or two.
@@ -108,9 +74,16 @@ mod tests {
     fn a_question_is_one_line_that_leaves_nothing_out() {
         let asked = |title: &str, action: serde_json::Value| what(&example(&json!({"title": title, "action": action})));
         let command = |command: serde_json::Value| json!({"kind": "execute", "paths": [], "command": command});
-        assert_eq!(asked("Run make", command(json!("make"))), "Run make");
-        assert_eq!(asked("Shell\x1b[2J", command(json!("rm -rf\n\x07/"))), "Shell[2J: rm -rf /");
-        assert_eq!(asked("", command(json!(["sh", "-c", "a b"]))), "sh -c \"a b\"");
-        assert_eq!(asked("Edit", json!({"kind": "edit", "paths": ["a", "b"]})), "Edit: a, b");
+        assert_eq!(asked("Run make", command(json!("make"))), "$ make");
+        assert_eq!(asked("Read form", command(json!("rm"))), "$ rm — Read form", "the title is no substitute");
+        assert_eq!(asked("Shell\x1b[2J", command(json!("rm -rf\n\r/"))), r"$ rm -rf\n\r/ — Shell\u{1b}[2J");
+        assert_eq!(asked("", command(json!(["sh", "-c", "a b"]))), "$ sh -c \"a b\"");
+        assert_eq!(asked("Edit", json!({"kind": "edit", "paths": ["a", "b"]})), "a, b — Edit");
+        assert_eq!(asked("Edit a", json!({"kind": "edit", "paths": ["a"]})), "Edit a");
+        // Zero-width, reordering, tags, fillers and blanks; what has a picture stays.
+        let hidden = "a\u{200b}\u{202e}\u{e0041}\u{3164}\u{a0}\u{fe0f}\u{200d}é日e\u{301}";
+        let shown = r"$ a\u{200b}\u{202e}\u{e0041}\u{3164}\u{a0}\u{fe0f}\u{200d}é日".to_owned() + "e\u{301}";
+        assert_eq!(asked("", command(json!(hidden))), shown);
+        assert_eq!(asked("", command(json!(format!("a{}; b", " ".repeat(300))))), "$ a [300 blanks] ; b");
     }
 }

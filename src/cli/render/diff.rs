@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use similar::{ChangeTag, TextDiff};
 
-use super::super::text::clean;
+use crate::model::permission::shown::visible;
 
 const CONTEXT_LINES: usize = 3;
 /// Two large files that have little in common take for ever to compare; after this the diff is coarser.
@@ -28,7 +28,7 @@ impl Change {
                 changes.push(Self::Kept("  …".to_owned()));
             }
             for change in hunk.iter_changes() {
-                let text = clean(change.value()).replace('\n', "");
+                let text = visible(change.value().trim_end_matches(['\r', '\n']));
                 changes.push(match change.tag() {
                     ChangeTag::Insert => Self::Added(format!("+ {text}")),
                     ChangeTag::Delete => Self::Removed(format!("- {text}")),

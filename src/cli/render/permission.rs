@@ -6,11 +6,12 @@ use serde_json::Value;
 
 use super::super::account;
 use super::super::text::one_line;
+use crate::model::permission::shown;
 
 /// Questions without an answer. More than that are forgotten, and their answers told without a title.
 const OPEN_QUESTIONS_MAX: usize = 64;
 /// The profile's ceiling may be lower, so the flag alone may not be enough.
-const HINT: &str = "`--permissions edit` allows edits in the workspace, `--permissions allow` all but .git, commits and pushes; the \
+const HINT: &str = "`--permissions edit` allows edits in the workspace, `--permissions allow` all but .git and git that writes; the \
                     agent's permissions_max may forbid both";
 
 #[derive(Debug, Default)]
@@ -47,7 +48,7 @@ impl Permissions {
             .iter()
             .filter_map(|option| Some((option["optionId"].as_str()?.to_owned(), option["kind"].as_str()?.to_owned())))
             .collect();
-        let title = one_line(data["title"].as_str().unwrap_or_default());
+        let title = shown::question_of(data);
         let is_elicitation = data["kind"] == "elicitation";
         self.questions.insert(id.to_owned(), Question { title, is_elicitation, kinds });
     }
@@ -105,9 +106,9 @@ mod tests {
         let mut permissions = Permissions::default();
         let answer = |option| json!({"permissionId": "p", "toolCallId": "c", "outcome": "selected", "optionId": option, "decidedBy": "policy ask"});
         for (option, line, has_hint) in [
-            ("1", "permission allowed: rm -rf[2J build (policy ask)", false),
-            ("2", "permission rejected: rm -rf[2J build (policy ask)", true),
-            ("2", "permission rejected: rm -rf[2J build (policy ask)", false),
+            ("1", "permission allowed: rm -rf\\u{1b}[2J build (policy ask)", false),
+            ("2", "permission rejected: rm -rf\\u{1b}[2J build (policy ask)", true),
+            ("2", "permission rejected: rm -rf\\u{1b}[2J build (policy ask)", false),
         ] {
             ask(&mut permissions);
             let resolved = permissions.resolved(&answer(option)).unwrap();
@@ -135,7 +136,7 @@ mod tests {
         };
         let mode = json!({"type": "policy", "rule": "session mode edit"});
         let rule = json!({"type": "policy", "rule": "profile rules[0]"});
-        let line = |by: &str| Some(format!("permission allowed: rm -rf[2J build ({by})"));
+        let line = |by: &str| Some(format!("permission allowed: rm -rf\\u{{1b}}[2J build ({by})"));
         assert_eq!(shown(&mode), line("the session's permission mode edit"));
         assert_eq!(shown(&mode), None);
         assert_eq!(shown(&rule), line("the profile's rules[0]"));

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::cli::account;
 use crate::cli::text::{clean, one_line, steady};
 use crate::cli::transcript;
+use crate::model::permission::shown::question_of;
 
 const LINES_MAX: usize = 1000;
 /// Characters of a line that are kept.
@@ -72,7 +73,7 @@ impl Log {
             }
             "tool.completed" => self.tool_completed(event),
             "plan.updated" => self.plan(event),
-            "permission.requested" => self.add(Tone::Question, &format!("? {}", text("title"))),
+            "permission.requested" => self.add(Tone::Question, &format!("? {}", question_of(data))),
             "permission.resolved" => self.resolved(event),
             "turn.completed" => self.turn_completed(event),
             "process.starting" => self.add(Tone::Aside, "- the agent is starting"),

@@ -4,9 +4,11 @@
 //! Everything here is pure. Where a path really leads is looked up before, and comes as a [`Place`].
 
 pub mod command;
+pub mod input;
 pub mod policy;
 pub mod question;
 pub mod rule;
+pub mod shown;
 pub mod standing;
 #[cfg(test)]
 mod tests;
@@ -14,6 +16,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
+use serde::de::value::{self, StrDeserializer};
 use serde::{Deserialize, Serialize};
 
 /// The answer to permission requests that no rule answers.
@@ -62,7 +65,7 @@ impl PermissionMode {
 
     /// How it answers what no rule has answered. What is guarded is allowed by no mode.
     pub fn judge(self, action: &Located) -> Verdict {
-        let is_inside = action.places.iter().all(|place| matches!(place, Place::Inside { .. }));
+        let is_inside = action.touched().all(|place| matches!(place, Place::Inside { .. }));
         let is_edit = action.kind() == ToolKind::Edit && !action.places.is_empty();
         let is_allowed = match self {
             Self::Deny => return Verdict::Deny { by: "mode deny".to_owned() },
@@ -83,14 +86,8 @@ impl FromStr for PermissionMode {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "ask" => Ok(Self::Ask),
-            "read-only" => Ok(Self::ReadOnly),
-            "edit" => Ok(Self::Edit),
-            "allow" => Ok(Self::Allow),
-            "deny" => Ok(Self::Deny),
-            _ => Err(format!("{text:?} is not a permission mode; use ask, read-only, edit, allow or deny")),
-        }
+        let problem = || format!("{text:?} is not a permission mode; use ask, read-only, edit, allow or deny");
+        Self::ALL.into_iter().find(|mode| mode.as_str() == text).ok_or_else(problem)
     }
 }
 
@@ -113,18 +110,7 @@ pub enum ToolKind {
 
 impl ToolKind {
     pub fn from_protocol(name: &str) -> Self {
-        match name {
-            "read" => Self::Read,
-            "edit" => Self::Edit,
-            "delete" => Self::Delete,
-            "move" => Self::Move,
-            "search" => Self::Search,
-            "execute" => Self::Execute,
-            "think" => Self::Think,
-            "fetch" => Self::Fetch,
-            "switch_mode" => Self::SwitchMode,
-            _ => Self::Other,
-        }
+        Self::deserialize(StrDeserializer::<value::Error>::new(name)).unwrap_or_default()
     }
 
     /// Whether it changes nothing and reaches nobody.
@@ -149,9 +135,18 @@ pub struct Action {
     /// Environment variables that are set for the command.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// What tells what the tool was given from everything else it could be given. It is for rules, and nothing to read.
+    /// The hash of the tool's input. This and the following fields are for rules, and nothing to read.
     #[serde(skip)]
     pub input: Option<String>,
+    /// Strings of the input that can be paths.
+    #[serde(skip)]
+    pub mentioned: Vec<String>,
+    /// What else came with the command.
+    #[serde(skip)]
+    pub texts: Vec<String>,
+    /// Whether acpd does not understand all of the input.
+    #[serde(skip)]
+    pub is_unclear: bool,
 }
 
 /// An action whose paths were looked up.
@@ -160,6 +155,8 @@ pub struct Located {
     /// What the agent calls it.
     pub said: ToolKind,
     pub places: Vec<Place>,
+    /// Where other strings of the tool's input lead that can be paths.
+    pub beside: Vec<Place>,
     pub command: Option<CommandText>,
     /// The tool's name, or what else tells it from others.
     pub tool: Option<String>,
@@ -167,8 +164,12 @@ pub struct Located {
     pub cwd: Option<Place>,
     pub env: BTreeMap<String, String>,
     pub input: Option<String>,
+    pub texts: Vec<String>,
+    pub is_unclear: bool,
     /// The words of the command, as if they were paths.
     pub mentioned: Vec<Place>,
+    /// Directories of which a glob may match everything.
+    pub swept: Vec<Place>,
     /// Whether a repository may be in a directory that is to go away.
     pub holds_git: bool,
 }
@@ -206,29 +207,46 @@ impl Place {
 }
 
 impl Located {
-    /// What runs a command is an execution, whatever else an agent calls it.
+    /// An action with a command, or with an input that may be one, is an execution, whatever the agent calls it.
     pub fn kind(&self) -> ToolKind {
-        if self.command.is_some() { ToolKind::Execute } else { self.said }
+        if self.command.is_some() || self.is_unclear { ToolKind::Execute } else { self.said }
     }
 
-    /// Whether it touches what no general rule and no mode allows: `.git`, and commands that commit or push, or that
-    /// nobody knows.
+    fn touched(&self) -> impl Iterator<Item = &Place> {
+        self.places.iter().chain(&self.beside)
+    }
+
+    /// The command with its variables and with what else it was given, as a rule searches it that denies or asks.
+    pub fn whole_command(&self) -> Option<CommandText> {
+        let text = match self.command.as_ref()? {
+            CommandText::Arguments(words) => words.join(" "),
+            CommandText::Shell(text) => text.clone(),
+        };
+        let variables = self.env.iter().map(|(name, value)| format!("\n{name}={value}"));
+        let texts = self.texts.iter().map(|text| format!("\n{text}"));
+        Some(CommandText::Shell(variables.chain(texts).fold(text, |whole, part| whole + &part)))
+    }
+
+    /// Whether it touches what no general rule and no mode allows: `.git`, git commands that do more than read, and
+    /// commands that acpd does not know.
     pub fn is_guarded(&self) -> bool {
         self.is_guarded_by_path() || self.is_guarded_by_command()
     }
 
     fn is_guarded_by_path(&self) -> bool {
-        self.holds_git || self.places.iter().any(Place::is_in_git)
+        self.holds_git || self.touched().any(Place::is_in_git)
     }
 
     fn is_guarded_by_command(&self) -> bool {
         let is_in_git = self.cwd.iter().chain(&self.mentioned).any(Place::is_in_git);
-        self.is_unknown_command() || is_in_git || self.command.as_ref().is_some_and(command::is_guarded)
+        self.is_unknown_command()
+            || is_in_git
+            || self.whole_command().is_some_and(|command| command::is_guarded(&command))
     }
 
-    /// Whether it runs something, and does not say what.
+    /// Whether it runs something, or may do so, and does not say what.
     pub fn is_unknown_command(&self) -> bool {
-        self.said == ToolKind::Execute && self.command.is_none()
+        self.kind() == ToolKind::Execute && self.command.is_none()
     }
 
     /// Whether files go away by it, and with a directory all that is in it.

@@ -71,16 +71,22 @@ impl Rule {
 
     /// Whether all that the action does is named by the rule.
     fn covers(&self, action: &Located) -> bool {
-        let is_inside = action.places.iter().chain(&action.cwd).all(|place| matches!(place, Place::Inside { .. }));
+        let is_inside = action.touched().chain(&action.cwd).all(|place| matches!(place, Place::Inside { .. }));
+        // Variables make any program of a command.
+        let is_plain = !action.is_unclear
+            && action.env.is_empty()
+            && !action.command.as_ref().is_some_and(command::sets_variables);
         let kinds = self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&action.kind()));
         let paths = self.paths.as_ref().is_none_or(|globs| {
-            !action.places.is_empty() && action.places.iter().all(|place| globs.iter().any(|glob| glob.covers(place)))
+            // A command can touch any file, whichever it names.
+            let is_named = !action.places.is_empty() && action.command.is_none();
+            is_named && action.touched().all(|place| globs.iter().any(|glob| glob.covers(place)))
         });
         let commands = self.commands.as_ref().is_none_or(|prefixes| {
             let vector = action.command.as_ref().and_then(command::vector);
             vector.is_some_and(|vector| prefixes.iter().any(|CommandPrefix(prefix)| vector.starts_with(prefix)))
         });
-        is_inside && kinds && paths && commands && (!action.is_guarded() || self.names_guarded(action))
+        is_inside && is_plain && kinds && paths && commands && (!action.is_guarded() || self.names_guarded(action))
     }
 
     /// Whether anything that the action does is named by the rule.
@@ -94,12 +100,14 @@ impl Rule {
             // Whoever names a directory means what is in it, but commands name the workspace itself for many reasons.
             let is_mentioned =
                 |place: &Place| touched(place) || place.names().any(|name| !name.is_empty() && above(name));
-            action.places.iter().any(|place| touched(place) || (action.takes_away() && is_above(place)))
+            action.touched().any(|place| touched(place) || (action.takes_away() && is_above(place)))
                 || action.mentioned.iter().any(is_mentioned)
+                || action.swept.iter().any(is_above)
         });
         let commands = self.commands.as_ref().is_none_or(|prefixes| {
+            let command = action.whole_command();
             let mentions = |CommandPrefix(prefix): &CommandPrefix| {
-                action.command.as_ref().is_some_and(|command| command::mentions(command, prefix))
+                command.as_ref().is_some_and(|command| command::mentions(command, prefix))
             };
             action.is_unknown_command() || prefixes.iter().any(mentions)
         });
@@ -115,7 +123,7 @@ impl Rule {
             || prefixes.iter().any(|CommandPrefix(prefix)| {
                 let is_met =
                     action.command.as_ref().and_then(command::vector).is_some_and(|vector| vector.starts_with(prefix));
-                is_met && command::is_guarded(&CommandText::Arguments(prefix.clone()))
+                is_met && command::names_guarded(prefix)
             });
         by_path && by_command
     }

@@ -20,7 +20,7 @@ pub struct StandingRule {
     pub made_at: Timestamp,
 }
 
-/// The subject of a rule that came from an "always" answer. Exactly one of files, command and tool is present.
+/// The subject of a rule that came from an "always" answer: files, a command, or a tool with its input and files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Subject {
@@ -37,17 +37,17 @@ pub struct Subject {
     /// Environment variables that are set for the command.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// This tool, if it names neither files nor a command.
+    /// This tool, if its kind does not say what it does with files, and it has no command that acpd understands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// The hash of the tool's input.
+    /// The hash of the tool's input, for a tool, and for a command whose input acpd does not understand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
 }
 
 impl Subject {
-    /// What the same again would be. There is none for what is outside the workspace, for what has no name, and for
-    /// commands that nobody knows.
+    /// The same action again. There is none for a path outside the workspace, for a tool without a name, and for an
+    /// unclear action without an input.
     pub fn of(action: &Located) -> Option<Self> {
         let subject = Self {
             kind: action.kind(),
@@ -56,22 +56,33 @@ impl Subject {
             cwd: action.directory()?.to_owned(),
             env: action.env.clone(),
             tool: None,
-            input: None,
+            input: unclear_input(action),
         };
+        let needs_input = action.is_unclear || action.is_unknown_command();
+        if needs_input && action.input.is_none() {
+            return None;
+        }
         if subject.command.is_some() {
             return Some(subject);
         }
-        if action.is_unknown_command() {
-            return None;
-        }
-        if action.places.is_empty() {
-            let input = action.input.clone();
-            return action.tool.clone().map(|tool| Self { tool: Some(tool), input, ..subject });
-        }
         let real = |place: &Place| place.real().map(str::to_owned);
-        let paths = action.places.iter().map(real).collect::<Option<Vec<String>>>()?;
-        Some(Self { paths: Some(paths), ..subject })
+        let paths = action.touched().map(real).collect::<Option<Vec<String>>>()?;
+        let paths = Some(paths).filter(|_| !action.places.is_empty());
+        if paths.is_some() && acts_on_files(action.kind()) {
+            return Some(Self { paths, ..subject });
+        }
+        let input = action.input.clone();
+        action.tool.clone().map(|tool| Self { paths, tool: Some(tool), input, ..subject })
     }
+}
+
+/// Whether the kind says what is done with the files. What other tools do only their input says.
+const fn acts_on_files(kind: ToolKind) -> bool {
+    matches!(kind, ToolKind::Read | ToolKind::Search | ToolKind::Edit | ToolKind::Delete | ToolKind::Move)
+}
+
+fn unclear_input(action: &Located) -> Option<String> {
+    action.input.clone().filter(|_| action.is_unclear)
 }
 
 impl StandingRule {
@@ -85,12 +96,15 @@ impl StandingRule {
         let is_met = match (paths, command, tool) {
             // A refusal holds wherever the command runs, and with whatever is set for it.
             (None, Some(_), None) => {
-                let is_alike = action.directory() == Some(cwd) && action.env == *env;
+                let is_alike = action.directory() == Some(cwd) && action.env == *env && unclear_input(action) == *input;
                 action.command == *command && (is_alike || !self.allows)
             }
-            (Some(_), None, None) if self.allows => !action.places.is_empty() && action.places.iter().all(is_known),
-            (Some(_), None, None) => action.places.iter().any(is_known),
-            (None, None, Some(_)) => action.places.is_empty() && action.tool == *tool && action.input == *input,
+            // Older versions made such rules for other kinds, too.
+            (Some(_), None, None) if self.allows => {
+                acts_on_files(*kind) && !action.places.is_empty() && action.touched().all(is_known)
+            }
+            (Some(_), None, None) => action.touched().any(is_known),
+            (_, None, Some(_)) => action.places.iter().all(is_known) && action.tool == *tool && action.input == *input,
             _ => false,
         };
         is_met && action.kind() == *kind && action.command.is_some() == command.is_some()
