@@ -187,16 +187,19 @@ async fn without_delegation_or_when_turned_off_there_is_no_cgroup_and_still_noth
 async fn an_agent_that_cannot_be_started_or_ends_at_once_leaves_no_cgroup() {
     for user in users() {
         let Some(cgroup) = Cgroup::delegated(user) else { return };
-        let agents = "[agents.brief]\ncommand = \"/bin/sh\"\nargs = [\"-c\", \"exit 3\"]\n";
-        let daemon = builder(&cgroup, user, agents).start().await;
-        let session = daemon.create_lazy_session("brief").await;
-        // A closed workspace stops the shim of an ordinary user. To root nothing is closed, and the agent ends by itself.
-        std::fs::set_permissions(daemon.workspace(), Permissions::from_mode(0o000)).unwrap();
-        let turn = daemon.prompt_and_wait(&session, "hello").await;
-        assert_eq!((&turn["status"], &turn["error"]["code"]), (&json!("failed"), &json!("agent_exited")), "{turn}");
-        let told = turn["error"]["message"].as_str().unwrap();
-        assert_eq!(told.contains("cannot enter the workspace"), user.is_some(), "{told}");
-        assert_nothing_left(&cgroup, &[]);
+        let agents = "[agents.brief]\ncommand = \"/bin/sh\"\nargs = [\"-c\", \"exit 3\"]\n[agents.garbage]\ncommand = ";
+        let builder = builder(&cgroup, user, "");
+        let garbage = builder.root().join("garbage");
+        std::fs::write(&garbage, "\u{1}no program").unwrap();
+        std::fs::set_permissions(&garbage, Permissions::from_mode(0o755)).unwrap();
+        let daemon = builder.config(&format!("{agents}{}", json!(garbage))).start().await;
+        for (agent, expected) in [("brief", "exited with code 3"), ("garbage", "cannot execute")] {
+            let session = daemon.create_lazy_session(agent).await;
+            let turn = daemon.prompt_and_wait(&session, "hello").await;
+            assert_eq!((&turn["status"], &turn["error"]["code"]), (&json!("failed"), &json!("agent_exited")), "{turn}");
+            assert!(turn["error"]["message"].as_str().unwrap().contains(expected), "{turn}");
+            assert_nothing_left(&cgroup, &[]);
+        }
     }
 }
 

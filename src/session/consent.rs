@@ -4,6 +4,8 @@
 //! also one that is answered at once, with the rule that answers it. A deed is carried out or refused once, after the
 //! decision is committed.
 
+use std::path::{Component, Path};
+
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -182,7 +184,7 @@ impl SessionActor {
             kind,
             tool_call_id: tool_call_id.clone(),
             title: title.clone(),
-            action: bounded(action),
+            action: bounded(action, &self.workspace),
             options: options.clone(),
             request: question,
             status: PermissionStatus::Open,
@@ -258,10 +260,21 @@ fn cancelled(asked: &Asked) -> Bytes {
     outgoing::failure(&asked.id, RpcError::CANCELLED, CANCELLED)
 }
 
-/// The action as people see it. Of one that is too large they see the beginning of each part.
-fn bounded(action: &Action) -> Action {
-    if serde_json::to_vec(action).is_ok_and(|json| json.len() <= ACTION_BYTES_MAX) {
-        return action.clone();
+/// The action as people see it: with paths from the workspace on, if they are in it. Of one that is too large they see the beginning
+/// of each part.
+fn bounded(action: &Action, workspace: &Path) -> Action {
+    let mut action = action.clone();
+    action.cwd.take_if(|cwd| Path::new(cwd) == workspace);
+    action.paths.iter_mut().chain(&mut action.cwd).for_each(|path| {
+        let is_plain = |component| matches!(component, Component::Normal(_));
+        let below =
+            Path::new(path.as_str()).strip_prefix(workspace).ok().filter(|path| path.components().all(is_plain));
+        if let Some(below) = below.and_then(Path::to_str).filter(|below| !below.is_empty()) {
+            *path = below.to_owned();
+        }
+    });
+    if serde_json::to_vec(&action).is_ok_and(|json| json.len() <= ACTION_BYTES_MAX) {
+        return action;
     }
     let cut = |text: String| match text.char_indices().nth(PART_CHARS_MAX) {
         Some((end, _)) => format!("{}… [{} bytes]", &text[..end], text.len()),

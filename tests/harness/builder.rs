@@ -21,6 +21,8 @@ const EXECUTABLE: u32 = 0o555;
 const UNSHARE: [&str; 5] = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
 /// Others may go through, and see nothing.
 const PASSABLE: u32 = 0o711;
+/// Others may enter and list it.
+const SHARED: u32 = 0o755;
 
 /// An ordinary user, for a daemon that is not to run as root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -279,7 +281,10 @@ impl DaemonBuilder {
             }
         }
         if self.group.is_some() {
-            std::fs::set_permissions(&self.paths.root, Permissions::from_mode(PASSABLE)).expect("the mode can be set");
+            // All members work in it.
+            for (path, mode) in [(&self.paths.root, PASSABLE), (&self.paths.workspace, SHARED)] {
+                std::fs::set_permissions(path, Permissions::from_mode(mode)).expect("the mode can be set");
+            }
             let directory = self.paths.socket.parent().expect("the socket is in a directory");
             std::fs::remove_dir(directory).expect("nothing is in it yet");
         }
