@@ -293,21 +293,12 @@ impl Control {
 }
 
 /// Caches that build tools share between projects. Not the directories around them: those hold programs and settings.
-const CACHES: [&str; 9] = [
-    "~/.cache/pip",
-    "~/.cache/uv",
-    "~/.cargo/git",
-    "~/.cargo/registry",
-    "~/.gradle/caches",
-    "~/.m2/repository",
-    "~/.npm/_cacache",
-    "~/.npm/_logs",
-    "~/go/pkg/mod",
-];
+const CACHES: &str = "~/.cache/pip ~/.cache/uv ~/.cargo/git ~/.cargo/registry ~/.gradle/caches \
+                      ~/.m2/repository ~/.npm/_cacache ~/.npm/_logs ~/go/pkg/mod";
 
 impl Default for Workspace {
     fn default() -> Self {
-        Self { roots: Vec::new(), extra: HomePaths::from_texts(&CACHES) }
+        Self { roots: Vec::new(), extra: HomePaths::from_words(CACHES) }
     }
 }
 

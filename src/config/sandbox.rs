@@ -29,7 +29,7 @@ impl Default for Sandbox {
         Self {
             mode: SandboxMode::BestEffort,
             bubblewrap: BubblewrapMode::Prefer,
-            hide: HomePaths::from_texts(&HIDDEN),
+            hide: HomePaths::from_words(HIDDEN),
             home_max: ByteSize(4 << 30),
             network: NetworkMode::Allow,
             connect_ports: vec![443],
@@ -40,26 +40,10 @@ impl Default for Sandbox {
 }
 
 /// Keys and passwords, and the profiles of browsers.
-const HIDDEN: [&str; 18] = [
-    "~/.ssh",
-    "~/.gnupg",
-    "~/.aws",
-    "~/.config/gcloud",
-    "~/.netrc",
-    "~/.password-store",
-    "~/.local/share/keyrings",
-    "~/.mozilla",
-    "~/.thunderbird",
-    "~/.config/BraveSoftware",
-    "~/.config/chromium",
-    "~/.config/google-chrome",
-    "~/.config/microsoft-edge",
-    "~/.config/opera",
-    "~/.config/vivaldi",
-    "~/.var/app",
-    "~/snap/firefox",
-    "~/snap/chromium",
-];
+const HIDDEN: &str = "~/.ssh ~/.gnupg ~/.aws ~/.config/gcloud ~/.netrc ~/.password-store \
+                      ~/.local/share/keyrings ~/.mozilla ~/.thunderbird ~/.config/BraveSoftware ~/.config/chromium \
+                      ~/.config/google-chrome ~/.config/microsoft-edge ~/.config/opera ~/.config/vivaldi \
+                      ~/.var/app ~/snap/firefox ~/snap/chromium";
 
 /// How much the confinement matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,8 +76,9 @@ pub enum NetworkMode {
 pub struct HomePaths(Vec<String>);
 
 impl HomePaths {
-    pub fn from_texts(texts: &[&str]) -> Self {
-        Self(texts.iter().map(|text| (*text).to_owned()).collect())
+    /// Of paths without blanks.
+    pub fn from_words(words: &str) -> Self {
+        Self(words.split_whitespace().map(str::to_owned).collect())
     }
 
     pub fn new(texts: &[String]) -> Self {

@@ -25,7 +25,7 @@ const ALLOW: u32 = 0x7fff_0000;
 const FAIL: u32 = 0x0005_0000;
 const EPERM: u32 = FAIL | 1;
 /// Programs take ENOSYS for an older kernel, and do without the call.
-const ENOSYS: u32 = FAIL | 38;
+const ENOSYS: u32 = FAIL | 0x26;
 
 /// The processor's own architecture and its 32-bit one, as the kernel names them.
 #[cfg(target_arch = "x86_64")]
@@ -65,7 +65,7 @@ const KEYRINGS: [Call; 3] = [[248, 286, 217, 309], [249, 287, 218, 310], [250, 2
 const OF_A_PROCESS: [Call; 5] =
     [[302, 340, 261, 369], [142, 154, 118, 154], [144, 156, 119, 156], [203, 241, 122, 241], [314, 351, 274, 380]];
 
-/// SysV shared memory, semaphores and queues, and POSIX queues: all that an IPC namespace separates.
+/// Shared memory, semaphores and queues of System V, and POSIX queues: all that an IPC namespace separates.
 const IPC: [Call; 14] = [
     [29, 395, 194, 307],    // shmget
     [30, 397, 196, 305],    // shmat
@@ -98,7 +98,7 @@ const INTERNET: [u32; 2] = [2, 10];
 const NETLINK: u32 = 16;
 /// SMC sockets, for one, connect over TCP past Landlock.
 const FAMILIES: [u32; 4] = [UNIX, INTERNET[0], INTERNET[1], NETLINK];
-/// The default, ICMP, TCP, UDP and ICMPv6. Landlock knows TCP only: MPTCP, SCTP and SMC connect past it.
+/// The default, ICMP, TCP, UDP and ICMP of IPv6. Landlock knows TCP only: MPTCP, SCTP and SMC connect past it.
 const PROTOCOLS: [u32; 5] = [0, 1, 6, 17, 58];
 /// Stream, datagram and raw sockets. The default protocol of the others is SCTP or DCCP.
 const TYPES: [u32; 3] = [1, 2, 3];

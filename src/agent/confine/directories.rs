@@ -106,7 +106,9 @@ impl Directories {
 
     /// Discards what they have changed there. The sessions must have no process.
     pub fn discard_homes(&self, sessions: &[SessionId]) {
-        sessions.iter().for_each(|session| remove(&self.layer_of(*session)));
+        for session in sessions {
+            remove(&self.layer_of(*session));
+        }
     }
 
     fn layer_of(&self, session: SessionId) -> PathBuf {

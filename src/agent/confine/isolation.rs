@@ -16,6 +16,9 @@ pub const PROGRAM: &str = "bwrap";
 /// The directories where acpd searches for it. The agent's user cannot put another program there.
 pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
+/// A read-only system with its own devices, processes, IPC objects and host name.
+const NAMESPACES: &str = "--ro-bind / / --dev /dev --proc /proc --cap-drop ALL --unshare-user --unshare-pid --unshare-ipc \
+                          --unshare-uts --unshare-cgroup-try";
 /// Sockets of services: Docker, containerd, D-Bus, the user's session in /run/user, …
 const SERVICES: &str = "/run";
 /// Sockets that give root to their users, elsewhere.
@@ -169,23 +172,7 @@ impl Isolation {
         programs: &[&Path],
         directory: &Path,
     ) -> Vec<OsString> {
-        let fixed = [
-            "--ro-bind",
-            "/",
-            "/",
-            "--dev",
-            "/dev",
-            "--proc",
-            "/proc",
-            "--cap-drop",
-            "ALL",
-            "--unshare-user",
-            "--unshare-pid",
-            "--unshare-ipc",
-            "--unshare-uts",
-            "--unshare-cgroup-try",
-        ];
-        let mut arguments: Vec<OsString> = fixed.map(OsString::from).into();
+        let mut arguments: Vec<OsString> = NAMESPACES.split(' ').map(OsString::from).collect();
         if confinement.network == Network::None {
             arguments.push("--unshare-net".into());
         }
@@ -196,7 +183,7 @@ impl Isolation {
                     arguments.extend(["--ro-bind".into(), "/dev/null".into(), path.into()]);
                 }
                 View::ReadOnly if path.exists() => {
-                    arguments.extend(["--ro-bind".into(), path.clone().into(), path.into()])
+                    arguments.extend(["--ro-bind".into(), path.clone().into(), path.into()]);
                 }
                 View::Hidden | View::ReadOnly => {}
                 View::Writable(source) => arguments.extend(["--bind".into(), source.into(), path.into()]),

@@ -125,6 +125,11 @@ fn distinct(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     found
 }
 
+/// What programs of a user read in the home, and execute what it says.
+const START_FILES: &str = ".bash_login .bash_logout .bash_profile .bashrc .cargo/config.toml .cargo/env .config/autostart \
+                           .config/environment.d .config/fish .config/systemd .local/share/systemd .profile .zprofile \
+                           .zshenv .zshrc";
+
 /// All that decides how an agent is confined.
 #[derive(Debug)]
 pub struct Wish<'a> {
@@ -184,25 +189,8 @@ impl Wish<'_> {
 
     /// An agent that could replace what its user executes later would leave its confinement.
     fn check_extra(&self, directory: &Path) -> Result<(), RefusedDirectory> {
-        const START_FILES: [&str; 15] = [
-            ".bashrc",
-            ".bash_login",
-            ".bash_logout",
-            ".bash_profile",
-            ".cargo/config.toml",
-            ".cargo/env",
-            ".config/autostart",
-            ".config/environment.d",
-            ".config/fish",
-            ".config/systemd",
-            ".local/share/systemd",
-            ".profile",
-            ".zprofile",
-            ".zshenv",
-            ".zshrc",
-        ];
         let on_path = std::env::split_paths(self.path).chain(["/etc", "/usr", "/lib"].map(PathBuf::from));
-        let of_home = START_FILES.iter().map(|name| self.home.join(name));
+        let of_home = START_FILES.split(' ').map(|name| self.home.join(name));
         let executed = on_path.chain(of_home).chain(std::env::current_exe()).map(|path| real(&path));
         let is_held = |path: &PathBuf| path.starts_with(directory) || directory.starts_with(path);
         match executed.into_iter().find(is_held) {
@@ -272,7 +260,7 @@ mod tests {
             for name in ["home/.cargo/registry", "home/.cargo/bin", "home/work", "home/state/run"] {
                 std::fs::create_dir_all(base.path().join(name)).unwrap();
             }
-            let extra = HomePaths::from_texts(&["~/.cargo/registry", "~/.missing"]);
+            let extra = HomePaths::from_words("~/.cargo/registry ~/.missing");
             Self { base, sandbox: config::Sandbox::default(), extra }
         }
 
@@ -338,7 +326,7 @@ mod tests {
         let mut world = World::new();
         for extra in ["~/.cargo", "~/.cargo/bin", "~/.config/systemd", "/usr/local"] {
             std::fs::create_dir_all(world.path("home/.config/systemd/user")).unwrap();
-            world.extra = HomePaths::from_texts(&[extra]);
+            world.extra = HomePaths::from_words(extra);
             let refused = world.wish(FsScope::Project, "home/work", false).unwrap_err().to_string();
             assert!(refused.contains("workspace.extra") && refused.contains(".cargo/registry"), "{refused}");
             assert!(world.wish(FsScope::Sandboxed, "home/work", false).is_ok(), "{extra}");
