@@ -93,10 +93,12 @@ fn execute(command: impl Iterator<Item = OsString>) -> String {
 fn mount_over(home: &Path, layer: &Path) -> io::Result<()> {
     let (user, group) = (geteuid(), getegid());
     let start = openat(CWD, ".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    for name in [UPPER, WORK, VIEW] {
-        make(&layer.join(name), PRIVATE)?;
+    make(&layer.join(WORK), PRIVATE)?;
+    make(&layer.join(VIEW), PRIVATE)?;
+    // Only a new layer: in another one, the agent may have left links.
+    if make(&layer.join(UPPER), PRIVATE)? {
+        adopt_foreign_files(home, &layer.join(UPPER), user, group);
     }
-    adopt_foreign_files(home, &layer.join(UPPER), user, group);
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)?;
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
@@ -134,27 +136,26 @@ fn adopt_foreign_files(home: &Path, upper: &Path, user: Uid, group: Gid) {
 
 fn adopt(home: &Path, upper: &Path, name: &Path, metadata: &Metadata) -> io::Result<()> {
     let parents = name.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty()).collect::<Vec<_>>();
-    let copied = upper.join(name);
-    if copied.symlink_metadata().is_ok() || !(metadata.is_dir() || metadata.is_file()) {
-        return Ok(());
-    }
     for parent in parents.into_iter().rev() {
         make(&upper.join(parent), home.join(parent).metadata()?.mode())?;
     }
+    let copied = upper.join(name);
     if metadata.is_dir() {
-        return make(&copied, metadata.mode());
-    }
-    if metadata.len() <= COPIED_BYTES_MAX {
-        let mut source = File::open(home.join(name))?;
+        make(&copied, metadata.mode())?;
+    } else if metadata.is_file() && metadata.len() <= COPIED_BYTES_MAX {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let mut source = File::from(openat(CWD, home.join(name), flags, Mode::empty())?);
         io::copy(&mut source, &mut File::create_new(&copied)?)?;
         fs::set_permissions(&copied, metadata.permissions())?;
     }
     Ok(())
 }
 
-fn make(directory: &Path, mode: u32) -> io::Result<()> {
+/// Whether it is new.
+fn make(directory: &Path, mode: u32) -> io::Result<bool> {
     match DirBuilder::new().mode(mode).create(directory) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
     }
 }
