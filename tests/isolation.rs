@@ -233,34 +233,47 @@ async fn without_all_of_it_an_agent_is_not_called_isolated() {
 }
 
 #[tokio::test]
-async fn tools_work_in_isolation_without_touching_the_home() {
-    if !has_bubblewrap() {
-        return;
-    }
-    let daemon = isolated().start().await;
-    let session = session_of_scope(&daemon, "sandboxed").await;
-    for (program, command) in [
-        ("node", "node -e \"require('fs').writeFileSync(require('os').homedir() + '/made', process.version)\""),
-        ("python3", "python3 -m venv --without-pip venv && venv/bin/python -c 'import multiprocessing as m; m.Lock()'"),
-        ("npm", "npm init -y > /dev/null && npm config set fund false && npm pkg get name > /dev/null"),
-        (
-            "cargo",
-            "cargo init -q --vcs none --name made c && cd c && cargo -q run --offline && cargo -q test --offline > /dev/null",
-        ),
-        (
-            "git",
-            "git init -q r && cd r && git config --global user.name X && git -c user.email=x@y commit -qm x --allow-empty",
-        ),
-    ] {
-        if harness::has(program) {
-            let home = std::env::var("HOME").unwrap_or_default();
-            let command = format!("export CARGO_HOME=$HOME/.cargo RUSTUP_HOME={home}/.rustup; {command}");
-            let said = run(&daemon, &session, &command).await;
-            assert!(said.ends_with("exit 0"), "{program}: {said}");
+async fn tools_work_at_both_levels_without_touching_the_home() {
+    let isolated = if has_bubblewrap() { Some((isolated(), "$HOME")) } else { None };
+    // Not isolated, they must be told where they may write.
+    let confined = (with_shell(Daemon::builder(), ""), "$TMPDIR");
+    let rustup = std::env::var("HOME").unwrap_or_default() + "/.rustup";
+    for (builder, place) in isolated.into_iter().chain([confined]) {
+        let daemon = builder.start().await;
+        let session = session_of_scope(&daemon, "sandboxed").await;
+        let at = format!(
+            "export CARGO_HOME={place}/.cargo RUSTUP_HOME={rustup} NPM_CONFIG_CACHE={place}/.npm \
+             NPM_CONFIG_USERCONFIG={place}/.npmrc GIT_CONFIG_GLOBAL={place}/.gitconfig;"
+        );
+        for (program, command) in [
+            ("node", format!("node -e \"require('fs').writeFileSync('{place}/made', process.version)\"")),
+            (
+                "python3",
+                "python3 -m venv --without-pip venv && venv/bin/python -c 'import multiprocessing as m; m.Lock()'"
+                    .into(),
+            ),
+            ("npm", "npm init -y > /dev/null && npm config set fund false && npm pkg get name > /dev/null".into()),
+            (
+                "cargo",
+                "cargo init -q --vcs none --name made c && cd c && cargo -q run --offline && cargo -q test --offline \
+                 > /dev/null"
+                    .into(),
+            ),
+            (
+                "git",
+                "git init -q r && cd r && git config --global user.name X && git -c user.email=x@y commit -qm x \
+                 --allow-empty"
+                    .into(),
+            ),
+        ] {
+            if harness::has(program) {
+                let said = run(&daemon, &session, &format!("{at} {command}")).await;
+                assert!(said.ends_with("exit 0"), "{program} {place}: {said}");
+            }
         }
+        let left: Vec<_> = daemon.home().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert!(left.is_empty(), "{left:?}");
     }
-    let left: Vec<_> = daemon.home().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert!(left.is_empty(), "{left:?}");
 }
 
 #[tokio::test]

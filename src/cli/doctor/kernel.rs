@@ -153,7 +153,7 @@ fn bubblewrap(kernel: &Kernel) -> Finding {
             let found = if kernel.is_bubblewrap_there { place.as_str() } else { "not installed" };
             return Finding::note(check, format!("{found}, not used (sandbox.bubblewrap)"), "");
         }
-        (true, true) => return Finding::ok(check, format!("{place}, agents are isolated")),
+        (true, true) => return Finding::ok(check, format!("{place}; whether an agent is isolated, `acpd show` says")),
         (false, _) => ("not installed", "install the package bubblewrap"),
         (true, false) => (
             "needs unprivileged user namespaces, which are disabled",
