@@ -277,6 +277,20 @@ async fn tools_work_at_both_levels_without_touching_the_home() {
 }
 
 #[tokio::test]
+async fn an_agent_is_isolated_after_acpds_program_was_replaced() {
+    if !has_bubblewrap() || users().len() == 1 {
+        return;
+    }
+    for user in users().into_iter().flatten() {
+        let daemon = isolated().user(user.uid, user.gid).start().await;
+        std::fs::remove_file(daemon.root().join("bin/acpd")).unwrap();
+        let session = daemon.create_lazy_session(SHELL).await;
+        assert_eq!(run(&daemon, &session, "ls /proc/self/fd | wc -l").await, "4\nexit 0", "and inherits nothing");
+        assert_eq!(daemon.session(&session).await["sandbox"], "isolated");
+    }
+}
+
+#[tokio::test]
 async fn an_isolated_terminal_starts_where_it_is_told_to() {
     if !has_bubblewrap() {
         return;

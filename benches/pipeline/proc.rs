@@ -15,7 +15,8 @@ pub struct Memory {
 impl Memory {
     pub fn of(pid: u32) -> anyhow::Result<Self> {
         let path = format!("/proc/{pid}/smaps_rollup");
-        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}: only root can read the memory map of the daemon"))?;
+        let text = fs::read_to_string(&path)
+            .with_context(|| format!("cannot read {path}: only root can read the memory map of the daemon"))?;
         let kibibytes = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
             line.split_whitespace().next().and_then(|number| number.parse::<u64>().ok()).unwrap_or_default()

@@ -10,13 +10,14 @@ use std::convert::Infallible;
 use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 
+use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::SIGPIPE;
 
@@ -26,6 +27,7 @@ use crate::agent::capabilities;
 use crate::agent::command::SELF_PROGRAM;
 use crate::agent::shim::wire::{hand_over, receive_descriptors, receive_json, send_json};
 use crate::model::{Sandbox, SandboxLevel};
+use crate::system;
 
 /// The first argument that makes this program a stage.
 pub const ARGUMENT: &str = "__confined";
@@ -67,6 +69,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// Takes what the shim sends, and gives it the end of the report.
 fn enter() -> Result<(File, Entry), String> {
+    // The agent gets the standard ones only.
+    system::keep_descriptors_from_children();
     // A copy of its own, which is marked to close when the agent is executed.
     let control = std::io::stdin().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
     let stdin = receive_descriptors(&control)?.into_iter().next().ok_or("the agent has no standard input")?;
@@ -137,6 +141,8 @@ pub struct Door {
     ours: UnixStream,
     entry: Entry,
     stdin: OwnedFd,
+    /// This program, open until the stage has been executed.
+    own: OwnedFd,
 }
 
 /// Makes the command by which `program` is started confined, in place of the program itself, in the current directory.
@@ -152,15 +158,17 @@ pub fn command(
     let mut command = Command::new(SELF_PROGRAM);
     let directory = Inode::of(Path::new(".")).map_err(failed)?;
     let (mut is_isolated, mut remark, mut mounted) = (false, None, Vec::new());
+    // Not marked to close: bubblewrap executes this program by it, also if another file is at the program's path by now.
+    let own = rustix::fs::open(SELF_PROGRAM, OFlags::PATH, Mode::empty()).map_err(|error| failed(error.into()))?;
     if let Some(isolation) = &confinement.isolation {
         check_home(isolation)?;
-        let own: PathBuf = std::fs::read_link(SELF_PROGRAM).map_err(failed)?;
-        let programs = if program == Path::new(SELF_PROGRAM) { vec![own.as_path()] } else { vec![&own, program] };
+        let path = std::fs::read_link(SELF_PROGRAM).map_err(failed)?;
+        let programs = if program == Path::new(SELF_PROGRAM) { vec![path.as_path()] } else { vec![&path, program] };
         let current = std::env::current_dir().map_err(failed)?;
         match Isolated::new(&mut confinement, &programs, &current) {
             Ok((isolated, read_only_home)) => {
                 command = Command::new(isolated.program);
-                command.args(isolated.arguments).arg(&own);
+                command.args(isolated.arguments).arg(format!("/proc/self/fd/{}", own.as_raw_fd()));
                 (is_isolated, remark, mounted) = (true, read_only_home, isolated.mounted);
             }
             Err(why) if confinement.required => return Err(not_enough(&why)),
@@ -169,7 +177,7 @@ pub fn command(
     }
     command.arg(ARGUMENT).arg(program).args(arguments).env_clear().stdin(Stdio::from(OwnedFd::from(theirs)));
     let entry = Entry { confinement, is_isolated, directory, mounted, remark, environment };
-    Ok((command, Door { ours, entry, stdin }))
+    Ok((command, Door { ours, entry, stdin, own }))
 }
 
 fn check_home(isolation: &Isolation) -> Result<(), String> {
@@ -195,7 +203,7 @@ impl Door {
     /// Waits until the stage has become the agent; what is in force then. The command must be dropped before, because it
     /// holds the stage's end.
     pub fn pass(self) -> Result<Sandbox, String> {
-        let Self { ours, entry, stdin } = self;
+        let Self { ours, entry, stdin, own: _ } = self;
         let silent = |error: String| format!("cannot confine the agent: its first stage did not start ({error})");
         hand_over(&ours, &[stdin.as_fd()]).map_err(|error| silent(error.to_string()))?;
         drop(stdin);
