@@ -51,10 +51,14 @@ impl Details {
         let shown: Vec<&str> =
             items.iter().filter(|item| item["type"] == "diff").filter_map(|item| item["path"].as_str()).collect();
         // A file that is shown with its changes needs not be named twice.
-        for path in permission.action.paths.iter().filter(|path| !shown.contains(&path.as_str())) {
+        let is_whole = |shown: &str, path: &str| {
+            shown.strip_suffix(path).is_some_and(|rest| matches!(rest.chars().last(), None | Some('/')))
+        };
+        let is_named = |path: &&String| shown.iter().any(|shown| is_whole(shown, path));
+        for path in permission.action.paths.iter().filter(|path| !is_named(path)) {
             details.lines.push(Line::Head(visible_line(path)));
         }
-        details.input(&request["toolCall"]["rawInput"], action, !shown.is_empty());
+        details.input(&request["toolCall"]["rawInput"], action, &shown);
         if request["truncated"] == true {
             details.plain(&format!("the request is too large to show: {} bytes", request["bytes"]));
         }
@@ -75,10 +79,11 @@ impl Details {
     }
 
     /// What the tool was given beside what the action and the changes show.
-    fn input(&mut self, input: &Value, action: &Action, has_changes: bool) {
+    fn input(&mut self, input: &Value, action: &Action, changed: &[&str]) {
         for (key, value) in input.as_object().into_iter().flatten() {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            let is_path = action.paths.contains(&text) || (has_changes && Input::is_text(key));
+            let is_text = !changed.is_empty() && Input::is_text(key);
+            let is_path = action.paths.contains(&text) || changed.contains(&text.as_str()) || is_text;
             let is_shown = if action.command.is_some() { Input::is_of_command(key) } else { is_path };
             if !is_shown && !text.is_empty() {
                 self.plain(&format!("{key}: {text}"));
