@@ -210,6 +210,30 @@ async fn an_isolated_agent_plants_no_hook_and_no_setting_of_git() {
     assert!(said.starts_with("a change\n") && said.contains("Read-only file system"), "{said}");
 }
 
+/// An agent that keeps its next process from being isolated must not get one that is confined less.
+#[tokio::test]
+async fn an_agent_cannot_end_its_isolation() {
+    if !has_bubblewrap() || users().len() == 1 {
+        return;
+    }
+    for user in users().into_iter().flatten() {
+        let builder = isolated().user(user.uid, user.gid);
+        make(&builder.workspace().join(".git/config"), "");
+        let mut daemon = builder.start().await;
+        let session = daemon.create_lazy_session(SHELL).await;
+        assert_eq!(run(&daemon, &session, "chmod 0 .git").await, "exit 0");
+        daemon.restart().await;
+        daemon.post(&format!("/v1/sessions/{session}/resume"), json!({})).await.expect_status(200);
+        let turn = daemon.prompt_and_wait(&session, "true").await;
+        let message = turn["error"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains("cannot isolate the agent") && message.contains("Permission denied"), "{turn}");
+        std::fs::set_permissions(daemon.workspace().join(".git"), PermissionsExt::from_mode(0o700)).unwrap();
+        daemon.post(&format!("/v1/sessions/{session}/resume"), json!({})).await.expect_status(200);
+        assert_eq!(run(&daemon, &session, "true").await, "exit 0");
+        assert_eq!(daemon.session(&session).await["sandbox"], "isolated");
+    }
+}
+
 #[tokio::test]
 async fn without_all_of_it_an_agent_is_not_called_isolated() {
     let needed = "[sandbox]\nmode = \"required\"";

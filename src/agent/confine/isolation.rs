@@ -98,60 +98,76 @@ pub fn verify(mounted: &[(PathBuf, Inode)]) -> Result<(), String> {
     }
 }
 
+/// Why an agent is not isolated.
+pub enum Obstacle {
+    /// Nothing can be isolated on this system.
+    System(String),
+    /// This agent cannot. Its agent may have caused that to escape, so that it must not start in another way.
+    Agent(String),
+}
+
 impl Isolated {
     /// Makes the command for `directory`, where the agent starts. `programs` are files that must be visible. The second value says
-    /// why the home is read-only, if the system mounts no overlay on it. Containers and mounts in the home are reasons.
+    /// why the home is read-only, if the system mounts no overlay on it. Containers and mounts in the home are reasons. The whole
+    /// command is tried, which takes some milliseconds: what the system allows can change while acpd runs.
     pub fn new(
         confinement: &mut Confinement,
         programs: &[&Path],
         directory: &Path,
-    ) -> Result<(Self, Option<String>), String> {
+    ) -> Result<(Self, Option<String>), Obstacle> {
+        let bubblewrap = find_program(PROGRAM, PATH).ok_or("bubblewrap (bwrap) is not installed".to_owned());
+        let bubblewrap = bubblewrap.map_err(Obstacle::System)?;
         let mut isolation = confinement.isolation.clone().unwrap_or_default();
-        let whole = Self::tried(confinement, &isolation, programs, directory);
-        let Err(why) = whole else { return whole.map(|isolated| (isolated, None)) };
-        if isolation.home.take().is_none() {
-            return Err(why);
+        let mut without_home = None;
+        loop {
+            let isolated = Self::made(&bubblewrap, confinement, &isolation, programs, directory);
+            let tried = isolated.and_then(|isolated| isolated.tried().map(|()| isolated));
+            match (tried, isolation.home.take()) {
+                (Ok(isolated), home) => {
+                    confinement.isolation = Some(Isolation { home, ..isolation });
+                    return Ok((isolated, without_home));
+                }
+                (Err(why), Some(_)) => without_home = Some(format!("the home is read-only for the agent: {why}")),
+                (Err(why), None) => {
+                    let arguments = NAMESPACES.split(' ').map(OsString::from).collect();
+                    let least = Self { program: bubblewrap, arguments, mounted: Vec::new() };
+                    let obstacle = |()| Obstacle::Agent(format!("cannot isolate the agent: {why}"));
+                    return Err(least.tried().map_or_else(Obstacle::System, obstacle));
+                }
+            }
         }
-        let isolated = Self::tried(confinement, &isolation, programs, directory)?;
-        confinement.isolation = Some(isolation);
-        Ok((isolated, Some(format!("the home is read-only for the agent: {why}"))))
     }
 
-    /// The whole command is tried, which takes some milliseconds: what the system allows can change while acpd runs.
-    fn tried(
+    fn made(
+        bubblewrap: &Path,
         confinement: &Confinement,
         isolation: &Isolation,
         programs: &[&Path],
         directory: &Path,
     ) -> Result<Self, String> {
-        let bubblewrap = find_program(PROGRAM, PATH).ok_or("bubblewrap (bwrap) is not installed")?;
-        let guarded = isolation.guarded(confinement);
+        let failed = |error| format!("cannot examine the repository of the workspace: {error}");
+        let guarded = isolation.guarded(confinement).map_err(failed)?;
         let mounted = guarded.iter().map(|(path, _)| Ok((path.clone(), Inode::of(path)?))).collect::<io::Result<_>>();
-        let mounted = mounted.map_err(|error| format!("cannot examine the workspace: {error}"))?;
+        let mounted = mounted.map_err(failed)?;
         let inner = isolation.arguments(confinement, &guarded, programs, directory);
-        let isolated = match &isolation.home {
-            None => Self { program: bubblewrap, arguments: inner, mounted },
-            Some(home) => {
-                let mut arguments: Vec<OsString> = home_layer::arguments(&home.path, &home.layer).into();
-                arguments.push(bubblewrap.into());
-                arguments.extend(inner);
-                Self { program: PathBuf::from(SELF_PROGRAM), arguments, mounted }
-            }
+        let Some(home) = &isolation.home else {
+            return Ok(Self { program: bubblewrap.to_owned(), arguments: inner, mounted });
         };
-        // The last argument is bubblewrap itself by the time it is executed.
-        let trial = Command::new(&isolated.program)
-            .args(&isolated.arguments)
-            .args([SELF_PROGRAM, "--version"])
-            .env_clear()
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .output()
-            .map_err(|error| format!("cannot execute {}: {error}", isolated.program.display()))?;
-        if trial.status.success() {
-            return Ok(isolated);
+        let outer = home_layer::arguments(&home.path, &home.layer);
+        let arguments = outer.into_iter().chain([bubblewrap.into()]).chain(inner).collect();
+        Ok(Self { program: PathBuf::from(SELF_PROGRAM), arguments, mounted })
+    }
+
+    /// Executes the command with bubblewrap itself, which `/proc/self/exe` is by then, at its end.
+    fn tried(&self) -> Result<(), String> {
+        let mut trial = Command::new(&self.program);
+        trial.args(&self.arguments).args([SELF_PROGRAM, "--version"]).env_clear();
+        let output = trial.stdin(Stdio::null()).stdout(Stdio::null()).output();
+        let output = output.map_err(|error| format!("cannot execute {}: {error}", self.program.display()))?;
+        if output.status.success() {
+            return Ok(());
         }
-        let why = String::from_utf8_lossy(&trial.stderr);
-        Err(format!("this system does not allow isolation: {}", why.lines().next().unwrap_or("no reason given")))
+        Err(String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or("no reason given").to_owned())
     }
 }
 
@@ -223,7 +239,7 @@ impl Isolation {
     /// Mounts of paths that an agent may be able to replace: the workspace, and repositories. Of the workspace's own repository,
     /// the hooks and the configuration are read-only; `.git` is a mount, so that it cannot be moved away. Of a repository around the
     /// workspace or elsewhere, everything is read-only: a commit would go to the session's layer of the home, and look done.
-    fn guarded(&self, confinement: &Confinement) -> Vec<(PathBuf, View)> {
+    fn guarded(&self, confinement: &Confinement) -> io::Result<Vec<(PathBuf, View)>> {
         let is_directory = |path: &PathBuf| path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
         let is_writable = |path: &Path| confinement.writable.iter().any(|directory| path.starts_with(directory));
         let mut guarded = vec![(self.workspace.clone(), View::ReadOnly)];
@@ -231,7 +247,14 @@ impl Isolation {
         if is_writable(&own) && is_directory(&own) {
             // What does not exist cannot be read-only.
             std::fs::create_dir(own.join(GIT_READ_ONLY[0])).ok();
-            guarded.extend(GIT_READ_ONLY.map(|name| (own.join(name), View::ReadOnly)));
+            for path in GIT_READ_ONLY.map(|name| own.join(name)) {
+                match path.symlink_metadata() {
+                    Ok(metadata) if metadata.is_symlink() => {}
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    // The agent may have closed the directory to its user, so that nothing would be guarded.
+                    found => guarded.push(found.map(|_| (path, View::ReadOnly))?),
+                }
+            }
             guarded.push((own.clone(), View::Writable(own.clone())));
         }
         let elsewhere = std::fs::read_to_string(&own).ok().and_then(|text| {
@@ -242,8 +265,7 @@ impl Isolation {
         let is_hidden = |path: &Path| self.hidden.iter().any(|hidden| path.starts_with(hidden));
         let others = others.filter(|path| is_directory(path) && !is_hidden(path) && !is_writable(path));
         guarded.extend(others.map(|path| (path, View::ReadOnly)));
-        guarded.retain(|(path, _)| path.symlink_metadata().is_ok_and(|metadata| !metadata.is_symlink()));
-        guarded
+        Ok(guarded)
     }
 }
 
@@ -279,7 +301,7 @@ mod tests {
             shown: vec![path("home/state/run/1/tools.sock")],
         };
         let arguments =
-            isolation.arguments(&confinement, &isolation.guarded(&confinement), &[], &path("home/work/deep"));
+            isolation.arguments(&confinement, &isolation.guarded(&confinement).unwrap(), &[], &path("home/work/deep"));
         let root = base.path().to_str().unwrap();
         let text: Vec<String> = arguments.iter().map(|word| word.to_str().unwrap().replace(root, "")).collect();
         let text = text.join(" ");

@@ -21,7 +21,7 @@ use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::SIGPIPE;
 
-use super::isolation::{self, Home, Inode, Isolated, Isolation};
+use super::isolation::{self, Home, Inode, Isolated, Isolation, Obstacle};
 use super::{Confinement, home_layer, rules};
 use crate::agent::capabilities;
 use crate::agent::command::SELF_PROGRAM;
@@ -141,7 +141,7 @@ pub struct Door {
     ours: UnixStream,
     entry: Entry,
     stdin: OwnedFd,
-    /// This program, open until the stage has been executed.
+    /// This program, open until the stage has been started.
     own: OwnedFd,
 }
 
@@ -171,8 +171,9 @@ pub fn command(
                 command.args(isolated.arguments).arg(format!("/proc/self/fd/{}", own.as_raw_fd()));
                 (is_isolated, remark, mounted) = (true, read_only_home, isolated.mounted);
             }
-            Err(why) if confinement.required => return Err(not_enough(&why)),
-            Err(why) => remark = Some(format!("not isolated: {why}")),
+            Err(Obstacle::Agent(why)) => return Err(why),
+            Err(Obstacle::System(why)) if confinement.required => return Err(not_enough(&why)),
+            Err(Obstacle::System(why)) => remark = Some(format!("not isolated: {why}")),
         }
     }
     command.arg(ARGUMENT).arg(program).args(arguments).env_clear().stdin(Stdio::from(OwnedFd::from(theirs)));
@@ -203,10 +204,10 @@ impl Door {
     /// Waits until the stage has become the agent; what is in force then. The command must be dropped before, because it
     /// holds the stage's end.
     pub fn pass(self) -> Result<Sandbox, String> {
-        let Self { ours, entry, stdin, own: _ } = self;
+        let Self { ours, entry, stdin, own } = self;
         let silent = |error: String| format!("cannot confine the agent: its first stage did not start ({error})");
         hand_over(&ours, &[stdin.as_fd()]).map_err(|error| silent(error.to_string()))?;
-        drop(stdin);
+        drop((stdin, own));
         send_json(&ours, &entry).map_err(|error| silent(error.to_string()))?;
         let report = receive_descriptors(&ours).map_err(silent)?.into_iter().next();
         let report = report.ok_or_else(|| silent("it ended without a message".to_owned()))?;
