@@ -210,6 +210,30 @@ async fn the_scope_project_adds_directories_and_a_failure_without_it_is_explaine
     assert_refused(&run(&daemon, &session, "mkdir $HOME/.cargo/bin").await);
 }
 
+/// An agent could replace what its user executes: acpd itself, in `~/.cargo/bin`.
+#[tokio::test]
+async fn the_scope_project_does_not_reach_programs() {
+    for (extra, expected) in [("", "completed"), ("extra = [\"~/.cargo\"]", "failed")] {
+        let builder = Daemon::builder();
+        for name in [".cargo/bin", ".cargo/registry"] {
+            std::fs::create_dir_all(builder.home().join(name)).unwrap();
+        }
+        let path = format!("{}:/usr/bin:/bin", builder.home().join(".cargo/bin").display());
+        let config = format!("[workspace]\nroots = {}\n{extra}", json!([builder.root()]));
+        let daemon = with_shell(builder.env("PATH", &path), &config).start().await;
+        let session = session_of_scope(&daemon, "project").await;
+        let turn = daemon.prompt_and_wait(&session, "echo x > $HOME/.cargo/registry/made").await;
+        assert_eq!(turn["status"], expected, "{turn}");
+        assert_eq!(daemon.home().join(".cargo/registry/made").exists(), extra.is_empty());
+        if extra.is_empty() {
+            assert_refused(&run(&daemon, &session, "echo x > $HOME/.cargo/bin/acpd").await);
+        } else {
+            let message = turn["error"]["message"].as_str().unwrap();
+            assert!(message.contains("workspace.extra") && message.contains(".cargo/bin"), "{message}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_policy_that_only_reads_makes_the_workspace_read_only() {
     let daemon = builder("").start().await;
