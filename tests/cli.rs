@@ -248,8 +248,11 @@ async fn a_client_starts_the_daemon_when_none_runs() {
 
     let status: Value = serde_json::from_slice(&acpd(home, &["status", "--json"]).stdout).unwrap();
     let pid = u32::try_from(status["info"]["pid"].as_u64().unwrap()).unwrap();
-    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
-    assert!(!String::from_utf8_lossy(&environment).contains("SECRET_OF_THE_SHELL"));
+    match std::fs::read(format!("/proc/{pid}/environ")) {
+        Ok(environment) => assert!(!String::from_utf8_lossy(&environment).contains("SECRET_OF_THE_SHELL")),
+        // Only root reads what is in the daemon's memory.
+        Err(error) => assert!(!rustix::process::geteuid().is_root(), "{error}"),
+    }
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let session: u32 = stat.rsplit(") ").next().unwrap().split(' ').nth(3).unwrap().parse().unwrap();
     assert_eq!(session, pid, "it has left the client's session");
