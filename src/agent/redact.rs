@@ -93,7 +93,7 @@ impl OwnerSecrets {
         }
     }
 
-    /// Nothing while there are none, so that nobody pays for it.
+    /// None while the owner has no secrets, so that searching costs nothing.
     pub fn redactor(&self) -> Option<Arc<Redactor>> {
         self.secrets.by_owner.read().unwrap_or_else(PoisonError::into_inner).get(&self.owner).cloned()
     }
@@ -405,7 +405,7 @@ mod tests {
         assert_eq!(redacted(secrets.of(None).redactor()), "* * *-and-more one-of-many-0 one-of-many-1");
         assert_eq!(redacted(secrets.of(Some(1)).redactor()), "first-key second-key * one-of-many-0 one-of-many-1");
         assert_eq!(redacted(secrets.redactor_of_all()), "* * * one-of-many-0 *");
-        assert!(secrets.of(Some(3)).redactor().is_none(), "and nobody pays for others");
+        assert!(secrets.of(Some(3)).redactor().is_none(), "an owner without secrets costs nothing");
     }
 
     proptest! {

@@ -1,6 +1,6 @@
 //! The directories that each session has for itself: `STATE/run/SESSION/{home,tmp,layer}`, and beside them the socket of its tools.
 //!
-//! The session's directory is the daemon's, so that nobody else puts a link in their place; they are the owner's.
+//! The session's directory belongs to the daemon, so that no agent puts a link in their place. They belong to the session's owner.
 //! For an owner who is not the daemon's user the way there is passable, and shows nothing.
 
 use std::ffi::OsStr;

@@ -69,7 +69,7 @@ pub struct Isolated {
     pub mounted: Vec<(PathBuf, Inode)>,
 }
 
-/// A file, whatever its path is.
+/// A file, independent of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inode {
     device: u64,

@@ -114,7 +114,7 @@ fn open_real(path: &Path) -> Result<OwnedFd, String> {
 pub fn judge(confinement: &Confinement, enforced: Enforced, is_isolated: bool) -> Sandbox {
     let Enforced { rules, abi, no_new_privs, calls } = enforced;
     let abi = if rules == Rules::None { ABI::Unsupported } else { abi };
-    // bubblewrap hides what exists, and cannot hide what somebody may yet create.
+    // bubblewrap can only hide files that exist.
     let exposed = confinement.exposed.iter().filter(|path| !is_isolated || !path.exists());
     let exposed = exposed.map(|path| {
         format!("{} belongs to acpd and is inside a directory that the agent may write to", path.display())

@@ -27,7 +27,7 @@ const BOUNDS: &str = "limit max ms seconds timeout wait";
 const TEXTS: &str = "aiproposedcontent content contents diff filetext inserttext instruction instructions message mimetype \
                      newsource newstr newstring newtext oldsource oldstr oldstring oldtext patch prompt text thought \
                      unifieddiff";
-/// Strings that are paths whatever they look like, as is what ends in `path` or `paths`.
+/// Keys of strings that are always paths, like keys that end in `path` or `paths`.
 const PATHS: &str = "cwd dir directories directory dirs file filename filenames files folder";
 /// Between paths that are one string.
 const SEPARATORS: &[char] = &[',', ';', ':', '|', '=', '&', '<', '>', ' ', '\t', '\n', '"', '\'', '(', '[', '{'];
@@ -121,7 +121,7 @@ impl Input {
         }
     }
 
-    /// Looks at every string, under whatever key.
+    /// Examines every string, under any key.
     fn walk(&mut self, key: &str, value: &Value) {
         match value {
             Value::String(text) => self.string(key, text),

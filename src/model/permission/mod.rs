@@ -207,7 +207,7 @@ impl Place {
 }
 
 impl Located {
-    /// An action with a command, or with an input that may be one, is an execution, whatever the agent calls it.
+    /// An action with a command, or with an input that may be one, is an execution. The kind that the agent gives it does not matter.
     pub fn kind(&self) -> ToolKind {
         if self.command.is_some() || self.is_unclear { ToolKind::Execute } else { self.said }
     }
