@@ -156,7 +156,7 @@ impl Beneath {
         }
     }
 
-    /// The path, from the workspace and without links, of what is open. Nothing that is hidden has one.
+    /// The path, from the workspace and without links, of what is open. Hidden files are refused.
     pub(super) fn real(&self, opened: BorrowedFd<'_>) -> Result<PathBuf, FileError> {
         let (path, workspace) = (name_of(opened)?, name_of(self.directory.as_fd())?);
         // The name of what is deleted is not its own any more.

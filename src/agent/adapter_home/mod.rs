@@ -463,7 +463,7 @@ mod tests {
         adapter.furnish(true).unwrap();
         assert_eq!(to.join("locked.json").metadata().unwrap().permissions().mode() & 0o777, 0o600);
         make_newer(&source);
-        assert!(adapter.furnish(true).unwrap().warnings.is_empty(), "it is replaced, whatever its mode");
+        assert!(adapter.furnish(true).unwrap().warnings.is_empty(), "it is replaced, also if it is read-only");
 
         // Where the copy is to be made the agent has put a directory: one of many ways in which a copy fails.
         fs::create_dir(to.join(unfinished())).unwrap();

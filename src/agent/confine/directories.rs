@@ -101,7 +101,7 @@ impl Directories {
 
     /// What the agents of these sessions have changed in their homes, in bytes. It blocks.
     pub fn homes_size(&self, sessions: &[SessionId]) -> u64 {
-        sessions.iter().map(|session| home_layer::size(&self.layer_of(*session))).sum()
+        sessions.iter().map(|session| home_layer::size(&self.layer_of(*session), u64::MAX)).sum()
     }
 
     /// Discards what they have changed there. The sessions must have no process.

@@ -30,6 +30,8 @@ const VIEW: &str = "view";
 const PRIVATE: u32 = 0o700;
 /// The unit of `st_blocks`.
 const BLOCK_BYTES: u64 = 512;
+/// What a file counts at the least.
+const ENTRY_BYTES: u64 = 4096;
 
 /// Entries of a home that are examined for foreign owners.
 const ENTRIES_MAX: usize = 4096;
@@ -43,14 +45,18 @@ pub fn view(layer: &Path) -> PathBuf {
     layer.join(VIEW)
 }
 
-/// The bytes on disk of what the agent has changed.
-pub fn size(layer: &Path) -> u64 {
+/// The bytes on disk of what the agent has changed, or any number above `enough` of them. So many empty files take no longer to
+/// count than the largest layer that is allowed.
+pub fn size(layer: &Path, enough: u64) -> u64 {
     let (mut bytes, mut directories) = (0, vec![layer.join(UPPER)]);
     while let Some(directory) = directories.pop() {
         // The agent may have closed a directory to its user.
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             let Ok(metadata) = entry.metadata() else { continue };
-            bytes += metadata.blocks() * BLOCK_BYTES;
+            bytes += (metadata.blocks() * BLOCK_BYTES).max(ENTRY_BYTES);
+            if bytes > enough {
+                return bytes;
+            }
             if metadata.is_dir() {
                 directories.push(entry.path());
             }

@@ -89,7 +89,11 @@ impl Inode {
 pub fn verify(mounted: &[(PathBuf, Inode)]) -> Result<(), String> {
     let is_mounted = |(path, expected): &&(PathBuf, Inode)| {
         let found = rustix::fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::INO);
-        let is_root = found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
+        // A kernel that does not report mounts (before 5.8) has no Landlock, so the agent is not called isolated there.
+        let is_root = found.is_ok_and(|found| {
+            let is_reported = found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT);
+            !is_reported || found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
+        });
         is_root && Inode::of(path).is_ok_and(|inode| inode == *expected)
     };
     match mounted.iter().find(|entry| !is_mounted(entry)) {

@@ -183,13 +183,13 @@ pub fn command(
 
 fn check_home(isolation: &Isolation) -> Result<(), String> {
     let Some(Home { layer, bytes_max, .. }) = &isolation.home else { return Ok(()) };
-    let bytes = home_layer::size(layer);
+    let bytes = home_layer::size(layer, *bytes_max);
     if bytes <= *bytes_max {
         return Ok(());
     }
     let mebibytes = |bytes: u64| bytes >> 20;
     Err(format!(
-        "the agent's changes to its home have {} MiB, more than sandbox.home_max ({} MiB): discard them with \
+        "the agent's changes to its home have {} MiB or more, which is above sandbox.home_max ({} MiB): discard them with \
             `acpd gc --homes` while the session is suspended, or raise the limit",
         mebibytes(bytes),
         mebibytes(*bytes_max)
