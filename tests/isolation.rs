@@ -261,12 +261,13 @@ async fn tools_work_at_both_levels_without_touching_the_home() {
     let isolated = if has_bubblewrap() { Some((isolated(), "$HOME")) } else { None };
     // Not isolated, they must be told where they may write.
     let confined = (with_shell(Daemon::builder(), ""), "$TMPDIR");
-    let rustup = std::env::var("HOME").unwrap_or_default() + "/.rustup";
+    // The toolchain itself: rustup would search for it in the home.
+    let cargo = Path::new(env!("CARGO")).parent().unwrap().display();
     for (builder, place) in isolated.into_iter().chain([confined]) {
         let daemon = builder.start().await;
         let session = session_of_scope(&daemon, "sandboxed").await;
         let at = format!(
-            "export CARGO_HOME={place}/.cargo RUSTUP_HOME={rustup} NPM_CONFIG_CACHE={place}/.npm \
+            "export PATH={cargo}:$PATH CARGO_HOME={place}/.cargo NPM_CONFIG_CACHE={place}/.npm \
              NPM_CONFIG_USERCONFIG={place}/.npmrc GIT_CONFIG_GLOBAL={place}/.gitconfig;"
         );
         for (program, command) in [
