@@ -88,6 +88,30 @@ async fn what_the_agent_announces_is_on_the_session() {
     check(&daemon).await;
 }
 
+/// Nanocoder announces two options of the category `model`.
+#[tokio::test]
+async fn of_two_options_for_the_model_the_daemon_and_the_client_take_the_same() {
+    let option = |id: &str, current: &str| {
+        json!({"id": id, "name": id, "category": "model", "type": "select", "currentValue": current,
+            "options": [{"value": current, "name": "Now"}, {"value": "other", "name": "Other"}]})
+    };
+    for (options, id, current) in [
+        (json!([option("provider", "local"), option("model", "small")]), "model", "small"),
+        (json!([option("size", "big"), option("tier", "fast")]), "size", "big"),
+    ] {
+        let handshake = json!({"newSession": {"configOptions": options}});
+        let daemon = Daemon::builder().agent("double", agreeable(&handshake)).start().await;
+        let session = daemon.create_session("double").await;
+        ready(&daemon, &session).await;
+        assert_eq!(daemon.session(&session).await["model"], current, "{options}");
+        let offered = daemon.cli(&["model", &session, "--json"]).await.json();
+        assert_eq!((&offered[0]["id"], &offered[0]["current"]), (&json!(current), &json!(true)), "{options}");
+        daemon.cli(&["model", &session, "other"]).await.success();
+        let heard = daemon.heard("double").into_iter().find(|heard| heard.method.contains("/set_")).unwrap();
+        assert_eq!(heard.params["configId"], id, "{options}");
+    }
+}
+
 #[tokio::test]
 async fn a_choice_is_asked_of_the_agent_and_again_of_every_new_process() {
     let mut daemon = Daemon::builder().agent("rich", agreeable(&announced())).start().await;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::model::{Announced, Known};
+use crate::model::{Announced, Known, option_of};
 
 /// What an answer or an update says about what can be chosen.
 #[derive(Clone, Debug, Default)]
@@ -70,16 +70,13 @@ pub fn news(raw: &RawValue, bytes_max: usize) -> News {
 
 impl News {
     fn read_options(&mut self, options: &[Value]) {
+        let current = |what: &str| option_of(options, what).and_then(|option| text(&option["currentValue"]));
+        (self.mode, self.model) = (current("mode"), current("model"));
         let mut known = BTreeMap::new();
         let mut values = BTreeMap::new();
         for option in options {
             let Some(id) = text(&option["id"]) else { continue };
             let current = &option["currentValue"];
-            match (option["category"].as_str(), text(current)) {
-                (Some("mode"), Some(mode)) => self.mode = Some(mode),
-                (Some("model"), Some(model)) => self.model = Some(model),
-                _ => {}
-            }
             if current.is_string() || current.is_boolean() {
                 values.insert(id.clone(), current.clone());
             }

@@ -82,6 +82,14 @@ impl fmt::Display for Choice {
     }
 }
 
+/// The config option in which an agent announces its modes (`what` is `mode`) or its models (`model`). Some agents announce two
+/// options of the category: the one with that id counts, or else the first.
+pub fn option_of<'a>(options: &'a [Value], what: &str) -> Option<&'a Value> {
+    let is_named = |option: &&Value| option["id"] == what;
+    let of_category = || options.iter().filter(|option| option["category"] == what);
+    of_category().find(is_named).or_else(|| of_category().next()).or_else(|| options.iter().find(is_named))
+}
+
 /// Which modes, models and options there are, as far as an agent has announced them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {

@@ -36,7 +36,7 @@ pub use adapter::Adapter;
 pub use agent::AgentProfile;
 pub use block::{Blob, BlobHash, BlockKind, PromptAbilities};
 pub use checkpoint::Checkpoint;
-pub use choices::{Announced, Choice, Chosen, Known};
+pub use choices::{Announced, Choice, Chosen, Known, option_of};
 pub use context::{ContextChange, ContextProblem, SessionContext};
 pub use event::EventBody;
 pub use id::{

@@ -15,6 +15,7 @@ use crate::cli::style::Paint;
 use crate::cli::table::{Cell, Fit, Table};
 use crate::cli::{lookup, suggest};
 use crate::control::wire::{PatchSession, Session};
+use crate::model::option_of;
 
 /// List the modes of a session's agent, or switch to one
 ///
@@ -107,8 +108,7 @@ impl Offers {
             return Offer { choices, option: None };
         }
         let options = self.config_options.as_array().map(Vec::as_slice).unwrap_or_default();
-        let is_meant = |option: &&Value| option["category"] == kind.noun() || option["id"] == kind.noun();
-        let Some(option) = options.iter().find(is_meant) else { return Offer { choices: Vec::new(), option: None } };
+        let Some(option) = option_of(options, kind.noun()) else { return Offer { choices: Vec::new(), option: None } };
         let current = option["currentValue"].as_str();
         let choices = self::choices(&option["options"], "value", |value| current == Some(value));
         Offer { choices, option: option["id"].as_str().map(str::to_owned) }
