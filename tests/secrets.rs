@@ -240,6 +240,26 @@ async fn later_places_win_and_a_new_key_holds_from_the_next_process() {
     }
 }
 
+/// The name of a model is in every other text. An address can have a password in it.
+#[tokio::test]
+async fn the_name_of_a_model_is_no_secret() {
+    let names = ["KIMI_MODEL_NAME", "KIMI_API_KEY", "KIMI_BASE_URL"];
+    let says: Vec<Value> =
+        names.iter().flat_map(|name| [json!({"textFromEnvironment": name}), json!({"text": ";"})]).collect();
+    let builder = Daemon::builder();
+    let file = builder.root().join("kimi.env");
+    private(
+        &file,
+        "KIMI_MODEL_NAME=kimi-k2-turbo\nKIMI_API_KEY=sk-0123456789\nKIMI_BASE_URL=https://me:pw@kimi.example\n",
+    );
+    let extra = format!("env_file = {:?}", file.display().to_string());
+    let daemon = builder.agent_with("kimi", json!([{"handshake": {}}, {"prompt": says}]), &extra).start().await;
+    let session = daemon.create_lazy_session("kimi").await;
+    daemon.prompt_and_wait(&session, "go").await;
+    let said = daemon.messages(&session).await.last().unwrap()["content"]["text"].clone();
+    assert_eq!(said, "kimi-k2-turbo;[redacted:KIMI_API_KEY];[redacted:KIMI_BASE_URL];");
+}
+
 #[tokio::test]
 async fn an_environment_that_cannot_be_had_is_told_with_what_to_do() {
     let builder = Daemon::builder();

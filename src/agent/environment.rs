@@ -49,6 +49,9 @@ const ALLOWED_PREFIX: &str = "LC_";
 /// Of those, the ones that may have a password in them when a profile sets them.
 const WITH_PASSWORDS: [&str; 4] = ["HTTPS_PROXY", "HTTP_PROXY", "http_proxy", "https_proxy"];
 
+/// Endings of names whose values are no secrets, in every profile. Not `_URL`: an address can contain a password or a token.
+const PLAIN_ENDINGS: [&str; 4] = ["_MODEL", "_MODEL_ID", "_MODEL_NAME", "_REGION"];
+
 /// Headers of an MCP server that hold no secret, in lower case: their values are in every other text.
 const PLAIN_HEADERS: [&str; 5] = ["accept", "accept-language", "cache-control", "content-type", "user-agent"];
 
@@ -206,9 +209,10 @@ fn is_allowed(name: &str) -> bool {
     ALLOWED.contains(&name) || name.starts_with(ALLOWED_PREFIX)
 }
 
-/// Whether the name is one whose value is no secret: it is the user's language or home, or the profile says so.
+/// Whether values of this name are no secrets: in every profile, or because the profile says so.
 fn is_plain(name: &str, plain: &[String]) -> bool {
     (is_allowed(name) && !WITH_PASSWORDS.contains(&name))
+        || PLAIN_ENDINGS.iter().any(|ending| name.ends_with(ending))
         || plain.iter().any(|plain| plain.strip_suffix('*').map_or(plain == name, |start| name.starts_with(start)))
 }
 
@@ -377,10 +381,10 @@ mod tests {
     #[test]
     fn names_that_are_no_secrets_are_told_by_the_profile_or_known_to_all() {
         let plain = ["GEMINI_CLI_*", "PROJECT"].map(str::to_owned);
-        for name in ["GEMINI_CLI_HOME", "PROJECT", "HOME", "LC_ALL", "PATH"] {
+        for name in ["GEMINI_CLI_HOME", "PROJECT", "HOME", "LC_ALL", "PATH", "KIMI_MODEL_NAME", "AWS_REGION"] {
             assert!(is_plain(name, &plain), "{name}");
         }
-        for name in ["GEMINI_API_KEY", "PROJECT_KEY", "HTTPS_PROXY", "LD_PRELOAD"] {
+        for name in ["GEMINI_API_KEY", "PROJECT_KEY", "HTTPS_PROXY", "LD_PRELOAD", "MODEL_KEY", "KIMI_BASE_URL"] {
             assert!(!is_plain(name, &plain), "{name}");
         }
     }
