@@ -95,8 +95,8 @@ fn codex() -> AgentProfile {
         name: "Codex".to_owned(),
         description: "OpenAI's Codex, through codex-acp".to_owned(),
         command: "codex-acp".to_owned(),
-        env_pass: names(["CODEX_API_KEY", "CODEX_PATH", "DEFAULT_AUTH_REQUEST", "OPENAI_API_KEY", "OPENAI_BASE_URL"]),
-        env_plain: names(["CODEX_HOME", "CODEX_PATH", "DEFAULT_AUTH_REQUEST", "OPENAI_BASE_URL"]),
+        env_pass: names(["CODEX_API_KEY", "CODEX_PATH", "DEFAULT_AUTH_REQUEST", "OPENAI_API_KEY"]),
+        env_plain: names(["CODEX_HOME", "CODEX_PATH", "DEFAULT_AUTH_REQUEST"]),
         adapter: Adapter::Codex,
         install_hint: "install it with `npm install -g @agentclientprotocol/codex-acp`, which includes Codex"
             .to_owned(),
