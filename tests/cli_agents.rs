@@ -275,6 +275,18 @@ async fn agents_are_listed_with_what_is_there_first() {
 }
 
 #[tokio::test]
+async fn show_has_the_scope_that_sessions_can_get_and_the_files_of_variables() {
+    for (config, scope) in [("", "project"), ("[sandbox]\nallow_full = true\n", "full")] {
+        let extra = "env_file = [\"-/etc/acpd/a.env\", \"-/etc/acpd/b.env\"]";
+        let daemon = Daemon::builder().config(config).agent_with("echo", echo(), extra).start().await;
+        let shown = daemon.cli(&["agents", "show", "echo"]).await.success();
+        assert!(shown.contains(&format!("sandboxed (sessions may have {scope} at most)")), "{shown}");
+        assert!(shown.contains("env_file      -/etc/acpd/a.env, -/etc/acpd/b.env"), "{shown}");
+        assert_eq!(daemon.get("/v1/agents/echo").await.expect_status(200)["fsScope"], scope);
+    }
+}
+
+#[tokio::test]
 async fn an_agent_is_added_beside_what_is_there_and_the_daemon_has_it_at_once() {
     let daemon =
         Daemon::builder().config("# mine, and not yours\n[limits] # five are many\nprocesses = 4").start().await;

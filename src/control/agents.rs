@@ -231,10 +231,11 @@ async fn shown(api: &Api, caller: &Caller, profiles: Vec<&AgentProfile>) -> Vec<
     let commands = profiles.iter().map(|profile| profile.command.clone()).collect();
     let found = api.registry.find_commands(commands, caller.owner()).await.unwrap_or_default();
     let found = found.into_iter().map(Result::ok).chain(std::iter::repeat(None));
-    let default = &api.registry.shared().config().sessions.agent;
+    let config = api.registry.shared().config();
     let agent = |(profile, path): (&AgentProfile, Option<PathBuf>)| {
         let path = path.map(|path| path.display().to_string());
-        Agent::new(profile, caller.owner(), path, *default == profile.slug)
+        let agent = Agent::new(profile, caller.owner(), path, config.sessions.agent == profile.slug);
+        Agent { fs_scope: agent.fs_scope.within(config.sandbox.allow_full), ..agent }
     };
     profiles.into_iter().zip(found).map(agent).collect()
 }

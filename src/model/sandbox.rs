@@ -28,6 +28,11 @@ impl FsScope {
             Self::Full => "full",
         }
     }
+
+    /// What is left of it with `sandbox.allow_full`.
+    pub fn within(self, allow_full: bool) -> Self {
+        if allow_full { self } else { self.min(Self::Project) }
+    }
 }
 
 impl FromStr for FsScope {

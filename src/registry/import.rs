@@ -442,8 +442,7 @@ fn permissions(granted: &Policy, asked: &Policy, notes: &mut Vec<String>) -> Pol
 }
 
 fn scope(sandbox: &Sandbox, profile: &AgentProfile, asked: FsScope, notes: &mut Vec<String>) -> FsScope {
-    let widest = if sandbox.allow_full { FsScope::Full } else { FsScope::Project };
-    let scope = asked.min(profile.fs_scope).min(widest);
+    let scope = asked.min(profile.fs_scope).within(sandbox.allow_full);
     if scope != asked {
         let (asked, granted) = (asked.as_str(), scope.as_str());
         notes.push(format!("its scope was {asked:?} and is now {granted:?}, the widest scope allowed here"));

@@ -152,10 +152,7 @@ pub struct Wish<'a> {
 impl Wish<'_> {
     /// The scope that holds: one that was allowed when the session was made may not be any more.
     pub fn scope_in_force(&self) -> FsScope {
-        match self.scope {
-            FsScope::Full if !self.sandbox.allow_full => FsScope::Project,
-            scope => scope,
-        }
+        self.scope.within(self.sandbox.allow_full)
     }
 
     /// None if the agent is not confined at all.

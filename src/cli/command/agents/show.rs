@@ -8,6 +8,7 @@ use crate::cli::error::ClientError;
 use crate::cli::exit::Exit;
 use crate::cli::text::{cut_end, one_line};
 use crate::control::wire::Agent;
+use crate::model::FsScope;
 use crate::model::profile::{Source, Status};
 
 /// Of the system prompt; `--json` has all of it.
@@ -37,6 +38,7 @@ fn facts(agent: Agent, context: &Context) -> String {
     let command = [&[agent.command], agent.args.as_slice()].concat().join(" ");
     let max = agent.permissions_max.map(|max| format!(" (sessions may have {} at most)", max.as_str()));
     let permissions = format!("{}{}", agent.permissions.mode.as_str(), max.unwrap_or_default());
+    let scope = format!("{} (sessions may have {} at most)", FsScope::default().as_str(), agent.fs_scope.as_str());
     let servers: Vec<String> = agent.mcp_servers.into_iter().map(|server| server.name).collect();
     let state = [
         (agent.status != Status::Active.as_str()).then_some(agent.status),
@@ -64,9 +66,10 @@ fn facts(agent: Agent, context: &Context) -> String {
         ("command", command),
         ("found", found),
         ("environment", agent.env.join(", ")),
+        ("env_file", agent.env_file.join(", ")),
         ("mcp servers", servers.join(", ")),
         ("permissions", permissions),
-        ("scope", agent.fs_scope.as_str().to_owned()),
+        ("scope", scope),
         ("tags", agent.tags.join(", ")),
         ("install", if agent.installed { String::new() } else { agent.install_hint }),
         ("sign in", agent.login_hint),
