@@ -65,6 +65,94 @@ async fn a_mode_that_is_told_as_text_is_no_text() {
     assert_eq!(daemon.session(&session).await["mode"], "plan");
 }
 
+/// Gemini CLI gives the name of a tool only in the id of its call, and the input only in what it shows.
+#[tokio::test]
+async fn a_tool_has_the_name_in_its_id_and_the_input_that_is_shown() {
+    let update = |kind: &str, fields: Value| {
+        let mut update = json!({"sessionUpdate": kind, "content": [], "locations": []});
+        update.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        json!({"update": update})
+    };
+    let started = |id: &str, title: &str, kind: &str, fields: Value| {
+        let call = json!({"toolCallId": id, "title": title, "kind": kind, "status": "in_progress"});
+        let call = [call, fields].map(|fields| fields.as_object().unwrap().clone()).into_iter().flatten().collect();
+        let done = json!({"toolCallId": id, "title": title, "kind": kind, "status": "completed"});
+        [update("tool_call", Value::Object(call)), update("tool_call_update", done)]
+    };
+    let shown = json!([{"type": "content", "content": {"type": "text", "text": "{\"count\":3}"}}]);
+    let steps = [
+        started("read_file__fc_4_0", "a.txt", "read", json!({"locations": [{"path": "/w/a.txt"}]})),
+        started("run_shell_command__x1", "touch x", "execute", json!({})),
+        started("mcp_sky__stars-1794794146351-1", "stars (sky MCP Server)", "other", json!({"content": shown})),
+        started("google_web_search-1794794146352-2", "Searching the web for: acpd", "search", json!({})),
+    ];
+    let steps = [&steps.concat()[..], &[json!({"text": "done"})]].concat();
+    let daemon =
+        Daemon::builder().agent_with("tools", json!([{"handshake": {}}, {"prompt": steps}]), GEMINI).start().await;
+    let session = daemon.create_lazy_session("tools").await;
+    daemon.prompt_and_wait(&session, "go").await;
+
+    let messages = daemon.messages(&session).await;
+    let calls = messages.iter().filter(|message| message["role"] == "tool_call").map(|message| &message["content"]);
+    let told: Vec<Value> = calls.map(|call| json!([call["name"], call["title"], call["arguments"]])).collect();
+    let expected = json!([
+        ["read_file", "a.txt", {"path": "/w/a.txt"}],
+        ["run_shell_command", "touch x", {"command": "touch x"}],
+        ["mcp_sky__stars", "stars (sky MCP Server)", {"count": 3}],
+        ["google_web_search", "Searching the web for: acpd", null],
+    ]);
+    assert_eq!(json!(told), expected);
+
+    let names = json!(["read_file", "run_shell_command", "mcp_sky__stars", "google_web_search"]);
+    let record = daemon.get(&format!("/v1/sessions/{session}/record")).await.expect_status(200);
+    let actions = record["actions"].as_array().unwrap().iter().filter(|action| action["type"] == "tool_call");
+    assert_eq!(json!(actions.map(|action| &action["details"]["name"]).collect::<Vec<_>>()), names);
+    let workflow = daemon.get(&format!("/v1/sessions/{session}/export?format=workflow")).await.text;
+    assert!(names.as_array().unwrap().iter().all(|name| workflow.contains(name.as_str().unwrap())), "{workflow}");
+    for word in ["read_file", "acpd"] {
+        let found = daemon.get(&format!("/v1/search?q={word}&role=tool_call")).await.expect_status(200);
+        assert_eq!(found["total"], 1, "{word}: {found}");
+    }
+}
+
+/// "Always" covers a tool with the input that is shown. Where only the title shows it, that is the input.
+#[tokio::test]
+async fn always_covers_a_tool_with_what_is_shown_of_its_input() {
+    let shown = |text: &str| json!([{"type": "content", "content": {"type": "text", "text": text}}]);
+    let calls = [
+        ("mcp_sky_stars__1", "stars", shown("{\"count\":3}"), true),
+        ("mcp_sky_stars__2", "stars", shown("{\"count\":3}"), false),
+        ("mcp_sky_stars__3", "stars", shown("{\"count\":4}"), true),
+        ("mcp_sky_moons__4", "stars", shown("{\"count\":3}"), true),
+        ("mcp_sky_stars__8", "stars", shown("[Payload omitted due to length]"), true),
+        ("mcp_sky_stars__9", "stars", shown("[Payload omitted due to length]"), true),
+        ("web_fetch__5", "Fetching a", json!([]), true),
+        ("web_fetch__6", "Fetching a", json!([]), false),
+        ("web_fetch__7", "Fetching b", json!([]), true),
+    ];
+    let ask = |id: &str, title: &str, content: &Value| {
+        json!({"prompt": [{"request": {"method": "session/request_permission", "params": {"sessionId": "test-session",
+            "toolCall": {"toolCallId": id, "title": title, "kind": "other", "status": "pending", "content": content},
+            "options": [{"optionId": "once", "name": "Once", "kind": "allow_once"}]}}}]})
+    };
+    let mut script = vec![json!({"handshake": {}})];
+    script.extend(calls.iter().map(|(id, title, content, _)| ask(id, title, content)));
+    let daemon = Daemon::builder().agent_with("tools", json!(script), GEMINI).start().await;
+    let session = daemon.create_session("tools").await;
+    for (id, _, _, is_asked) in &calls {
+        let accepted = daemon.prompt(&session, "go").await;
+        let asked = daemon.events(&session, accepted["after"].as_i64()).await.until("permission.requested").await;
+        let path = format!("/v1/permissions/{}", asked.last().unwrap().payload()["permissionId"].as_str().unwrap());
+        assert_eq!(daemon.get(&path).await.expect_status(200)["status"] == "open", *is_asked, "{id}");
+        if *is_asked {
+            daemon.post(&path, json!({"decision": "allow", "always": true})).await.expect_status(200);
+        }
+        daemon.wait_turn(&session, accepted["turnId"].as_str().unwrap()).await;
+    }
+    let rules = daemon.get(&format!("/v1/sessions/{session}/rules")).await.expect_status(200);
+    assert_eq!(rules["rules"][0]["tool"], "mcp_sky_stars", "{rules}");
+}
+
 /// An agent that wants a code would take the next line for it, so that it hears nothing more.
 #[tokio::test]
 async fn an_agent_that_asks_for_a_login_code_is_ended_at_once() {

@@ -50,6 +50,56 @@ async fn a_tool_call_that_is_told_by_changes_alone_is_one_call_and_one_result() 
     assert_eq!(json!(messages), expected);
 }
 
+/// Beside the texts that the agent shows, the JSON that the tool returned is kept. A failure says why.
+#[tokio::test]
+async fn a_result_keeps_its_structure_and_a_failure_has_its_text() {
+    let text = |text: &str| json!([{"type": "content", "content": {"type": "text", "text": text}}]);
+    let image = json!([{"type": "content", "content": {"type": "image", "mimeType": "image/png", "data": "iVBORw0K"}}]);
+    let raw = json!({"matches": [{"line": 7}]});
+    for (fields, result, raw_output, error) in [
+        (
+            json!({"status": "completed", "content": text("7: x"), "rawOutput": raw}),
+            text("7: x"),
+            raw.clone(),
+            Value::Null,
+        ),
+        (
+            json!({"status": "completed", "content": text("7: x"), "rawOutput": "7: x"}),
+            text("7: x"),
+            Value::Null,
+            Value::Null,
+        ),
+        (json!({"status": "completed", "content": [], "rawOutput": raw}), raw.clone(), Value::Null, Value::Null),
+        (
+            json!({"status": "failed", "content": text("no such file")}),
+            text("no such file"),
+            Value::Null,
+            json!("no such file"),
+        ),
+        (json!({"status": "failed", "rawOutput": {"error": "no"}}), json!({"error": "no"}), Value::Null, json!("no")),
+        (json!({"status": "failed", "rawOutput": {"code": 2}}), json!({"code": 2}), Value::Null, json!("{\"code\":2}")),
+        (json!({"status": "failed"}), Value::Null, Value::Null, json!("the agent gave no reason")),
+    ] {
+        let messages = messages_of(json!([update(fields.clone())])).await;
+        let content = &messages[1].1;
+        assert_eq!((&content["result"], &content["rawOutput"]), (&result, &raw_output), "{fields}");
+        assert_eq!(content["error"], error, "{fields}");
+    }
+    let shot = json!({"status": "completed", "content": image, "rawOutput": [{"type": "image", "data": "iVBORw0K"}]});
+    let messages = messages_of(json!([update(shot)])).await;
+    assert!(!messages[1].1.to_string().contains("iVBORw0K"), "the data is beside the message: {messages:?}");
+}
+
+#[tokio::test]
+async fn a_call_keeps_its_name_its_title_and_its_files() {
+    let call = json!({"name": "grep", "title": "Search for x", "kind": "search", "status": "completed",
+        "locations": [{"path": "/a"}, {"path": "/b"}]});
+    let messages = messages_of(json!([update(call)])).await;
+    let expected = json!({"type": "tool_call", "id": "c1", "name": "grep", "title": "Search for x", "kind": "search",
+        "arguments": null, "locations": ["/a", "/b"]});
+    assert_eq!(messages[0].1, expected);
+}
+
 #[tokio::test]
 async fn a_rejected_call_has_one_result_whether_or_not_the_agent_says_more_of_it() {
     let ask = json!({"request": {"method": "session/request_permission", "params": {"sessionId": "test-session",

@@ -312,6 +312,30 @@ async fn always_is_a_rule_that_answers_until_it_is_taken_back() {
     assert_eq!(shown(&daemon, &asked).await["resolution"]["decision"], "reject");
 }
 
+/// Some agents put the title only into an earlier update, and some write only a text.
+#[tokio::test]
+async fn a_request_without_a_title_has_that_of_its_call_or_its_text() {
+    let called =
+        json!({"update": {"sessionUpdate": "tool_call", "toolCallId": "c1", "title": "Read notes", "kind": "read"}});
+    let text = json!([{"type": "content", "content": {"type": "text", "text": "May I run `make`?"}}]);
+    let requests = [
+        (json!({"toolCallId": "c1"}), "Read notes"),
+        (json!({"toolCallId": "c2", "content": text}), "May I run `make`?"),
+        (json!({"toolCallId": "c3"}), "c3"),
+    ];
+    let mut script = vec![json!({"handshake": {}})];
+    let steps = requests.iter().map(|(call, _)| json!({"prompt": [called, question("request", call)]}));
+    script.extend(steps);
+    let daemon = Daemon::builder().agent("terse", json!(script)).start().await;
+    let session = daemon.create_session("terse").await;
+    for (_, title) in requests {
+        let (turn, asked) = prompt_and_be_asked(&daemon, &session).await;
+        assert_eq!(asked["title"], title);
+        answer(&daemon, &asked, json!({"decision": "allow"})).await.expect_status(200);
+        daemon.wait_turn(&session, &turn).await;
+    }
+}
+
 #[tokio::test]
 async fn what_an_agent_wants_to_know_is_asked_too() {
     let elicit = json!({"request": {"method": "elicitation/create", "params": {"sessionId": "test-session", "mode": "form",

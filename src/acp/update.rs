@@ -8,10 +8,11 @@ use std::borrow::Cow;
 
 use agent_client_protocol_schema::v1 as schema;
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::{content, usage};
+use crate::model::Adapter;
 use crate::model::message::PlanStep;
 
 /// The parameters of `session/update`.
@@ -60,6 +61,56 @@ pub struct ToolCall {
 impl ToolCall {
     pub fn is_final(&self) -> bool {
         matches!(self.status.as_deref(), Some("completed" | "failed"))
+    }
+
+    /// Adds the name and the input where an agent gives them only in other fields.
+    pub fn completed_by(mut self, adapter: Adapter) -> Self {
+        if adapter.quirks().tools_named_in_ids {
+            self.name = self.name.or_else(|| adapter.tool_named_in(&self.id).map(str::to_owned));
+            self.raw_input = self.raw_input.take().or_else(|| self.input_shown());
+        }
+        self
+    }
+
+    /// The input as far as other fields give it: a command as the title, a JSON object as the text before the call runs, or paths.
+    fn input_shown(&self) -> Option<Value> {
+        if self.kind.as_deref() == Some("execute") {
+            return self.title.as_ref().map(|title| json!({ "command": title }));
+        }
+        let mut texts = self.texts().filter(|_| !self.is_final());
+        let shown = texts.find_map(|text| serde_json::from_str(text).ok().filter(Value::is_object));
+        shown.or_else(|| match self.paths().as_slice() {
+            [] => None,
+            [path] => Some(json!({ "path": path })),
+            paths => Some(json!({ "paths": paths })),
+        })
+    }
+
+    /// The files that the call says it works on, or shows as changed.
+    pub fn paths(&self) -> Vec<String> {
+        let diffs = self.items().filter(|item| item["type"] == "diff").filter_map(|item| item["path"].as_str());
+        let mut paths: Vec<String> = self.locations.iter().flatten().cloned().chain(diffs.map(str::to_owned)).collect();
+        paths.dedup();
+        paths
+    }
+
+    /// Why a call failed, in the agent's words.
+    pub fn failure(&self) -> String {
+        let shown = self.texts().collect::<Vec<_>>().join("\n");
+        match &self.raw_output {
+            _ if !shown.is_empty() => shown,
+            None => "the agent gave no reason".to_owned(),
+            Some(raw) => raw["error"].as_str().or(raw.as_str()).map_or_else(|| raw.to_string(), str::to_owned),
+        }
+    }
+
+    /// The texts that the call shows.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.items().filter_map(|item| item["content"]["text"].as_str())
+    }
+
+    fn items(&self) -> impl Iterator<Item = &Value> {
+        self.content.iter().filter_map(Value::as_array).flatten()
     }
 }
 

@@ -76,12 +76,13 @@ fn body(content: &Value, style: Style) -> String {
         Content::Plan { steps } => {
             steps.iter().map(|step| step_line(&step.status, &step.content)).collect::<Vec<_>>().join("\n")
         }
-        Content::ToolCall { name, kind, arguments, .. } => {
+        Content::ToolCall { name, title, kind, arguments, .. } => {
+            let name = Content::tool_label(&name, title.as_deref());
             let arguments = if arguments.is_null() { String::new() } else { arguments.to_string() };
             let line = format!("{} ({}) {}", one_line(&name), one_line(&kind), one_line(&arguments));
             cut_end(line.trim_end(), ARGUMENTS_COLUMNS_MAX)
         }
-        Content::ToolResult { status, result, error } => tool_result(&status, &result, error.as_deref()),
+        Content::ToolResult { status, result, error, .. } => tool_result(&status, &result, error.as_deref()),
         Content::Notice { code, text } => style.yellow(&format!("{} ({})", clean(&text), one_line(&code))),
     }
 }

@@ -51,8 +51,9 @@ pub struct Quirks {
     /// Whether it has a place of its own in the session's home also when it is not confined.
     pub always_has_own_home: bool,
     pub replay_end: ReplayEnd,
-    /// Whether the title of a tool call that executes something is the command, and the only place where it is.
-    pub titles_are_commands: bool,
+    /// Whether a tool call gives the tool's name only in its id, and its input only in other fields: the title of one that executes
+    /// something is the command.
+    pub tools_named_in_ids: bool,
     /// What stands, up to a `]`, before the directory that a command runs in, in what is shown of its tool call.
     pub directory_shown_after: &'static [&'static str],
     /// Whether the agent reads a file before it makes it, and takes an error there for the failure of the whole: then a
@@ -99,7 +100,7 @@ const PLAIN: Quirks = Quirks {
     older_argument: None,
     always_has_own_home: false,
     replay_end: ReplayEnd::Answer,
-    titles_are_commands: false,
+    tools_named_in_ids: false,
     directory_shown_after: &[],
     reads_new_files: false,
     mode_told_after: None,
@@ -124,7 +125,7 @@ const GEMINI: Quirks = Quirks {
     always_has_own_home: true,
     // It answers a load before it has repeated the conversation.
     replay_end: ReplayEnd::CommandsUpdate,
-    titles_are_commands: true,
+    tools_named_in_ids: true,
     directory_shown_after: &["[current working directory ", "[in "],
     reads_new_files: true,
     mode_told_after: Some("[MODE_UPDATE] "),
@@ -177,6 +178,17 @@ impl Adapter {
     pub fn directory_shown(self, text: &str) -> Option<&str> {
         let directory = self.quirks().directory_shown_after.iter().find_map(|before| text.strip_prefix(before))?;
         directory.split_once(']').map(|(directory, _)| directory)
+    }
+
+    /// The tool's name in the id of a call: `read_file__1a2b`, or `read_file-1794794146351-1` with a time in milliseconds.
+    pub fn tool_named_in(self, id: &str) -> Option<&str> {
+        let is_number = |text: &str, digits| text.len() >= digits && text.bytes().all(|byte| byte.is_ascii_digit());
+        let name = match id.rsplitn(3, '-').collect::<Vec<_>>()[..] {
+            [count, millis, name] if is_number(count, 1) && is_number(millis, 13) => name,
+            // Names of MCP tools can contain `__`; what follows the last one is the call's own id.
+            _ => id.rsplit_once("__")?.0,
+        };
+        (self.quirks().tools_named_in_ids && !name.is_empty()).then_some(name)
     }
 
     /// The mode that a piece of text tells, when it is no text.

@@ -98,12 +98,23 @@ pub enum Content {
     ToolCall {
         id: String,
         name: String,
+        /// The agent's words for the call, if they are not the name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        title: Option<String>,
         kind: String,
         arguments: Value,
+        /// The files that the call works on, as far as the agent says.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        locations: Vec<String>,
     },
     ToolResult {
         status: String,
+        /// What the agent shows of the result, or else its raw output.
         result: Value,
+        /// The raw output, if it is a JSON object or array and `result` is something else.
+        #[serde(default, rename = "rawOutput", skip_serializing_if = "Option::is_none")]
+        raw_output: Option<Value>,
+        /// Why the call failed or did not end.
         error: Option<String>,
     },
     /// A notice from acpd.
@@ -123,6 +134,11 @@ pub struct PlanStep {
 impl Content {
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into(), partial: false }
+    }
+
+    /// A tool call in one line: the tool's name, and the agent's words if they are not the name.
+    pub fn tool_label(name: &str, title: Option<&str>) -> String {
+        title.map_or_else(|| name.to_owned(), |title| format!("{name}: {title}"))
     }
 
     pub fn notice(code: impl Into<String>, text: impl Into<String>) -> Self {
@@ -147,10 +163,12 @@ mod tests {
             Content::ToolCall {
                 id: "call-1".into(),
                 name: "read_file".into(),
+                title: None,
                 kind: "read".into(),
                 arguments: json!({"path": "a.txt"}),
+                locations: Vec::new(),
             },
-            Content::ToolResult { status: "completed".into(), result: json!(["x"]), error: None },
+            Content::ToolResult { status: "completed".into(), result: json!(["x"]), raw_output: None, error: None },
             Content::notice("agent_exited", "the agent exited"),
         ];
         insta::assert_json_snapshot!(contents);

@@ -3,12 +3,12 @@
 use std::path::{Component, Path, PathBuf};
 
 use globset::GlobBuilder;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::acp::update::ToolCall;
 use crate::agent;
 use crate::model::permission::input::Input;
-use crate::model::permission::{Action, CommandText, Located, Place, ToolKind, command};
+use crate::model::permission::{Action, Located, Place, ToolKind, command};
 use crate::model::{Adapter, BlobHash};
 
 /// Words of a command that are looked up as paths. It takes a few system calls for each.
@@ -36,7 +36,7 @@ pub(super) fn of(call: &ToolCall, before: Option<&ToolCall>, adapter: Adapter) -
         input.mentioned.extend(earlier.mentioned);
     }
     let mut paths: Vec<String> = Vec::new();
-    for path in calls().flat_map(paths_of).chain(input.paths) {
+    for path in calls().flat_map(ToolCall::paths).chain(input.paths) {
         if !paths.contains(&path) {
             paths.push(path);
         }
@@ -44,18 +44,18 @@ pub(super) fn of(call: &ToolCall, before: Option<&ToolCall>, adapter: Adapter) -
     // Changes that are not a list were too large to keep.
     let content = call.content.as_ref().or_else(|| before?.content.as_ref());
     let is_cut = content.is_some_and(|content| !content.is_array() && !content.is_null());
-    let title = call.title.as_ref().or_else(|| before?.title.as_ref());
-    let title = title.filter(|_| kind == ToolKind::Execute && adapter.quirks().titles_are_commands);
-    let command = input.command.or_else(|| title.map(|title| CommandText::Shell(title.clone())));
-    let shown = command.as_ref().and_then(|_| directory_shown(call, adapter));
+    let shown = call.texts().find_map(|text| adapter.directory_shown(text)).filter(|_| input.command.is_some());
     let is_told = |input: &&Value| kind != ToolKind::Execute || **input != Value::Object(Map::new());
+    // Where the input is only shown, the title may be all that tells two calls of one tool apart.
+    let title = call.title.as_ref().filter(|_| adapter.quirks().tools_named_in_ids);
+    let told = title.map(|title| json!([title, given])).or_else(|| given.filter(is_told).cloned());
     Action {
         kind,
         paths,
-        command,
-        cwd: input.cwd.or(shown),
+        command: input.command,
+        cwd: input.cwd.or(shown.map(str::to_owned)),
         env: input.env,
-        input: given.filter(is_told).map(|input| BlobHash::of(input.to_string().as_bytes()).to_string()),
+        input: told.map(|input| BlobHash::of(input.to_string().as_bytes()).to_string()),
         mentioned: input.mentioned,
         texts: input.texts,
         is_unclear: input.is_unclear || is_cut,
@@ -170,21 +170,10 @@ fn can_be_path(workspace: &Path, text: &str) -> bool {
         || workspace.join(first).symlink_metadata().is_ok()
 }
 
-fn directory_shown(call: &ToolCall, adapter: Adapter) -> Option<String> {
-    let items = call.content.as_ref().and_then(Value::as_array)?;
-    items.iter().find_map(|item| adapter.directory_shown(item["content"]["text"].as_str()?)).map(str::to_owned)
-}
-
-/// The files that a call says it works on, or shows as changed.
-fn paths_of(call: &ToolCall) -> Vec<String> {
-    let items = call.content.as_ref().and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let diffs = items.iter().filter(|item| item["type"] == "diff").filter_map(|item| item["path"].as_str());
-    call.locations.iter().flatten().cloned().chain(diffs.map(str::to_owned)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::permission::CommandText;
 
     #[test]
     fn a_call_names_its_files_in_many_ways_and_what_was_told_before_counts() {
@@ -222,9 +211,9 @@ mod tests {
             .unwrap();
         let params = serde_json::value::to_raw_value(&request["params"]).unwrap();
         let call = crate::acp::incoming::permission_request(&params).unwrap().tool_call;
-        let command = CommandText::Shell("touch /home/me/ws_e2e/touched && echo made".to_owned());
-        let action = of(&call, None, Adapter::Gemini);
-        assert_eq!((action.command, action.cwd.as_deref()), (Some(command), Some("/home/me/ws_e2e")));
         assert_eq!(of(&call, None, Adapter::Generic).command, None);
+        let command = CommandText::Shell("touch /home/me/ws_e2e/touched && echo made".to_owned());
+        let action = of(&call.completed_by(Adapter::Gemini), None, Adapter::Gemini);
+        assert_eq!((action.command, action.cwd.as_deref()), (Some(command), Some("/home/me/ws_e2e")));
     }
 }

@@ -216,7 +216,8 @@ pub fn actor(
     let (owner, context) = (session.owner_uid, Context::new(&session, queue.len()));
     let meter = Meter { usage: session.usage.unwrap_or_default(), basis: session.usage_basis.unwrap_or_default() };
     let choices = Choices::new(session.mode, session.model, session.chosen, announced);
-    let mut transcript = Transcript::new(&shared.config().limits, shared.hub.secrets(session.owner_uid));
+    let secrets = shared.hub.secrets(session.owner_uid);
+    let mut transcript = Transcript::new(&shared.config().limits, secrets, session.profile.adapter);
     transcript.set_model(choices.model());
     let actor = SessionActor {
         id: session.id,

@@ -10,7 +10,7 @@ use super::grants;
 use super::link::Link;
 use super::transcript::Aside;
 use crate::acp::incoming::PermissionRequest;
-use crate::acp::update::{self, UpdateParams};
+use crate::acp::update::{self, ToolCall, UpdateParams};
 use crate::acp::{Chunk, Chunks, Envelope, Line, RpcError, incoming, outgoing};
 use crate::model::permission::Action;
 use crate::model::{EventBody, TurnId};
@@ -167,12 +167,19 @@ impl SessionActor {
             Err(error) => return self.send(outgoing::failure(id, RpcError::INVALID_PARAMS, error)),
         };
         let PermissionRequest { tool_call: call, options } = request;
-        let action = action::of(&call, self.transcript.open_call(&call.id), self.profile.adapter);
+        let call = call.completed_by(self.profile.adapter);
+        let before = self.transcript.open_call(&call.id);
+        let action = action::of(&call, before, self.profile.adapter);
         let question = self.transcript.capped(params);
         let tool_call_id = call.id.clone();
-        let title = call.title.clone().unwrap_or_else(|| tool_call_id.clone());
-        let tool = call.name.clone().or_else(|| call.title.clone());
-        let shown = grants::texts_shown(&call, self.transcript.open_call(&call.id));
+        let called = |call: &ToolCall| call.name.clone().or_else(|| call.title.clone());
+        let tool = called(&call).or_else(|| called(before?));
+        let title = call.title.clone().or_else(|| before?.title.clone()).or_else(|| tool.clone());
+        let title = title.or_else(|| call.texts().next().map(str::to_owned)).unwrap_or_else(|| tool_call_id.clone());
+        // An input that is too long to be shown is replaced by a text. Without the tool's name, no "always" covers such a call.
+        let is_replaced = self.profile.adapter.quirks().tools_named_in_ids && call.texts().next().is_some();
+        let tool = tool.filter(|_| call.raw_input.is_some() || !is_replaced);
+        let shown = grants::texts_shown(&call, before);
         let (turn, outbox) = (self.running_turn(), &mut self.outbox);
         self.transcript.permission_asked(turn, call, &mut |op| outbox.push(op));
         let id = id.to_owned();

@@ -64,10 +64,11 @@ fn part(message: &Message) -> Option<String> {
         Content::Blocks { blocks } => {
             (who(message.role).to_owned(), blocks.iter().map(block_text).collect::<Vec<_>>().join("\n"))
         }
-        Content::ToolCall { name, kind, arguments, .. } => {
-            (format!("Your tool call: {name} ({kind})"), compact(&arguments))
+        Content::ToolCall { name, title, kind, arguments, .. } => {
+            let label = Content::tool_label(&name, title.as_deref());
+            (format!("Your tool call: {label} ({kind})"), compact(&arguments))
         }
-        Content::ToolResult { status, result, error } => {
+        Content::ToolResult { status, result, error, .. } => {
             (format!("Its result: {status}"), error.unwrap_or_else(|| compact(&result)))
         }
         Content::Notice { text, .. } => ("acpd".to_owned(), text),
@@ -129,18 +130,14 @@ mod tests {
             serde_json::json!({"type": "resource_link", "uri": "file:///a.txt", "name": "a.txt"}),
             serde_json::json!({"type": "image", "data": "…", "mimeType": "image/png"}),
         ];
-        let arguments = serde_json::json!({"path": "a.txt"});
+        let call = serde_json::json!({"type": "tool_call", "id": "c", "name": "read", "kind": "read",
+            "arguments": {"path": "a.txt"}});
+        let result = serde_json::json!({"type": "tool_result", "status": "completed", "result": "line"});
         let mut messages = vec![
             message(Role::User, &text("Read a.txt")),
             message(Role::Agent, &Content::Thought { text: "hm".into(), partial: false }),
-            message(
-                Role::ToolCall,
-                &Content::ToolCall { id: "c".into(), name: "read".into(), kind: "read".into(), arguments },
-            ),
-            message(
-                Role::ToolResult,
-                &Content::ToolResult { status: "completed".into(), result: serde_json::json!("line"), error: None },
-            ),
+            message(Role::ToolCall, &serde_json::from_value(call).unwrap()),
+            message(Role::ToolResult, &serde_json::from_value(result).unwrap()),
             message(Role::Agent, &text("It says: line")),
             message(Role::User, &Content::Blocks { blocks }),
             message(Role::Agent, &Content::Text { text: "Half an ans".into(), partial: true }),

@@ -16,13 +16,15 @@ use crate::agent::{OwnerSecrets, RedactedStream};
 use crate::config;
 use crate::model::event::DeltaKind;
 use crate::model::message::PlanStep;
-use crate::model::{Blob, Content, EventBody, MessageId, Role, TurnId};
+use crate::model::{Adapter, Blob, Content, EventBody, MessageId, Role, TurnId};
 use crate::store::{NewMessage, Op};
 
 /// Tool calls that are open at once; the oldest beyond that is closed as it stands.
 const OPEN_TOOLS_MAX: usize = 256;
 /// Tool calls of a turn that are remembered after their end.
 const ENDED_TOOLS_MAX: usize = 4096;
+/// Files of a tool call that its message names.
+const LOCATIONS_MAX: usize = 64;
 
 /// What an update says of the session beside the conversation.
 pub enum Aside {
@@ -51,6 +53,7 @@ struct Unclear {
 
 #[derive(Debug)]
 pub struct Transcript {
+    adapter: Adapter,
     secrets: OwnerSecrets,
     payload_bytes_max: usize,
     media_bytes_max: usize,
@@ -80,8 +83,9 @@ struct OpenTool {
 
 impl Transcript {
     /// `secrets` are kept out of the text, also when they come in pieces.
-    pub fn new(limits: &config::Limits, secrets: OwnerSecrets) -> Self {
+    pub fn new(limits: &config::Limits, secrets: OwnerSecrets, adapter: Adapter) -> Self {
         Self {
+            adapter,
             secrets,
             payload_bytes_max: limits.payload_max.0,
             media_bytes_max: limits.media_max.0,
@@ -122,7 +126,7 @@ impl Transcript {
             }
             Update::ToolCall(call) => {
                 self.close_text(false, record);
-                self.tool(turn, *call, raw, record);
+                self.tool(turn, call.completed_by(self.adapter), raw, record);
             }
             Update::Plan(steps) => {
                 self.close_text(false, record);
@@ -337,11 +341,14 @@ impl Transcript {
             record(tool.result("pending", Some("too many tool calls are open at once".to_owned())));
         }
         let id = call.id.clone();
+        let name = call.name.clone().or_else(|| call.title.clone()).unwrap_or_default();
         let content = Content::ToolCall {
             id: id.clone(),
-            name: call.name.clone().or_else(|| call.title.clone()).unwrap_or_default(),
+            title: call.title.clone().filter(|title| *title != name),
+            name,
             kind: call.kind.clone().unwrap_or_else(|| "other".to_owned()),
             arguments: call.raw_input.clone().unwrap_or(Value::Null),
+            locations: call.locations.iter().flatten().take(LOCATIONS_MAX).cloned().collect(),
         };
         let message = MessageId::new();
         record(Op::Message(NewMessage::new(message, turn, Role::ToolCall, &content).of_tool_call(id.clone())));
@@ -384,10 +391,18 @@ impl OpenTool {
     }
 
     fn result(self, status: &str, error: Option<String>) -> Op {
-        let result = self.call.content.or(self.call.raw_output).unwrap_or(Value::Null);
-        let content = Content::ToolResult { status: status.to_owned(), result, error };
+        let error = error.or_else(|| (status == "failed").then(|| self.call.failure()));
+        let ToolCall { id, content, raw_output, .. } = self.call;
+        let shown = content.filter(|content| content.as_array().is_none_or(|items| !items.is_empty()));
+        // The data of media is kept once, beside the content.
+        let is_kept = |raw: &Value| self.blobs.is_empty() && (raw.is_object() || raw.is_array());
+        let (result, raw_output) = match shown {
+            Some(shown) => (shown, raw_output.filter(is_kept)),
+            None => (raw_output.unwrap_or(Value::Null), None),
+        };
+        let content = Content::ToolResult { status: status.to_owned(), result, raw_output, error };
         let message = NewMessage::new(MessageId::new(), self.turn, Role::ToolResult, &content);
-        Op::Message(message.of_tool_call(self.call.id).with_blobs(self.blobs))
+        Op::Message(message.of_tool_call(id).with_blobs(self.blobs))
     }
 }
 
@@ -406,7 +421,7 @@ mod tests {
     fn record(updates: &[Value], partial: bool) -> String {
         let mut limits = Config::default().limits;
         (limits.payload_max, limits.media_max) = (ByteSize(PAYLOAD_MAX), ByteSize(MEDIA_MAX));
-        let mut transcript = Transcript::new(&limits, Arc::<Secrets>::default().of(None));
+        let mut transcript = Transcript::new(&limits, Arc::<Secrets>::default().of(None), Adapter::Generic);
         let mut lines = Vec::new();
         let mut record = |op: Op| lines.push(show(&op));
         for update in updates {

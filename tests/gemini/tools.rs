@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::home::MCP_SERVER;
 use super::stage::{Setting, Stage};
 use crate::harness::process_alive;
 
@@ -111,6 +112,37 @@ async fn files_are_written_through_acpd_also_new_ones_in_new_directories() {
             let content = std::fs::read_to_string(stage.daemon.workspace().join(path)).unwrap();
             assert_eq!(content, format!("words for {path}"));
         }
+    });
+    play.await;
+}
+
+/// The CLI sends neither the names of its tools nor their arguments.
+#[tokio::test]
+async fn tools_have_their_names_and_what_is_known_of_their_arguments() {
+    let server = format!("[agents.gemini.mcp_servers.stars]\ncommand = \"node\"\nargs = [{}]\n", json!(MCP_SERVER));
+    let play = Setting::new().agent(&format!("{ALL_ALLOWED}\n{server}")).play(async |stage| {
+        let session = stage.session().await;
+        let file = stage.daemon.workspace().join("new.txt").display().to_string();
+        for prompt in
+            ["WRITE new.txt words", "READ new.txt", "SHELL printf x", "TOOL mcp_stars_count_the_stars {\"sky\":7}"]
+        {
+            stage.say(&session, prompt).await;
+        }
+        stage.say(&session, "READ nowhere.txt").await;
+        let messages = stage.daemon.messages(&session).await;
+        let calls = messages.iter().filter(|message| message["role"] == "tool_call").map(|message| &message["content"]);
+        let told: Vec<Value> = calls.map(|call| json!([call["name"], call["arguments"]])).collect();
+        let expected = json!([
+            ["write_file", {"path": file}],
+            ["read_file", {"path": file}],
+            ["run_shell_command", {"command": "printf x"}],
+            ["mcp_stars_count_the_stars", {"sky": 7}],
+            ["read_file", {"path": stage.daemon.workspace().join("nowhere.txt")}],
+        ]);
+        assert_eq!(json!(told), expected, "{messages:#?}");
+        let failed = &messages.iter().rfind(|message| message["role"] == "tool_result").unwrap()["content"];
+        assert_eq!(failed["status"], "failed", "{failed}");
+        assert!(failed["error"].as_str().unwrap().contains("not found"), "{failed}");
     });
     play.await;
 }

@@ -135,7 +135,8 @@ fn text(author: Author, words: &str, id: &str, said: &mut Vec<Said>) {
         Author::Tool => {
             // Nobody knows what it was called with.
             call(&Map::new(), id, said);
-            Content::ToolResult { status: "completed".to_owned(), result: Value::String(words), error: None }
+            let result = Value::String(words);
+            Content::ToolResult { status: "completed".to_owned(), result, raw_output: None, error: None }
         }
     };
     let tool_call_id = (author == Author::Tool).then(|| id.to_owned());
@@ -161,7 +162,8 @@ fn call(fields: &Map<String, Value>, id: &str, said: &mut Vec<Said>) {
     let kind = word(fields, &["kind"]).unwrap_or_else(|| "other".to_owned());
     let arguments = first(fields, &["arguments", "args", "input", "params", "parameters"]).cloned();
     let tool_call_id = Some(id.clone());
-    let content = Content::ToolCall { id, name, kind, arguments: arguments.unwrap_or(Value::Null) };
+    let arguments = arguments.unwrap_or(Value::Null);
+    let content = Content::ToolCall { id, name, title: None, kind, arguments, locations: Vec::new() };
     said.push(Said { role: Role::ToolCall, content, tool_call_id });
 }
 
@@ -176,7 +178,8 @@ fn result(fields: &Map<String, Value>, id: &str, said: &mut Vec<Said>) {
     let has_failed =
         error.is_some() || is_marked || ["failed", "error", "failure", "cancelled"].contains(&status.as_str());
     let status = if has_failed { "failed" } else { "completed" };
-    let content = Content::ToolResult { status: status.to_owned(), result: result.unwrap_or(Value::Null), error };
+    let result = result.unwrap_or(Value::Null);
+    let content = Content::ToolResult { status: status.to_owned(), result, raw_output: None, error };
     said.push(Said { role: Role::ToolResult, content, tool_call_id: Some(call_id(fields, id)) });
 }
 

@@ -177,7 +177,8 @@ impl<'a> Document<'a> {
     async fn tell(&mut self, message: &Message) -> Result<(), Failure> {
         let content: Content = serde_json::from_str(message.content.get())?;
         match content {
-            Content::ToolCall { id, name, kind, arguments } => {
+            Content::ToolCall { id, name, title, kind, arguments, .. } => {
+                let name = Content::tool_label(&name, title.as_deref());
                 let bytes = message.content.get().len();
                 self.calls_bytes += bytes;
                 self.calls.push_back(Call { id, name, kind, arguments, bytes });
@@ -186,7 +187,7 @@ impl<'a> Document<'a> {
                 }
                 Ok(())
             }
-            Content::ToolResult { status, result, error } => {
+            Content::ToolResult { status, result, error, .. } => {
                 let id = message.tool_call_id.as_deref().unwrap_or_default();
                 let call = self.calls.iter().position(|call| call.id == id).and_then(|at| self.calls.remove(at));
                 self.calls_bytes -= call.as_ref().map_or(0, |call| call.bytes);
