@@ -291,6 +291,7 @@ async fn the_json_has_all_that_another_machine_needs() {
 async fn the_workflow_is_a_chain_of_the_turns_that_were_answered() {
     let daemon = Daemon::builder().agent("rich", rich()).start().await;
     let session = rich_session(&daemon).await;
+    let text = export(&daemon, &session, "workflow").await;
     let workflow = workflow(&daemon, &session).await;
     assert_eq!(workflow["id"], "fix-a-berall");
     // The second turn has no text, the fourth failed.
@@ -312,6 +313,9 @@ async fn the_workflow_is_a_chain_of_the_turns_that_were_answered() {
     );
     assert_eq!((&origin["createdAt"], &origin["updatedAt"]), (&shown["createdAt"], &shown["updatedAt"]));
     assert_eq!(origin["agentSnapshot"], shown["profile"]);
+    for absent in ["model:", "temperature:", "maxTokens:", "retry"] {
+        assert!(!text.contains(absent), "{absent}");
+    }
     let messages = daemon.messages(&session).await;
     let exported = origin["messages"].as_array().unwrap();
     assert_eq!(exported.len(), messages.len());

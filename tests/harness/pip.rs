@@ -1,4 +1,4 @@
-//! Packages of PyPI, of the releases that a requirements.txt pins, installed once into cargo's own directory.
+//! Packages of `PyPI`, of the releases that a requirements.txt pins, installed once into cargo's own directory.
 //!
 //! `target/tmp/NAME-python-HASH` is a virtual environment, complete when it has the file `installed`: it cannot be renamed,
 //! because its programs name their own path. `NAME` is the directory in `tests` that has the requirements, and the hash is

@@ -1,8 +1,8 @@
 //! A session as the scaffold of a workflow for <https://github.com/HodeTech/Relavium>: a straight chain of one agent node per
 //! completed turn. Relavium refuses a key that it does not know, except below `metadata`, which holds all that is acpd's own.
 //!
-//! The document is written in pieces, each at its own indentation; together they are what [`lines`] makes of the whole
-//! (a property test). Edges come before nodes, so the messages are read once to count the chain, and once more to write it.
+//! The document is written in pieces, each at its own indentation. Edges come before nodes, so the messages are read once to
+//! count the chain, and once more to write it.
 
 use std::collections::VecDeque;
 
@@ -19,6 +19,9 @@ const SCHEMA_VERSION: &str = "1.0";
 const ID_DEFAULT: &str = "exported-session";
 const INPUT: &str = "input";
 const OUTPUT: &str = "output";
+/// What the author of the workflow decides.
+const LEFT_TO_THE_AUTHOR: [&str; 7] =
+    ["model", "temperature", "maxTokens", "max_tokens", "retry", "retries", "retryAfterSeconds"];
 /// How deep the fields of the workflow, and those of its `relaviumExport`, are indented.
 const FIELDS: usize = 2;
 const EXPORT_FIELDS: usize = 6;
@@ -63,8 +66,11 @@ async fn transcript(snapshot: &Snapshot, out: &mut Out) -> Result<(), Failure> {
     let session = snapshot.session();
     out.text("  metadata:\n    relaviumExport:\n").await?;
     // The messages stand between the two, because keys are sorted.
-    let before = json!({ "agentSlug": session.profile.slug, "agentSnapshot": session.profile,
+    let mut before = json!({ "agentSlug": session.profile.slug, "agentSnapshot": session.profile,
         "createdAt": session.created_at });
+    if let Some(profile) = before["agentSnapshot"].as_object_mut() {
+        profile.retain(|name, _| !LEFT_TO_THE_AUTHOR.contains(&name.as_str()));
+    }
     out.text(&lines(&before, EXPORT_FIELDS)).await?;
     let mut after = 0;
     loop {
@@ -338,18 +344,6 @@ mod tests {
             Some(Drafted { turn: three, prompts: vec![5], tools: Vec::new(), has_text: false })
         );
         assert_eq!(drafts.next(true), None);
-    }
-
-    #[test]
-    fn a_prompt_is_its_texts_and_a_message_names_its_model() {
-        let blocks = json!({"type": "blocks", "blocks": [{"type": "text", "text": "a"}, {"type": "image", "sha256": "x"},
-            {"type": "text", "text": "b"}]});
-        let message = message(None, 1, Role::User, &blocks);
-        assert_eq!(prompt_text(&message), ["a", "b"]);
-        let recorded = recorded(message).unwrap();
-        assert_eq!(recorded["content"], blocks);
-        assert!(recorded["model"] == "large" && recorded.get("turnId").is_none());
-        assert_eq!(node(2, "my_demo", "", &[]), json!({"id": "turn-2", "type": "agent", "agent_ref": "my-demo"}));
     }
 
     proptest! {
