@@ -6,6 +6,7 @@
 mod harness;
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,6 +14,7 @@ use harness::{Daemon, ORDINARY, echo, users, within};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
+use tokio::process::Command;
 
 const FORMATS: [&str; 3] = ["json", "markdown", "workflow"];
 
@@ -30,11 +32,134 @@ async fn document(daemon: &Daemon, session: &str) -> Value {
     serde_json::from_str(&export(daemon, session, "json").await).unwrap()
 }
 
-/// The workflow, when it is what it is after it was read and written again.
+/// What Relavium takes: these keys and no others, except below `metadata`. There are no `agents`: the author chooses one for
+/// each `agent_ref`.
+mod relavium {
+    use serde::Deserialize;
+    use serde_json::Value;
+
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Document {
+        pub schema_version: String,
+        pub workflow: Workflow,
+    }
+
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Workflow {
+        pub id: Kebab,
+        #[serde(rename = "name")]
+        pub _name: Option<Text>,
+        pub metadata: Metadata,
+        pub nodes: Vec<Node>,
+        pub edges: Vec<Edge>,
+    }
+
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Metadata {
+        #[serde(rename = "relaviumExport")]
+        pub export: Export,
+    }
+
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields, rename_all = "camelCase")]
+    pub struct Export {
+        pub source: String,
+        pub session_id: Text,
+        pub agent_slug: Text,
+        pub agent_snapshot: Value,
+        #[serde(rename = "title")]
+        pub _title: Option<Text>,
+        pub created_at: Text,
+        pub updated_at: Text,
+        pub messages: Vec<Value>,
+    }
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields, tag = "type", rename_all = "lowercase")]
+    pub enum Node {
+        Input { id: Kebab },
+        Agent { id: Kebab, agent_ref: Kebab, prompt_template: Option<Text>, tools: Option<Vec<Text>> },
+        Output { id: Kebab },
+    }
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Edge {
+        pub from: Kebab,
+        pub to: Kebab,
+    }
+
+    /// Small ASCII letters and digits, with single dashes between them.
+    #[derive(Clone, Debug, PartialEq, Deserialize)]
+    #[serde(try_from = "String")]
+    pub struct Kebab(pub String);
+
+    impl TryFrom<String> for Kebab {
+        type Error = String;
+
+        fn try_from(id: String) -> Result<Self, String> {
+            let is_word = |word: &str| {
+                !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+            };
+            if id.split('-').all(is_word) { Ok(Self(id)) } else { Err(format!("{id:?} is not in kebab-case")) }
+        }
+    }
+
+    /// Text that is not empty.
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(try_from = "String")]
+    pub struct Text(pub String);
+
+    impl TryFrom<String> for Text {
+        type Error = &'static str;
+
+        fn try_from(text: String) -> Result<Self, &'static str> {
+            if text.is_empty() { Err("empty text") } else { Ok(Self(text)) }
+        }
+    }
+}
+
+/// That Relavium takes the document: a chain of nodes, with edges from one to the next.
+fn check_schema(text: &str) {
+    use relavium::{Document, Edge, Kebab, Node};
+    let document: Document = yaml_serde::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert_eq!(document.schema_version, "1.0");
+    let relavium::Workflow { nodes, edges, metadata, .. } = document.workflow;
+    let ids: Vec<Kebab> = nodes
+        .iter()
+        .map(|node| match node {
+            Node::Input { id } | Node::Agent { id, .. } | Node::Output { id } => id.clone(),
+        })
+        .collect();
+    let turns = (1..nodes.len() - 1).map(|number| format!("turn-{number}"));
+    let expected: Vec<String> = ["input".to_owned()].into_iter().chain(turns).chain(["output".to_owned()]).collect();
+    assert!(ids.iter().map(|id| &id.0).eq(&expected), "{ids:?}");
+    let chain = ids.windows(2).map(|pair| Edge { from: pair[0].clone(), to: pair[1].clone() });
+    assert!(edges.iter().eq(&chain.collect::<Vec<_>>()), "{edges:?}");
+    let relavium::Export { source, agent_snapshot, agent_slug, .. } = metadata.export;
+    assert_eq!((source.as_str(), &agent_snapshot["slug"]), ("session", &json!(agent_slug.0)));
+}
+
+fn assert_sorted(value: &yaml_serde::Value) {
+    match value {
+        yaml_serde::Value::Mapping(fields) => {
+            assert!(fields.keys().map(|key| key.as_str().unwrap()).is_sorted(), "{fields:?}");
+            fields.values().for_each(assert_sorted);
+        }
+        yaml_serde::Value::Sequence(items) => items.iter().for_each(assert_sorted),
+        _ => {}
+    }
+}
+
+/// The workflow, which Relavium takes and whose keys are sorted.
 async fn workflow(daemon: &Daemon, session: &str) -> Value {
     let text = export(daemon, session, "workflow").await;
+    check_schema(&text);
     let read: yaml_serde::Value = yaml_serde::from_str(&text).unwrap();
-    assert_eq!(yaml_serde::to_string(&read).unwrap(), text);
+    assert_sorted(&read);
     serde_json::to_value(read).unwrap()["workflow"].take()
 }
 
@@ -180,8 +305,6 @@ async fn the_workflow_is_a_chain_of_the_turns_that_were_answered() {
     assert_eq!(workflow["nodes"][2], picture, "no tools were used");
     let edges = json!([{"from": "input", "to": "turn-1"}, {"from": "turn-1", "to": "turn-2"}, {"from": "turn-2", "to": "output"}]);
     assert_eq!(workflow["edges"], edges);
-    let agents = workflow["agents"].as_array().unwrap();
-    assert_eq!((agents.len(), &agents[0]["id"], &agents[0]["slug"]), (1, &json!("rich"), &json!("rich")));
     let origin = &workflow["metadata"]["relaviumExport"];
     let shown = daemon.session(&session).await;
     assert_eq!(
@@ -189,14 +312,15 @@ async fn the_workflow_is_a_chain_of_the_turns_that_were_answered() {
         (&json!("session"), &shown["id"], &json!("rich"), &shown["title"])
     );
     assert_eq!((&origin["createdAt"], &origin["updatedAt"]), (&shown["createdAt"], &shown["updatedAt"]));
+    assert_eq!(origin["agentSnapshot"], shown["profile"]);
+    for absent in ["model:", "temperature:", "maxTokens:", "retry"] {
+        assert!(!text.contains(absent), "{absent}");
+    }
     let messages = daemon.messages(&session).await;
     let exported = origin["messages"].as_array().unwrap();
     assert_eq!(exported.len(), messages.len());
     for (exported, message) in exported.iter().zip(&messages) {
         assert_eq!((&exported["content"], &exported["sequence"]), (&message["content"], &message["sequence"]));
-    }
-    for absent in ["model:", "temperature:", "maxTokens:", "retry"] {
-        assert!(!text.contains(absent), "{absent}");
     }
 }
 
@@ -301,6 +425,143 @@ async fn whatever_was_said_is_written_so_that_it_is_read_again() {
         let markdown = export(&daemon, &session, "markdown").await;
         assert!(!markdown.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\t')));
         assert_eq!(markdown.matches("\n## Turn ").count(), texts.len());
+    }
+}
+
+/// Texts that a reader of YAML 1.1 or 1.2 takes for something else, or cannot read, when they are not quoted.
+const TRAPS: [&str; 62] = [
+    "y",
+    "Y",
+    "n",
+    "yes",
+    "no",
+    "Yes",
+    "on",
+    "On",
+    "off",
+    "OFF",
+    "true",
+    "True",
+    "FALSE",
+    "null",
+    "Null",
+    "~",
+    "=",
+    "<<",
+    "12:30",
+    "1:30:45",
+    "190:20:30",
+    "12:30:45.5",
+    "1_000",
+    "0o7",
+    "0b1",
+    "0b1_0",
+    "0x1F",
+    "017",
+    "08",
+    "1e3",
+    "1E+3",
+    "1.5",
+    "-0",
+    "+1",
+    ".5",
+    "5.",
+    ".inf",
+    "-.INF",
+    ".nan",
+    "6.02e+23",
+    "2026-01-01",
+    "2026-01-01T00:00:00Z",
+    "2026-01-01 00:00:00",
+    "a: b",
+    "a #b",
+    "- a",
+    "? a",
+    "!tag",
+    "&a",
+    "*a",
+    "[a",
+    "{a",
+    "%a",
+    "@a",
+    "`a",
+    "|",
+    ">-",
+    "---",
+    "...",
+    "\u{85}x\u{2028}",
+    "\u{feff}\u{fffe}\u{7f}\u{9b}",
+    " \t\r\n\n# \"'\\\n\tx \n ",
+];
+
+/// A session in which every text is a trap: title, prompts, answers, tools with their ids, and arguments with their keys.
+async fn hostile_session(daemon: &Daemon) -> String {
+    let body = json!({"workspace": daemon.workspace(), "agent": "no__", "title": "2026-01-01", "start": "lazy",
+        "limits": {"turnCap": TRAPS.len()}});
+    let session = daemon.post("/v1/sessions", body).await.expect_status(201)["id"].as_str().unwrap().to_owned();
+    for text in TRAPS {
+        let asked = if text.trim().is_empty() { "x" } else { text };
+        daemon.prompt_and_wait(&session, asked).await;
+    }
+    session
+}
+
+fn hostile() -> Value {
+    let arguments: serde_json::Map<String, Value> =
+        TRAPS.iter().map(|trap| ((*trap).to_owned(), json!([trap, {*trap: [[trap], {}], "a": []}]))).collect();
+    let mut calls: Vec<Value> = TRAPS
+        .iter()
+        .flat_map(|trap| [call(trap, trap, "read", &json!({"value": trap})), done(trap, &text_of(trap))])
+        .collect();
+    let long = "long \"key\" ".repeat(200);
+    let numbers = json!([0, -1, 1.0, -0.0, 1e300, 1.5e-9, i64::MIN, u64::MAX, true, false, null, {long: {"b": 1}}]);
+    calls.push(call("all", "all", "read", &json!({"traps": arguments, "numbers": numbers})));
+    calls.extend([done("all", &json!([])), json!({"textFromPrompt": true})]);
+    let models =
+        json!({"models": {"currentModelId": "1_000", "availableModels": [{"modelId": "1_000", "name": "1_000"}]}});
+    json!([{"handshake": {"newSession": models}}, {"prompt": calls}, {"repeat": [{"prompt": [{"textFromPrompt": true}]}]}])
+}
+
+#[tokio::test]
+async fn a_session_full_of_traps_is_the_same_in_every_reader() {
+    let daemon = Daemon::builder().agent("no__", hostile()).start().await;
+    let session = hostile_session(&daemon).await;
+    let text = export(&daemon, &session, "workflow").await;
+    let workflow = workflow(&daemon, &session).await;
+    assert_eq!((&workflow["id"], &workflow["name"]), (&json!("2026-01-01"), &json!("2026-01-01")));
+    assert_eq!(workflow["nodes"].as_array().unwrap().len(), TRAPS.len() + 2);
+    assert_eq!(workflow["nodes"][1]["agent_ref"], "no");
+    let tools: Vec<&str> = TRAPS.into_iter().chain(["all"]).collect();
+    assert_eq!(workflow["nodes"][1]["tools"], json!(tools));
+    let exported = workflow["metadata"]["relaviumExport"]["messages"].as_array().unwrap();
+    let messages = daemon.messages(&session).await;
+    assert_eq!(exported.len(), messages.len());
+    for (exported, message) in exported.iter().zip(&messages) {
+        for (name, value) in exported.as_object().unwrap() {
+            assert_eq!(value, &message[name], "{name}");
+        }
+        assert_eq!(exported.get("model"), message.get("model"));
+    }
+    assert!(exported.iter().any(|message| message["model"] == "1_000"));
+
+    // What Rust reads is the JSON of the document; PyYAML and the npm package `yaml` must read the same.
+    let (Some(node), Some(python)) =
+        (harness::npm_packages("yaml_readers").await, harness::python_packages("yaml_readers").await)
+    else {
+        return;
+    };
+    let read: Value = yaml_serde::from_str(&text).unwrap();
+    let [document, meant] = ["session.yaml", "session.json"].map(|name| daemon.root().join(name));
+    std::fs::write(&document, &text).unwrap();
+    std::fs::write(&meant, read.to_string()).unwrap();
+    let readers = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/yaml_readers");
+    let mut by_python = Command::new(python.join("python"));
+    by_python.arg(readers.join("read.py"));
+    let mut by_node = Command::new("node");
+    by_node.arg(readers.join("read.mjs")).arg(node);
+    for mut reader in [by_python, by_node] {
+        let output = within("the reader", reader.arg(&document).arg(&meant).output()).await.unwrap();
+        assert!(output.status.success(), "{reader:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
 }
 
@@ -505,8 +766,8 @@ fn example(language: &str) -> &'static str {
 
 #[tokio::test]
 async fn the_examples_of_the_book_are_true() {
+    check_schema(example("yaml"));
     let yaml: yaml_serde::Value = yaml_serde::from_str(example("yaml")).unwrap();
-    assert_eq!(yaml_serde::to_string(&yaml).unwrap(), example("yaml"));
     let json: Value = serde_json::from_str(example("json")).unwrap();
     let daemon = Daemon::builder().agent("rich", rich()).start().await;
     let session = rich_session(&daemon).await;

@@ -299,7 +299,8 @@ async fn turns_that_were_not_over_are_interrupted_and_final_statuses_stay() {
     for turn in turns["turns"].as_array().unwrap() {
         assert_eq!((&turn["status"], &turn["error"]["code"]), (&json!("interrupted"), &json!("interrupted")));
     }
-    assert_eq!(daemon.session(id).await["status"], "active");
+    assert_eq!(daemon.session(id).await["status"], "suspended");
+    daemon.post(&format!("/v1/sessions/{id}/resume"), json!({})).await.expect_status(200);
     let archived = daemon.session(archived["session"]["id"].as_str().unwrap()).await;
     assert_eq!(archived["status"], "archived");
     assert_ne!(archived["statusChangedAt"], AT, "how long it is kept is counted from now");
@@ -692,7 +693,7 @@ async fn the_earlier_applications_database_becomes_sessions() {
     assert_eq!(std::fs::read(&path).unwrap(), before, "the database is only read");
     let sessions = report["sessions"].as_array().unwrap();
     let statuses: Vec<&str> = sessions.iter().map(|session| session["status"].as_str().unwrap()).collect();
-    assert_eq!(statuses, ["active", "archived", "active", "active", "archived", "error"]);
+    assert_eq!(statuses, ["active", "archived", "active", "suspended", "archived", "error"]);
     assert_eq!(sessions[0]["notes"], json!(["its status was \"completed\"", "its id was \"s0\""]));
 
     let id = sessions[0]["id"].as_str().unwrap();
@@ -739,6 +740,118 @@ async fn the_earlier_applications_database_becomes_sessions() {
     let again = daemon.cli(&["import", path.to_str().unwrap(), "--json"]).await.json();
     assert_eq!((&again["made"]["sessions"], &again["alreadyHere"]["sessions"]), (&json!(0), &json!(6)));
     assert_eq!(rows(&daemon).await, before);
+}
+
+#[tokio::test]
+async fn a_session_in_a_status_that_expires_says_when() {
+    let daemon = daemon().await;
+    let path = full(&daemon);
+    let dry = daemon.cli(&["import", path.to_str().unwrap(), "--dry-run"]).await.success();
+    assert!(dry.contains("EXPIRES"), "{dry}");
+    let report = daemon.cli(&["import", path.to_str().unwrap(), "--json"]).await.json();
+    let again = daemon.cli(&["import", path.to_str().unwrap(), "--json"]).await.json();
+    let shown = daemon.cli(&["import", path.to_str().unwrap()]).await.success();
+    for (session, here) in report["sessions"].as_array().unwrap().iter().zip(again["sessions"].as_array().unwrap()) {
+        let view = daemon.session(session["id"].as_str().unwrap()).await;
+        let expires = &view["expiresAt"];
+        assert_eq!((&session["expiresAt"], &here["expiresAt"]), (expires, expires), "{view}");
+        assert_eq!(expires.is_string(), ["suspended", "error"].contains(&view["status"].as_str().unwrap()), "{view}");
+        assert!(expires.as_str().is_none_or(|at| shown.contains(at)), "{shown}");
+    }
+    let suspended = report["sessions"][3]["id"].as_str().unwrap();
+    assert_eq!(daemon.session(suspended).await["status"], "suspended");
+    daemon.post(&format!("/v1/sessions/{suspended}/resume"), json!({})).await.expect_status(200);
+    assert_eq!(daemon.prompt_and_wait(suspended, SECOND).await["status"], "completed");
+}
+
+fn chunk(text: &str, partial: bool) -> Value {
+    json!({"type": "text", "text": text, "partial": partial})
+}
+
+/// A database of one session, with answers in chunks, a plan, and tools in every form.
+fn chunked(daemon: &Daemon) -> PathBuf {
+    let steps = json!([{"content": "look", "priority": "high", "status": "completed"}, "change it",
+        {"title": "tell", "status": "in_progress"}, {"odd": 1}]);
+    let rows = [
+        ("user", json!([chunk("go", false), chunk("on", false)])),
+        ("agent", chunk("I will", true)),
+        ("agent", chunk(" ", true)),
+        ("agent", chunk("look.", true)),
+        ("system", json!({"type": "plan", "steps": steps})),
+        ("system", json!({"type": "tool", "tool": "grep", "args": {"q": 1}, "result": {"found": "a"}})),
+        ("agent", chunk("Done", true)),
+        ("agent", chunk(".", true)),
+        ("agent", chunk("", false)),
+        (
+            "agent",
+            json!([chunk("And", false), {"type": "tool_use", "id": "c", "name": "n", "input": {}},
+            {"type": "tool_result", "tool_use_id": "c", "content": "r"}]),
+        ),
+        ("tool", json!("done")),
+        ("user", json!({"type": "plan", "steps": []})),
+        ("agent", chunk("half an", true)),
+        ("agent", chunk(" answer", true)),
+        ("system", json!({"type": "text", "text": "cancelled"})),
+    ];
+    let mut statements = vec![format!(
+        "INSERT INTO Repo VALUES ('r', 'app', '{}', 0, 0);
+         INSERT INTO AgentSession VALUES ('s', 'r', 't', 'completed', 'mind', 1735787000, 1735787060);",
+        daemon.workspace().display()
+    )];
+    for (index, (role, content)) in rows.iter().enumerate() {
+        let at = 1_735_787_000 + index;
+        statements.push(format!("INSERT INTO AgentMessage VALUES ('m{index}', 's', '{role}', '{content}', {at});"));
+    }
+    database(daemon, "chunks.db", &statements.concat())
+}
+
+#[tokio::test]
+async fn an_answer_in_chunks_is_one_message_and_a_plan_is_a_plan() {
+    let daemon = daemon().await;
+    let path = chunked(&daemon);
+    let report = daemon.cli(&["import", path.to_str().unwrap(), "--json"]).await.json();
+    let id = report["sessions"][0]["id"].as_str().unwrap();
+    let messages = daemon.messages(id).await;
+    let told: Vec<(&str, &Value)> =
+        messages.iter().map(|message| (message["role"].as_str().unwrap(), &message["content"])).collect();
+    let step = |content: &str, priority: &str, status: &str| json!({"content": content, "priority": priority, "status": status});
+    let plan = json!({"type": "plan", "steps": [step("look", "high", "completed"), step("change it", "medium", "pending"),
+        step("tell", "medium", "in_progress"), step("{\"odd\":1}", "medium", "pending")]});
+    let call = |id: &str, name: &str, arguments: Value| json!({"type": "tool_call", "id": id, "name": name, "kind": "other", "arguments": arguments});
+    let result = |result: Value| json!({"type": "tool_result", "status": "completed", "result": result, "error": null});
+    assert_eq!(
+        told,
+        [
+            ("user", &chunk("go", false)),
+            ("user", &chunk("on", false)),
+            ("agent", &chunk("I will look.", false)),
+            ("system", &plan),
+            ("tool_call", &call("m5", "grep", json!({"q": 1}))),
+            ("tool_result", &result(json!({"found": "a"}))),
+            ("agent", &chunk("Done.", false)),
+            ("agent", &chunk("And", false)),
+            ("tool_call", &call("c", "n", json!({}))),
+            ("tool_result", &result(json!("r"))),
+            ("tool_call", &call("m10", "tool", Value::Null)),
+            ("tool_result", &result(json!("done"))),
+            ("user", &chunk("{\"type\":\"plan\",\"steps\":[]}", false)),
+            ("agent", &chunk("half an answer", true)),
+            ("system", &chunk("cancelled", false)),
+        ]
+    );
+    let calls: Vec<&str> = messages.iter().filter_map(|message| message["toolCallId"].as_str()).collect();
+    assert_eq!(calls, ["m5", "m5", "c", "c", "m10", "m10"]);
+    assert_eq!(messages[6]["createdAt"], "2025-01-02T03:03:28.000Z", "the time of the last chunk");
+    let turns = daemon.get(&format!("/v1/sessions/{id}/turns")).await.expect_status(200);
+    let ends: Vec<&str> = turns["turns"].as_array().unwrap().iter().map(|t| t["status"].as_str().unwrap()).collect();
+    assert_eq!(ends, ["completed", "interrupted"]);
+    let markdown = daemon.get(&format!("/v1/sessions/{id}/export?format=markdown")).await.text;
+    assert!(markdown.contains("- [x] look"), "{markdown}");
+    let workflow = daemon.get(&format!("/v1/sessions/{id}/export?format=workflow")).await.text;
+    assert!(
+        workflow.contains("prompt_template: |-\n      go\n\n      on\n") && !workflow.contains("turn-2"),
+        "{workflow}"
+    );
 }
 
 #[tokio::test]

@@ -6,7 +6,6 @@
 
 mod harness;
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -102,22 +101,6 @@ async fn bridge(socket: PathBuf) -> (String, JoinSet<()>) {
     (address, task)
 }
 
-/// The program, installed once for each set of requirements.
-async fn installed(requirements: &Path) -> Result<PathBuf, String> {
-    let mut hasher = DefaultHasher::new();
-    std::fs::read(requirements).unwrap().hash(&mut hasher);
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("schemathesis-{:016x}", hasher.finish()));
-    let (program, mark) = (directory.join("bin/st"), directory.join("installed"));
-    if !mark.exists() {
-        let _ = std::fs::remove_dir_all(&directory);
-        run(Command::new("python3").arg("-m").arg("venv").arg(&directory)).await?;
-        let mut install = Command::new(directory.join("bin/pip"));
-        run(install.args(["install", "--quiet", "--disable-pip-version-check", "-r"]).arg(requirements)).await?;
-        std::fs::write(&mark, "").unwrap();
-    }
-    Ok(program)
-}
-
 async fn run(command: &mut Command) -> Result<String, String> {
     let output = command.stdin(Stdio::null()).kill_on_drop(true).output();
     let output = tokio::time::timeout(DEADLINE, output).await.map_err(|_| format!("{command:?} does not end"))?;
@@ -128,20 +111,14 @@ async fn run(command: &mut Command) -> Result<String, String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_answer_is_as_it_is_described() {
-    if !harness::runs_in_full("schemathesis") {
-        return;
-    }
+    let Some(programs) = harness::python_packages("schemathesis").await else { return };
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schemathesis");
-    let program = match installed(&directory.join("requirements.txt")).await {
-        Ok(program) => program,
-        Err(problem) => return harness::skip(&format!("schemathesis cannot be installed: {problem}")),
-    };
     let daemon = Daemon::builder().config(CONFIG).agent("echo", echo()).agent("asking", asking()).start().await;
     let seeds = seeds(&daemon).await;
     let seeds_file = daemon.root().join("seeds.json");
     std::fs::write(&seeds_file, seeds.to_string()).unwrap();
     let (url, _bridge) = bridge(daemon.socket().to_owned()).await;
-    let mut command = Command::new(program);
+    let mut command = Command::new(programs.join("st"));
     command
         .arg("--config-file")
         .arg(directory.join("schemathesis.toml"))

@@ -61,6 +61,8 @@ pub struct ImportedSession {
     pub agent: String,
     pub workspace: String,
     pub status: SessionStatus,
+    /// When retention makes it expire.
+    pub expires_at: Option<Timestamp>,
     pub turns: usize,
     pub messages: usize,
     /// It was not here before.
@@ -195,6 +197,7 @@ impl Plan<'_> {
             agent: self.agent.unwrap_or(&session.agent.slug).to_owned(),
             workspace: session.workspace.clone(),
             status: session.status,
+            expires_at: None,
             turns: turns.len(),
             messages: messages.len(),
             is_new: true,
@@ -223,7 +226,9 @@ impl Plan<'_> {
         let past = Past { session: id, turns, messages, blobs, checkpoints };
         let story = steps::tell(past, &limits, name).map_err(misfit)?;
         let new = self.new_session(&session, &profile, place, &mut told.notes).await.map_err(refused("session"))?;
-        let imported = Imported { observations, ..imported(session, new, story, &mut told) };
+        let imported = Imported { observations, ..imported(session, new, story, &mut told.notes) };
+        // Kept from now on, and by an agent that has not said yet whether it can restore the session.
+        told.expires_at = self.registry.retention().expires_at(told.status, imported.from.at, false);
         self.unit.ops.push((id, Op::Import(Box::new(imported))));
         Ok(told)
     }
@@ -290,6 +295,7 @@ impl Plan<'_> {
         }
         Ok(ImportedSession {
             id,
+            expires_at: self.registry.expires_at(&here),
             title: here.title,
             agent: here.profile.slug,
             workspace: here.workspace,
@@ -384,28 +390,23 @@ impl Plan<'_> {
     }
 }
 
-fn imported(session: ExportedSession, new: NewSession, story: Story, told: &mut ImportedSession) -> Imported {
+fn imported(session: ExportedSession, new: NewSession, story: Story, notes: &mut Vec<String>) -> Imported {
     let Story { mut steps, interrupted, missing } = story;
     if interrupted > 0 {
-        told.notes.push(format!("turns that were still open are now interrupted: {interrupted}"));
+        notes.push(format!("turns that were still open are now interrupted: {interrupted}"));
     }
     if missing > 0 {
-        told.notes.push(format!("media used by its messages but missing from the document: {missing}"));
+        notes.push(format!("media used by its messages but missing from the document: {missing}"));
     }
     let updated_at = session.updated_at;
     if let Some(usage) = session.usage {
         let meter = Meter { usage, basis: Basis::default() };
         steps.push((updated_at, Op::SetUsage(Box::new(UsageChange { meter, turn: None }))));
     }
-    // Nothing runs, so it may go on at once.
-    let (from, by) = (SessionStatus::Active, new.by.clone());
-    told.status = match session.status {
-        SessionStatus::Active | SessionStatus::Suspended => SessionStatus::Active,
-        to @ (SessionStatus::Archived | SessionStatus::Error) => {
-            steps.push((updated_at, Op::SetStatus { from, to, reason: "import", by }));
-            to
-        }
-    };
+    let (from, to, by) = (SessionStatus::Active, session.status, new.by.clone());
+    if to != from {
+        steps.push((updated_at, Op::SetStatus { from, to, reason: "import", by }));
+    }
     let from = ImportedFrom {
         session_id: session.id,
         workspace: session.workspace,

@@ -73,7 +73,7 @@ impl Registry {
         self.retention().expires_at(status, status_changed_at, supports_resume).filter(|_| !keep)
     }
 
-    fn retention(&self) -> Retention {
+    pub(super) fn retention(&self) -> Retention {
         let sessions = &self.shared().config().sessions;
         Retention {
             suspended: sessions.retention_suspended,

@@ -76,7 +76,7 @@ impl Apply<'_> {
         self.connection.run(
             "storing an imported session's times",
             "UPDATE sessions SET updated_at = ?2, last_active_at = ?3, status_changed_at = ?4 WHERE id = ?1",
-            params![session.to_string(), updated_at.as_millis(), last_active_at.as_millis(), now.as_millis()],
+            params![session.to_string(), updated_at.as_millis(), last_active_at.as_millis(), from.at.as_millis()],
         )?;
         self.adopt_entity(session, new.owner_uid)?;
         observations.iter().try_for_each(|new| self.observe(new))

@@ -31,6 +31,8 @@ mod disk;
 mod events;
 mod gate;
 mod nasty;
+mod npm;
+mod pip;
 mod process;
 mod raw;
 mod reader;
@@ -56,6 +58,8 @@ pub use disk::Disk;
 pub use events::{Event, EventStream};
 pub use gate::{Gate, Passage};
 pub use nasty::{IMPATIENT, NASTY, Tree, kill_with_shims, nasty, signal};
+pub use npm::npm_packages;
+pub use pip::python_packages;
 pub use process::{
     Bystander, ORDINARY, parent_of, process_alive, process_gone, process_started, process_stopped, users,
 };

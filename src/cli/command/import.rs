@@ -26,7 +26,7 @@ const TIMEOUT: Duration = Duration::from_mins(10);
 /// Reads an export, a directory of exports and session records, or the database of the application that acpd replaces.
 /// An import is atomic, and it never changes sessions that already exist, so you can repeat it. An imported session uses the
 /// agent of the same name in the directory of the same path, unless you choose others. Its agent gets the conversation so
-/// far with the next prompt.
+/// far with the next prompt. EXPIRES says when retention makes a session expire; `acpd keep` exempts it.
 #[derive(Args, Debug)]
 pub struct Import {
     /// Export (`acpd export --format json`), session record, directory of such files, or SQLite database
@@ -120,6 +120,7 @@ fn text(report: &ImportReport, output: Output) -> String {
         ("ID", Fit::Whole),
         ("", Fit::Whole),
         ("STATUS", Fit::Whole),
+        ("EXPIRES", Fit::IfAny),
         ("AGENT", Fit::Whole),
         ("TURNS", Fit::Number),
         ("MESSAGES", Fit::Number),
@@ -137,6 +138,7 @@ fn text(report: &ImportReport, output: Output) -> String {
             short_id(session.id),
             outcome.to_owned(),
             session.status.to_string(),
+            session.expires_at.map(|at| at.to_string()).unwrap_or_default(),
             session.agent.clone(),
             session.turns.to_string(),
             session.messages.to_string(),

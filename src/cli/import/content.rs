@@ -1,10 +1,11 @@
 //! What the earlier application kept as the content of a message, as messages of the record.
 //!
-//! It kept texts, and JSON: parts by type, lists of them, and tools as one object with what went in and what came out. A
-//! tool becomes a call and its result. What is none of these is kept as the text that it is, so that nothing is lost.
+//! It kept texts, and JSON: parts by type, lists of them, plans, and tools as one object with what went in and what came out.
+//! A tool becomes a call and its result. What is none of these is kept as the text that it is, so that nothing is lost.
 
 use serde_json::{Map, Value};
 
+use crate::model::message::PlanStep;
 use crate::model::{Content, Role};
 
 /// Whoever wrote a message.
@@ -70,7 +71,31 @@ impl Author {
     }
 }
 
-/// What a message says. `id` is the message's own, and names a tool call that has no name. Nothing, when it says nothing.
+impl Said {
+    /// Adds the next chunk of the same answer. False if `next` is something else.
+    pub fn join(&mut self, next: &Self) -> bool {
+        match (&mut self.content, &next.content) {
+            (Content::Text { text, partial: is_open @ true }, Content::Text { text: more, partial })
+                if self.role == next.role =>
+            {
+                text.push_str(more);
+                *is_open = *partial;
+                return true;
+            }
+            // The agent went on, so its text was not cut off.
+            (Content::Text { partial, .. }, Content::ToolCall { .. } | Content::Plan { .. }) => *partial = false,
+            _ => {}
+        }
+        false
+    }
+
+    pub fn is_blank(&self) -> bool {
+        matches!(&self.content, Content::Text { text, .. } if text.trim().is_empty())
+    }
+}
+
+/// What a message says. `id` is the message's own, and names a tool call that has no name. Only a text of the agent may be
+/// blank, because it may be a chunk of an answer.
 pub fn said(author: Author, content: &str, id: &str) -> Vec<Said> {
     let trimmed = content.trim();
     let mut said = Vec::new();
@@ -103,6 +128,10 @@ fn object(author: Author, fields: &Map<String, Value>, id: &str, source: &str, s
     let kind = fields.get("type").and_then(Value::as_str).map(str::to_ascii_lowercase);
     let inner = ["text", "content", "message", "thinking", "value"].iter().find_map(|name| fields.get(*name));
     match (kind.as_deref(), inner) {
+        (Some("plan"), _) if author != Author::User && fields.get("steps").is_some_and(Value::is_array) => {
+            let steps = fields["steps"].as_array().into_iter().flatten().map(step).collect();
+            said.push(Said { role: Role::System, content: Content::Plan { steps }, tool_call_id: None });
+        }
         (Some("tool" | "function"), _) => {
             call(fields, id, said);
             result(fields, id, said);
@@ -119,13 +148,18 @@ fn object(author: Author, fields: &Map<String, Value>, id: &str, source: &str, s
                 && (inner.is_string() || inner.is_array()) =>
         {
             parts(author, inner, id, source, said);
+            if let (Some(Value::Bool(true)), Some(Said { content: Content::Text { partial, .. }, .. })) =
+                (fields.get("partial"), said.last_mut())
+            {
+                *partial = true;
+            }
         }
         _ => text(author, source, id, said),
     }
 }
 
 fn text(author: Author, words: &str, id: &str, said: &mut Vec<Said>) {
-    if words.trim().is_empty() {
+    if author != Author::Agent && words.trim().is_empty() {
         return;
     }
     let words = words.to_owned();
@@ -141,6 +175,15 @@ fn text(author: Author, words: &str, id: &str, said: &mut Vec<Said>) {
     };
     let tool_call_id = (author == Author::Tool).then(|| id.to_owned());
     said.push(Said { role: author.role(), content, tool_call_id });
+}
+
+/// A step of a plan. Without a text of its own, it is kept as the JSON that it is.
+fn step(step: &Value) -> PlanStep {
+    let word = |names: &[&str]| step.as_object().and_then(|fields| word(fields, names));
+    let content = word(&["content", "text", "title", "description", "step", "name"]);
+    let content = content.or_else(|| step.as_str().map(str::to_owned)).unwrap_or_else(|| step.to_string());
+    let or = |word: Option<String>, default: &str| word.unwrap_or_else(|| default.to_owned());
+    PlanStep { content, priority: or(word(&["priority"]), "medium"), status: or(word(&["status", "state"]), "pending") }
 }
 
 fn first<'a>(fields: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Value> {
@@ -192,7 +235,10 @@ mod tests {
 
     fn of(author: Author, content: &str) -> Vec<(Role, Value)> {
         let said = said(author, content, "m1");
-        said.into_iter().map(|said| (said.role, serde_json::to_value(said.content).unwrap())).collect()
+        said.into_iter()
+            .filter(|said| !said.is_blank())
+            .map(|said| (said.role, serde_json::to_value(said.content).unwrap()))
+            .collect()
     }
 
     fn words(text: &str) -> Value {
@@ -229,17 +275,6 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_a_call_and_a_result() {
-        let content =
-            json!({"type": "tool", "id": "c1", "name": "read", "kind": "read", "input": {"path": "a"}, "output": "x"});
-        let call = json!({"type": "tool_call", "id": "c1", "name": "read", "kind": "read", "arguments": {"path": "a"}});
-        let result = json!({"type": "tool_result", "status": "completed", "result": "x", "error": null});
-        assert_eq!(of(Author::Agent, &content.to_string()), [(Role::ToolCall, call), (Role::ToolResult, result)]);
-        let ids: Vec<_> = said(Author::Agent, &content.to_string(), "m1").into_iter().map(|s| s.tool_call_id).collect();
-        assert_eq!(ids, [Some("c1".to_owned()), Some("c1".to_owned())]);
-    }
-
-    #[test]
     fn how_a_tool_ended_is_kept() {
         for (fields, status, error) in [
             (json!({"output": 1}), "completed", Value::Null),
@@ -257,29 +292,11 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_a_tool_only_said_has_a_call_before_it() {
-        let told = of(Author::Tool, "done");
-        assert_eq!(told.iter().map(|(role, _)| *role).collect::<Vec<_>>(), [Role::ToolCall, Role::ToolResult]);
-        assert_eq!(told[1].1["result"], "done");
-    }
-
-    #[test]
-    fn parts_of_a_message_come_one_by_one() {
-        let content = json!([{"type": "text", "text": "a"}, {"type": "tool_use", "id": "c", "name": "n", "input": {}},
-            {"type": "tool_result", "tool_use_id": "c", "content": "r"}]);
-        let told = of(Author::Agent, &content.to_string());
-        assert_eq!(
-            told.iter().map(|(role, _)| *role).collect::<Vec<_>>(),
-            [Role::Agent, Role::ToolCall, Role::ToolResult]
-        );
-    }
-
     proptest! {
         #[test]
-        fn whatever_is_there_is_taken_and_only_emptiness_says_nothing(content in ".{0,60}", author in 0_usize..5) {
+        fn whatever_is_there_is_taken(content in ".{0,60}", author in 0_usize..5) {
             let author = [Author::User, Author::Agent, Author::Thoughts, Author::Tool, Author::System][author];
-            let told = said(author, &content, "m");
+            let told = of(author, &content);
             prop_assert!(!told.is_empty() || content.trim_matches(|c: char| c.is_whitespace() || c == '"').is_empty()
                 || content.contains('"'));
         }

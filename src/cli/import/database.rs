@@ -8,14 +8,14 @@ use std::path::Path;
 
 use serde_json::value::to_raw_value;
 
-use super::content::{Author, said};
+use super::content::{Author, Said, said};
 use super::{Labelled, foreign};
 use crate::cli::error::ClientError;
 use crate::model::export::{Document, ExportedSession, FORMAT, VERSION};
 use crate::model::message::Message;
 use crate::model::turn::Turn;
 use crate::model::{
-    AgentProfile, Chosen, MessageId, PermissionMode, Policy, Role, SessionContext, SessionId, SessionLimits,
+    AgentProfile, Chosen, Content, MessageId, PermissionMode, Policy, Role, SessionContext, SessionId, SessionLimits,
     SessionStatus, Timestamp, TurnId, TurnStatus,
 };
 use crate::store::{Cell, ForeignDatabase, ForeignTable};
@@ -236,45 +236,59 @@ fn document(
     Ok(Labelled { label, notes, document })
 }
 
+/// One message of a row: the row's id, the number of the part, its time, and what it says.
+type Part = (String, usize, Timestamp, Said);
+
+/// What the rows say. The chunks of an answer are one message, as old as the last of them.
+fn parts(lines: Vec<Line>) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for line in lines {
+        for (index, said) in said(line.author, &line.content, &line.id).into_iter().enumerate() {
+            if let Some((_, _, at, before)) = parts.last_mut()
+                && before.join(&said)
+            {
+                *at = line.at;
+                continue;
+            }
+            parts.push((line.id.clone(), index, line.at, said));
+        }
+    }
+    parts.retain(|(_, _, _, said)| !said.is_blank());
+    parts
+}
+
 /// The messages in order, and the turns that they make.
 fn record(session: SessionId, lines: Vec<Line>) -> (Vec<Turn>, Vec<Message>) {
     let (mut turns, mut messages): (Vec<Turn>, Vec<Message>) = (Vec::new(), Vec::new());
-    for line in lines {
-        for (index, said) in said(line.author, &line.content, &line.id).into_iter().enumerate() {
-            let (of, part) = (session.to_string(), index.to_string());
-            let words = [&of, &line.id, &part].map(String::as_str);
-            let derived = MessageId::derived(line.at, &words);
-            let id = line.id.parse().ok().filter(|_| index == 0).unwrap_or(derived);
-            if said.role == Role::User && index == 0 {
-                turns.push(turn(session, TurnId::derived(line.at, &words), line.at));
-            } else if matches!(said.role, Role::Agent | Role::ToolCall | Role::ToolResult) {
-                turns.last_mut().into_iter().for_each(|turn| answered(turn, line.at));
-            }
-            // Texts and values always have a JSON form.
-            let Ok(content) = to_raw_value(&said.content) else { continue };
-            messages.push(Message {
-                id,
-                session_id: session,
-                sequence: i64::try_from(messages.len()).unwrap_or(i64::MAX).saturating_add(1),
-                turn_id: turns.last().map(|turn| turn.id),
-                role: said.role,
-                content,
-                tool_call_id: said.tool_call_id,
-                model: None,
-                by: None,
-                created_at: line.at,
-            });
+    let parts = parts(lines);
+    let has_prompts = parts.iter().any(|(_, _, _, said)| said.role == Role::User);
+    for (row, index, at, said) in parts {
+        let (of, part) = (session.to_string(), index.to_string());
+        let words = [&of, &row, &part].map(String::as_str);
+        let derived = MessageId::derived(at, &words);
+        let id = row.parse().ok().filter(|_| index == 0).unwrap_or(derived);
+        // The agent is told what is in a turn, so an agent that spoke unasked has one too.
+        let is_unasked = !has_prompts && turns.is_empty() && said.role != Role::System;
+        if is_unasked || (said.role == Role::User && index == 0) {
+            turns.push(turn(session, TurnId::derived(at, &words), at));
         }
-    }
-    // Only what is in a turn is a conversation, of which the agent is told.
-    if let (true, Some(first)) = (turns.is_empty(), messages.iter().position(|message| message.role != Role::System)) {
-        let (id, at) = (messages[first].id.to_string(), messages[first].created_at);
-        let mut only = turn(session, TurnId::derived(at, &[&session.to_string(), &id]), at);
-        for message in &mut messages[first..] {
-            message.turn_id = Some(only.id);
-            answered(&mut only, message.created_at);
+        if matches!(said.role, Role::Agent | Role::ToolCall | Role::ToolResult) {
+            turns.last_mut().into_iter().for_each(|turn| answered(turn, at, &said.content));
         }
-        turns.push(only);
+        // Texts and values always have a JSON form.
+        let Ok(content) = to_raw_value(&said.content) else { continue };
+        messages.push(Message {
+            id,
+            session_id: session,
+            sequence: i64::try_from(messages.len()).unwrap_or(i64::MAX).saturating_add(1),
+            turn_id: turns.last().map(|turn| turn.id),
+            role: said.role,
+            content,
+            tool_call_id: said.tool_call_id,
+            model: None,
+            by: None,
+            created_at: at,
+        });
     }
     (turns, messages)
 }
@@ -294,9 +308,11 @@ fn turn(session_id: SessionId, id: TurnId, at: Timestamp) -> Turn {
     }
 }
 
-fn answered(turn: &mut Turn, at: Timestamp) {
-    turn.status = TurnStatus::Completed;
-    turn.stop_reason = Some("end_turn".to_owned());
+/// The last that the agent said in a turn. In the middle of a text, the turn was interrupted.
+fn answered(turn: &mut Turn, at: Timestamp, content: &Content) {
+    let is_cut_off = matches!(content, Content::Text { partial: true, .. });
+    turn.status = if is_cut_off { TurnStatus::Interrupted } else { TurnStatus::Completed };
+    turn.stop_reason = (!is_cut_off).then(|| "end_turn".to_owned());
     turn.finished_at = Some(at);
 }
 
@@ -397,14 +413,6 @@ mod tests {
         ] {
             assert!(time(&cell).is_err(), "{cell:?}");
         }
-    }
-
-    #[test]
-    fn five_states_become_four() {
-        let known = ["completed", "cancelled", "Canceled", "active", "suspended", "archived", "ERROR"];
-        let mapped: Vec<&str> = known.iter().map(|text| status(text).unwrap().as_str()).collect();
-        assert_eq!(mapped, ["active", "archived", "archived", "active", "suspended", "archived", "error"]);
-        assert_eq!(status("paused"), None);
     }
 
     proptest::proptest! {

@@ -11,6 +11,7 @@ mod markdown;
 mod pieces;
 mod tools;
 mod workflow;
+mod yaml;
 
 use std::sync::Arc;
 

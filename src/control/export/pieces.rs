@@ -21,8 +21,6 @@ pub enum Failure {
     Store(#[from] StoreError),
     #[error("cannot write a part of the session as JSON")]
     Json(#[from] serde_json::Error),
-    #[error("cannot write a part of the session as YAML")]
-    Yaml(#[from] yaml_serde::Error),
     #[error("the client stopped reading")]
     Gone,
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::model::record::validate::Warning;
-use crate::model::{SessionId, SessionStatus};
+use crate::model::{SessionId, SessionStatus, Timestamp};
 use crate::registry;
 
 /// Sessions and session records to import. Either all are imported, or none.
@@ -89,6 +89,9 @@ pub struct ImportedSession {
     pub agent: String,
     pub workspace: String,
     pub status: SessionStatus,
+    /// When the session expires, if retention deletes sessions of this status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
     pub turns: usize,
     pub messages: usize,
     /// Differences from the document.
@@ -131,12 +134,13 @@ impl From<registry::ImportedSession> for ImportedSession {
             agent,
             workspace,
             status,
+            expires_at,
             turns,
             messages,
             is_new,
             notes,
         } = session;
         let outcome = ImportOutcome::of(is_new);
-        Self { outcome, id, source_id, title, agent, workspace, status, turns, messages, notes }
+        Self { outcome, id, source_id, title, agent, workspace, status, expires_at, turns, messages, notes }
     }
 }
