@@ -419,6 +419,22 @@ async fn a_directory_of_session_records_becomes_records() {
 }
 
 #[tokio::test]
+async fn a_record_in_an_export_of_an_earlier_version_is_imported() {
+    let daemon = daemon().await;
+    let mut document = document(daemon.workspace());
+    let id = document["session"]["id"].clone();
+    let early = json!({"session_id": id, "actions": [{"type": "a", "result": "b", "details": "text"}],
+        "checkpoints": [{"name": "half", "timestamp": AT, "state": [1]}], "outcomes": [{"type": "issue", "id": 7}]});
+    daemon.post("/v1/import", json!({"records": [early]})).await.refused(400, "invalid_request");
+    document["observations"] = json!([early]);
+    daemon.post("/v1/import", json!({"sessions": [document]})).await.expect_status(200);
+    let stored = daemon.get(&format!("/v1/records/{}", id.as_str().unwrap())).await.expect_status(200);
+    assert_eq!(stored["observations"][0]["content"], early);
+    let timeline = daemon.get("/v1/timeline?entity=7").await.expect_status(200);
+    assert_eq!(timeline["timeline"][2]["outcome"]["id"], 7, "{timeline}");
+}
+
+#[tokio::test]
 async fn checkpoints_and_records_come_with_their_session() {
     let daemon = daemon().await;
     let mut document = document(daemon.workspace());
