@@ -75,7 +75,11 @@ impl Import {
         let operation = "the report".to_owned();
         let report: Box<RawValue> =
             to_raw_value(&report).map_err(|source| ClientError::Answer { operation, source })?;
-        context.show(&report, |report: ImportReport| text(&report, context.output))
+        context.show(&report, |report: ImportReport| text(&report, context.output))?;
+        for file in &found.skipped {
+            context.output.note(&format!("skipped: {file}"));
+        }
+        Ok(if found.skipped.is_empty() { Exit::Ok } else { Exit::Error })
     }
 }
 
