@@ -173,17 +173,9 @@ async fn every_tool_is_told_of_and_does_what_it_says() {
     assert!(kinds.contains(&"session_start") && kinds.contains(&"outcome"), "{timeline}");
 }
 
-/// The usage examples of the specification of `agent_session`, call by call and access by access.
-#[tokio::test]
-async fn the_examples_of_the_specification_run_as_written() {
-    let daemon = with_agents(Daemon::builder()).start().await;
-    let session = daemon.create_lazy_session(TOOLS).await;
-    let call = async |tool: &str, arguments: Value| unwrapped(&called(&daemon, &session, tool, arguments).await);
-    let recent = json!({"limit": 10, "order_by": "started_at", "order": "desc"});
-    assert_eq!(call("query_agent_history", recent.clone()).await, json!([]), "no session came before");
-
-    // Recording a session.
-    let recorded = json!({
+/// The example "Recording a Session" of the specification of `agent_session`.
+fn recorded() -> Value {
+    json!({
         "session_id": "abc123",
         "actions": [
             {"type": "create_feature_unit", "result": "success", "details": {"feature_unit_id": "FU-061"},
@@ -195,14 +187,12 @@ async fn the_examples_of_the_specification_run_as_written() {
         "duration": 3600,
         "started_at": "2025-12-31T11:00:00.000Z",
         "ended_at": "2025-12-31T12:00:00.000Z",
-    });
-    let result = call("submit_agent_session", recorded).await;
-    let entity = result["entity_id"].clone();
-    assert_eq!(result, json!({"entity_id": entity, "observation_count": 1}));
+    })
+}
 
-    // Updating a session, with the state that the complete payload of the specification has.
-    let state = json!({"feature_unit_id": "FU-061", "status": "planning"});
-    let update = json!({
+/// Its example "Updating Session", with the state that its complete payload has.
+fn updated() -> Value {
+    json!({
         "session_id": "abc123",
         "actions": [
             {"type": "create_feature_unit", "result": "success"},
@@ -210,12 +200,31 @@ async fn the_examples_of_the_specification_run_as_written() {
             {"type": "commit", "result": "success"},
         ],
         "checkpoints": [
-            {"name": "spec_complete", "timestamp": "2025-12-31T11:15:00.000Z", "state": state},
+            {"name": "spec_complete", "timestamp": "2025-12-31T11:15:00.000Z", "state": specified_state()},
             {"name": "committed", "timestamp": "2025-12-31T11:45:00.000Z"},
         ],
         "started_at": "2025-12-31T11:00:00.000Z",
-    });
-    let result = call("submit_agent_session", update).await;
+    })
+}
+
+fn specified_state() -> Value {
+    json!({"feature_unit_id": "FU-061", "status": "planning"})
+}
+
+/// The usage examples of the specification of `agent_session`, call by call and access by access.
+#[tokio::test]
+async fn the_examples_of_the_specification_run_as_written() {
+    let daemon = with_agents(Daemon::builder()).start().await;
+    let session = daemon.create_lazy_session(TOOLS).await;
+    let call = async |tool: &str, arguments: Value| unwrapped(&called(&daemon, &session, tool, arguments).await);
+    let recent = json!({"limit": 10, "order_by": "started_at", "order": "desc"});
+    assert_eq!(call("query_agent_history", recent.clone()).await, json!([]), "no session came before");
+
+    let result = call("submit_agent_session", recorded()).await;
+    let entity = result["entity_id"].clone();
+    assert_eq!(result, json!({"entity_id": entity, "observation_count": 1}));
+
+    let result = call("submit_agent_session", updated()).await;
     assert_eq!(result, json!({"entity_id": entity, "observation_count": 2}));
 
     // Querying sessions, and a specific one.
@@ -237,13 +246,13 @@ async fn the_examples_of_the_specification_run_as_written() {
     let restored = call("query_agent_history", json!({"session_id": "abc123"})).await;
     let checkpoints = restored["snapshot"]["checkpoints"].as_array().unwrap();
     let checkpoint = checkpoints.iter().find(|checkpoint| checkpoint["name"] == "spec_complete").unwrap();
-    assert_eq!(checkpoint["state"], state);
+    assert_eq!(checkpoint["state"], specified_state());
     assert_eq!(checkpoints.last().unwrap()["name"], "committed");
     // The same recipe with a session of acpd and its own checkpoint.
-    let own = json!({"name": "half", "state": state});
+    let own = json!({"name": "half", "state": specified_state()});
     done(&called(&daemon, &session, "create_checkpoint", own).await);
     let restored = call("query_agent_history", json!({"session_id": session})).await;
-    assert_eq!(restored["snapshot"]["checkpoints"][0]["state"], state);
+    assert_eq!(restored["snapshot"]["checkpoints"][0]["state"], specified_state());
 
     // The timeline query.
     let query = json!({"entity_id": "FU-061", "start_date": "2025-12-01", "end_date": "2026-01-31"});
@@ -260,6 +269,21 @@ async fn the_examples_of_the_specification_run_as_written() {
     assert_eq!(call("query_entity_timeline", of_one_day).await, timeline, "the end is the whole day");
     let before = json!({"entity_id": "FU-061", "end_date": "2025-12-30"});
     assert_eq!(call("query_entity_timeline", before).await, json!([]));
+}
+
+#[tokio::test]
+async fn a_list_that_is_too_long_for_a_model_says_that_it_was_cut() {
+    let daemon = with_agents(Daemon::builder()).start().await;
+    let session = daemon.create_lazy_session(TOOLS).await;
+    for name in ["first", "second"] {
+        let mut record = recorded();
+        record["session_id"] = json!(name);
+        record["notes"] = json!("x".repeat(20_000));
+        daemon.post("/v1/records", record).await.expect_status(201);
+    }
+    let answer = called(&daemon, &session, "query_agent_history", json!({})).await;
+    assert_eq!((unwrapped(&answer).as_array().unwrap().len(), &answer["structured"]["left_out"]), (1, &json!(1)));
+    assert_eq!(answer["text"][1], answer["structured"]["hint"], "the text has no other place for it");
 }
 
 /// The rejection body of the specification, and what only warns.

@@ -268,6 +268,32 @@ async fn records_are_listed_in_the_order_that_is_asked_for() {
 }
 
 #[tokio::test]
+async fn a_day_without_a_time_is_the_whole_day() {
+    let daemon = Daemon::builder().start().await;
+    let outcome = json!({"outcomes": [{"type": "issue", "id": "I-1"}]});
+    for day in 1..=2 {
+        let name = format!("s-10{day}");
+        submit(&daemon, with(record(&name, day), outcome.clone())).await;
+    }
+    let millisecond = json!({"checkpoints": [{"name": "last", "timestamp": "2026-01-02T23:59:59.999Z"}]});
+    submit(&daemon, with(record("s-102", 2), millisecond)).await;
+    for (query, total) in [
+        ("from=2026-01-02&to=2026-01-02", 4),
+        ("start_date=2026-01-01&end_date=2026-01-02", 7),
+        ("to=2026-01-02T00:00:00Z", 3),
+        ("to=2025-12-31", 0),
+        ("from=2026-01-03", 0),
+    ] {
+        let days = daemon.get(&format!("/v1/timeline?entity_id=I-1&{query}")).await.expect_status(200);
+        assert_eq!(days["total"], total, "{query}: {days}");
+    }
+    for (query, field) in [("from=soon", "from"), ("to=2026-02-30", "to"), ("end_date=", "to")] {
+        let refused = daemon.get(&format!("/v1/timeline?entity=I-1&{query}")).await.refused(400, "invalid_request");
+        assert_eq!(refused["details"]["field"], field);
+    }
+}
+
+#[tokio::test]
 async fn a_timeline_goes_across_sessions_in_order() {
     let daemon = Daemon::builder().agent("plain", harness::echo()).start().await;
     let own = daemon.create_lazy_session("plain").await;
@@ -329,17 +355,6 @@ async fn a_timeline_goes_across_sessions_in_order() {
         (pluck(&page, "timeline", "/type"), &page["total"]),
         (vec![&json!("session_end"), &json!("session_start"), &json!("checkpoint")], &json!(4))
     );
-    for (query, total) in [
-        ("from=2026-01-02&to=2026-01-02", 4),
-        ("start_date=2026-01-01&end_date=2026-01-02", 7),
-        ("to=2026-01-01T23:59:59Z", 3),
-        ("to=2025-12-31", 0),
-    ] {
-        let days = daemon.get(&format!("/v1/timeline?entity_id=I-1&{query}")).await.expect_status(200);
-        assert_eq!(days["total"], total, "{query}: {days}");
-    }
-    let refused = daemon.get("/v1/timeline?entity=I-1&to=soon").await.refused(400, "invalid_request");
-    assert_eq!(refused["details"]["field"], "to");
     // Asked for by its own name, a session has all of its outcomes.
     let two = daemon.get("/v1/timeline?entity=s-two").await.expect_status(200);
     assert_eq!(pluck(&two, "timeline", "/outcome/id")[2..4], [&json!("I-1"), &json!("I-2")]);

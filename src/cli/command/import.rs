@@ -24,9 +24,9 @@ const TIMEOUT: Duration = Duration::from_mins(10);
 /// Import sessions and session records
 ///
 /// Reads an export, a directory of exports and session records, or the database of the application that acpd replaces.
-/// An import is atomic, and it never changes sessions that already exist, so you can repeat it. An imported session uses the
-/// agent of the same name in the directory of the same path, unless you choose others. Its agent gets the conversation so
-/// far with the next prompt.
+/// An import is atomic, but files of a directory that cannot be imported are skipped. It never changes sessions that already
+/// exist, so you can repeat it. An imported session uses the agent of the same name in the directory of the same path, unless
+/// you choose others. Its agent gets the conversation so far with the next prompt.
 #[derive(Args, Debug)]
 pub struct Import {
     /// Export (`acpd export --format json`), session record, directory of such files, or SQLite database
