@@ -50,12 +50,21 @@ async fn called(daemon: &Daemon, session: &str, tool: &str, arguments: Value) ->
     serde_json::from_str(&told).unwrap_or_else(|_| panic!("{tool}: {told}"))
 }
 
+/// The value of a successful result: what a client gets from `JSON.parse(result.content[0].text)`.
+#[track_caller]
+fn unwrapped(answer: &Value) -> Value {
+    assert_eq!(answer["isError"], false, "{answer}");
+    serde_json::from_str(answer["text"][0].as_str().unwrap()).unwrap()
+}
+
+/// The structured content of a successful result. The text has the same value, or the list in it.
 #[track_caller]
 fn done(answer: &Value) -> Value {
-    assert_eq!(answer["isError"], false, "{answer}");
-    let text: Value = serde_json::from_str(answer["text"][0].as_str().unwrap()).unwrap();
-    assert_eq!(text, answer["structured"], "what is structured is there as text too");
-    text
+    let (text, structured) = (unwrapped(answer), &answer["structured"]);
+    assert!(structured.is_object(), "MCP clients refuse anything else: {answer}");
+    let list = ["records", "timeline"].into_iter().find_map(|name| structured.get(name));
+    assert_eq!(&text, list.unwrap_or(structured), "{answer}");
+    structured.clone()
 }
 
 #[track_caller]
@@ -142,7 +151,7 @@ async fn every_tool_is_told_of_and_does_what_it_says() {
 
     let action = json!({"type": "edit", "result": "success", "details": {"file": "a.rs"}});
     let outcome = json!({"type": "file", "id": "a.rs"});
-    let submission = json!({"actions": [action], "outcomes": [outcome]});
+    let submission = json!({"actions": [action], "outcomes": [outcome], "started_at": "2026-01-01T10:00:00Z"});
     let submitted = done(&called(&daemon, &session, "submit_agent_session", submission).await);
     assert_eq!(submitted["observation_count"], 1);
     let record = daemon.get(&format!("/v1/sessions/{session}/record")).await.expect_status(200);
@@ -158,10 +167,155 @@ async fn every_tool_is_told_of_and_does_what_it_says() {
     let history = done(&called(&daemon, &session, "query_agent_history", json!({"limit": 5, "order": "asc"})).await);
     assert_eq!(history["records"][0]["snapshot"]["session_id"], json!(session), "{history}");
     assert_eq!(history["records"][0].get("observations"), None, "they are long");
-    let timeline = done(&called(&daemon, &session, "query_entity_timeline", json!({"entity": "a.rs"})).await);
+    let timeline = done(&called(&daemon, &session, "query_entity_timeline", json!({"entity_id": "a.rs"})).await);
     let kinds: Vec<&str> =
         timeline["timeline"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect();
     assert!(kinds.contains(&"session_start") && kinds.contains(&"outcome"), "{timeline}");
+}
+
+/// The example "Recording a Session" of the specification of `agent_session`.
+fn recorded() -> Value {
+    json!({
+        "session_id": "abc123",
+        "actions": [
+            {"type": "create_feature_unit", "result": "success", "details": {"feature_unit_id": "FU-061"},
+                "timestamp": "2025-12-31T11:15:00.000Z"},
+            {"type": "run_tests", "result": "passed", "timestamp": "2025-12-31T11:30:00.000Z"},
+        ],
+        "checkpoints": [{"name": "spec_complete", "timestamp": "2025-12-31T11:15:00.000Z"}],
+        "outcomes": [{"type": "feature_unit_created", "id": "FU-061"}],
+        "duration": 3600,
+        "started_at": "2025-12-31T11:00:00.000Z",
+        "ended_at": "2025-12-31T12:00:00.000Z",
+    })
+}
+
+/// Its example "Updating Session", with the state that its complete payload has.
+fn updated() -> Value {
+    json!({
+        "session_id": "abc123",
+        "actions": [
+            {"type": "create_feature_unit", "result": "success"},
+            {"type": "run_tests", "result": "passed"},
+            {"type": "commit", "result": "success"},
+        ],
+        "checkpoints": [
+            {"name": "spec_complete", "timestamp": "2025-12-31T11:15:00.000Z", "state": specified_state()},
+            {"name": "committed", "timestamp": "2025-12-31T11:45:00.000Z"},
+        ],
+        "started_at": "2025-12-31T11:00:00.000Z",
+    })
+}
+
+fn specified_state() -> Value {
+    json!({"feature_unit_id": "FU-061", "status": "planning"})
+}
+
+/// The usage examples of the specification of `agent_session`, call by call and access by access.
+#[tokio::test]
+async fn the_examples_of_the_specification_run_as_written() {
+    let daemon = with_agents(Daemon::builder()).start().await;
+    let session = daemon.create_lazy_session(TOOLS).await;
+    let call = async |tool: &str, arguments: Value| unwrapped(&called(&daemon, &session, tool, arguments).await);
+    let recent = json!({"limit": 10, "order_by": "started_at", "order": "desc"});
+    assert_eq!(call("query_agent_history", recent.clone()).await, json!([]), "no session came before");
+
+    let result = call("submit_agent_session", recorded()).await;
+    let entity = result["entity_id"].clone();
+    assert_eq!(result, json!({"entity_id": entity, "observation_count": 1}));
+
+    let result = call("submit_agent_session", updated()).await;
+    assert_eq!(result, json!({"entity_id": entity, "observation_count": 2}));
+
+    // Querying sessions, and a specific one.
+    let sessions = call("query_agent_history", recent).await;
+    assert_eq!((sessions.as_array().unwrap().len(), &sessions[0]["entity_id"]), (1, &entity), "{sessions}");
+    let one = call("query_agent_history", json!({"session_id": "abc123"})).await;
+    assert_eq!(one, sessions[0]);
+    assert_eq!(one["snapshot"]["actions"][2]["type"], "commit");
+    assert_eq!(one["snapshot"]["ended_at"], "2025-12-31T12:00:00.000Z", "the update does not name it");
+
+    // startSession and restoreCheckpoint, in a later session of the same user.
+    let later = daemon.create_lazy_session(TOOLS).await;
+    let call = async |tool: &str, arguments: Value| unwrapped(&called(&daemon, &later, tool, arguments).await);
+    let newest = json!({"limit": 1, "order_by": "started_at", "order": "desc"});
+    let previous = call("query_agent_history", newest).await;
+    assert_eq!(previous.as_array().unwrap().len(), 1);
+    assert_eq!(previous[0]["snapshot"]["session_id"], json!(session), "the newest that came before, and not this one");
+    assert_eq!(previous[0]["snapshot"]["checkpoints"], json!([]), "a list, also without entries");
+    let restored = call("query_agent_history", json!({"session_id": "abc123"})).await;
+    let checkpoints = restored["snapshot"]["checkpoints"].as_array().unwrap();
+    let checkpoint = checkpoints.iter().find(|checkpoint| checkpoint["name"] == "spec_complete").unwrap();
+    assert_eq!(checkpoint["state"], specified_state());
+    assert_eq!(checkpoints.last().unwrap()["name"], "committed");
+    // The same recipe with a session of acpd and its own checkpoint.
+    let own = json!({"name": "half", "state": specified_state()});
+    done(&called(&daemon, &session, "create_checkpoint", own).await);
+    let restored = call("query_agent_history", json!({"session_id": session})).await;
+    assert_eq!(restored["snapshot"]["checkpoints"][0]["state"], specified_state());
+
+    // The timeline query.
+    let query = json!({"entity_id": "FU-061", "start_date": "2025-12-01", "end_date": "2026-01-31"});
+    let timeline = call("query_entity_timeline", query).await;
+    let told: Vec<(&Value, &Value)> =
+        timeline.as_array().unwrap().iter().map(|event| (&event["type"], &event["checkpoint"]["name"])).collect();
+    let (start, checkpoint, none) = (json!("session_start"), json!("checkpoint"), Value::Null);
+    let (outcome, end) = (json!("outcome"), json!("session_end"));
+    let (spec, committed) = (json!("spec_complete"), json!("committed"));
+    let expected = [(&start, &none), (&checkpoint, &spec), (&checkpoint, &committed), (&outcome, &none), (&end, &none)];
+    assert_eq!(told, expected, "{timeline}");
+    assert!(timeline.as_array().unwrap().iter().all(|event| event["session_id"] == "abc123"), "{timeline}");
+    let of_one_day = json!({"entity_id": "FU-061", "start_date": "2025-12-31", "end_date": "2025-12-31"});
+    assert_eq!(call("query_entity_timeline", of_one_day).await, timeline, "the end is the whole day");
+    let before = json!({"entity_id": "FU-061", "end_date": "2025-12-30"});
+    assert_eq!(call("query_entity_timeline", before).await, json!([]));
+}
+
+#[tokio::test]
+async fn a_list_that_is_too_long_for_a_model_says_that_it_was_cut() {
+    let daemon = with_agents(Daemon::builder()).start().await;
+    let session = daemon.create_lazy_session(TOOLS).await;
+    for name in ["first", "second"] {
+        let mut record = recorded();
+        record["session_id"] = json!(name);
+        record["notes"] = json!("x".repeat(20_000));
+        daemon.post("/v1/records", record).await.expect_status(201);
+    }
+    let answer = called(&daemon, &session, "query_agent_history", json!({})).await;
+    assert_eq!((unwrapped(&answer).as_array().unwrap().len(), &answer["structured"]["left_out"]), (1, &json!(1)));
+    assert_eq!(answer["text"][1], answer["structured"]["hint"], "the text has no other place for it");
+}
+
+/// The rejection body of the specification, and what only warns.
+#[tokio::test]
+async fn a_record_that_does_not_fit_is_rejected_as_the_specification_says() {
+    let daemon = with_agents(Daemon::builder()).start().await;
+    let session = daemon.create_lazy_session(TOOLS).await;
+    let empty = json!({"session_id": "abc123", "actions": [], "started_at": "2025-12-31T11:00:00Z"});
+    let answer = called(&daemon, &session, "submit_agent_session", empty.clone()).await;
+    let body = json!({
+        "error": "schema_validation_failed",
+        "details": {
+            "field": "actions",
+            "value": [],
+            "expected": "min_length: 1",
+            "message": "Actions array must have at least 1 item",
+        },
+    });
+    assert_eq!((&answer["isError"], &answer["structured"]), (&json!(true), &body));
+    assert_eq!(answer["text"], json!([body.to_string()]), "also as text");
+    let over_http = daemon.post("/v1/records", empty).await.refused(422, "schema_validation_failed");
+    assert_eq!(over_http["details"], body["details"]);
+
+    let mut odd = json!({"session_id": "abc123", "actions": [{"type": "deploy", "result": "warning"}], "duration": 99,
+        "checkpoints": [{"name": "late", "timestamp": "2026-01-01T00:00:00Z"}],
+        "started_at": "2025-12-31T11:00:00Z", "ended_at": "2025-12-31T12:00:00Z"});
+    let taken = unwrapped(&called(&daemon, &session, "submit_agent_session", odd.clone()).await);
+    let warned = |index: usize| taken["warnings"][index]["field"].as_str();
+    assert_eq!([warned(0), warned(1)], [Some("duration"), Some("checkpoints[0].timestamp")], "{taken}");
+    odd.as_object_mut().unwrap().remove("started_at");
+    let answer = called(&daemon, &session, "submit_agent_session", odd).await;
+    assert_eq!(answer["structured"]["details"]["field"], "started_at");
 }
 
 #[tokio::test]
@@ -169,12 +323,14 @@ async fn what_is_wrong_is_told_as_an_error_of_the_tool() {
     let daemon = with_agents(Daemon::builder()).start().await;
     let session = daemon.create_lazy_session(TOOLS).await;
     for (tool, arguments, code) in [
-        ("submit_agent_session", json!({"actions": []}), "schema_validation_failed"),
         ("create_checkpoint", json!({"name": "x", "nonsense": 1}), "invalid_request"),
         ("create_checkpoint", json!({}), "invalid_request"),
         ("query_agent_history", json!({"nonsense": 1}), "invalid_request"),
         ("query_agent_history", json!({"limit": "many"}), "invalid_request"),
+        ("query_agent_history", json!({"session_id": "nothing"}), "record_not_found"),
+        ("query_agent_history", json!({"session_id": 7}), "failed"),
         ("query_entity_timeline", json!({}), "invalid_request"),
+        ("query_entity_timeline", json!({"entity_id": "x", "end_date": "soon"}), "invalid_request"),
         ("restore_checkpoint", json!({"name": "none"}), "failed"),
         ("restore_checkpoint", json!({"name": 7}), "failed"),
         ("restore_checkpoint", json!({"name": "x", "nonsense": 1}), "failed"),
@@ -194,8 +350,11 @@ async fn an_agent_writes_to_its_own_session_and_gets_to_nothing_else() {
     }
     let daemon = with_agents(Daemon::builder()).start().await;
     let (own, other) = (daemon.create_lazy_session(TOOLS).await, daemon.create_lazy_session(TOOLS).await);
-    let submission = json!({"session_id": other, "actions": [{"type": "edit", "result": "success"}]});
-    refused(&called(&daemon, &own, "submit_agent_session", submission).await, "other_session");
+    let submission = |session: &str| json!({"session_id": session, "actions": [{"type": "edit", "result": "success"}], "started_at": "2026-01-01T10:00:00Z"});
+    for session in [other.as_str(), "01980000-0000-7000-8000-000000000000"] {
+        let answer = called(&daemon, &own, "submit_agent_session", submission(session)).await;
+        refused(&answer, "other_session");
+    }
     let record = daemon.get(&format!("/v1/sessions/{other}/record")).await.expect_status(200);
     assert!(!record.to_string().contains("\"edit\""), "{record}");
 
@@ -281,9 +440,11 @@ async fn users_have_tools_of_their_own_and_see_nothing_of_each_other() {
         refused(&called(&daemon, other, "restore_checkpoint", json!({"name": name})).await, "failed");
         let named = json!({"name": name, "session_id": session});
         refused(&called(&daemon, other, "restore_checkpoint", named).await, "session_not_found");
+        let named = json!({"session_id": session});
+        refused(&called(&daemon, other, "query_agent_history", named).await, "record_not_found");
         let history = done(&called(&daemon, other, "query_agent_history", json!({})).await);
         assert!(!history.to_string().contains(session.as_str()), "{history}");
-        let timeline = done(&called(&daemon, other, "query_entity_timeline", json!({"entity": session})).await);
+        let timeline = done(&called(&daemon, other, "query_entity_timeline", json!({"entity_id": session})).await);
         assert_eq!(timeline["timeline"], json!([]));
     }
     let facts = |session: &str| {

@@ -154,7 +154,7 @@ async fn settle_in(daemon: &Daemon, who: &Who<'_>) -> Belongings {
     let path = format!("/v1/sessions/{session}/checkpoints");
     let checkpoint = who.request("POST", &path, Some(checkpoint)).await.expect_status(201);
     let record = json!({"session_id": session, "actions": [{"type": WORD, "result": "success"}],
-        "outcomes": [{"type": "issue", "id": WORD}]});
+        "started_at": "2026-01-01T10:00:00Z", "outcomes": [{"type": "issue", "id": WORD}]});
     who.request("POST", "/v1/records", Some(record)).await.expect_status(201);
     // A slug is of the whole daemon, and there are two who settle in.
     let slug = format!("{WORD}-{}", &session[session.len() - 8..]);

@@ -405,18 +405,76 @@ async fn a_directory_of_session_records_becomes_records() {
     assert_eq!(again["made"], json!({"sessions": 0, "turns": 0, "messages": 0, "records": 0}));
     assert_eq!(rows(&daemon).await, before);
 
-    // One that is wrong keeps all others out, and is named.
+    // Files that cannot be imported are named with the reason. The others are imported.
     put("e.json", &record("cursor-three", AT));
     let mut wrong = record("cursor-four", AT);
     wrong["actions"][0].as_object_mut().unwrap().remove("result");
     put("f.json", &wrong);
+    put("other.json", &json!({"neither": 1}));
+    std::fs::write(directory.join("h.json"), "{").unwrap();
     let output = daemon.cli(&["import", path]).await;
-    assert_eq!(output.code, 1, "{}", output.stderr);
-    assert!(output.stderr.contains("f.json: actions[0].result: is missing"), "{}", output.stderr);
-    put("f.json", &json!({"neither": 1}));
-    let output = daemon.cli(&["import", path]).await;
-    assert!(output.code == 1 && output.stderr.contains("f.json is neither"), "{}", output.stderr);
+    let told = [
+        "imported: 1 record",
+        "f.json is neither an export nor a session record: actions[0].result is missing",
+        "other.json is neither an export nor a session record: Actions array must have at least 1 item",
+        "h.json is not a JSON object",
+    ];
+    let text = format!("{}{}", output.stdout, output.stderr);
+    assert!(output.code == 1 && told.iter().all(|part| text.contains(part)), "{text}");
+    daemon.get("/v1/records/cursor-three").await.expect_status(200);
+    let before = rows(&daemon).await;
+    for (file, told) in [("f.json", told[1]), ("other.json", told[2])] {
+        let output = daemon.cli(&["import", directory.join(file).to_str().unwrap()]).await;
+        assert!(output.code == 1 && output.stderr.contains(told), "{}", output.stderr);
+    }
     assert_eq!(rows(&daemon).await, before);
+}
+
+/// The layout of `.cursor/memory/sessions`.
+#[tokio::test]
+async fn the_session_files_of_an_agents_memory_become_records() {
+    let daemon = daemon().await;
+    let directory = daemon.workspace().join(".cursor/memory/sessions");
+    std::fs::create_dir_all(&directory).unwrap();
+    let whole = record("abc123", AT);
+    std::fs::write(directory.join("session-abc123.json"), whole.to_string()).unwrap();
+    let bare = json!({"actions": [
+        {"type": "run_tests", "result": "passed", "timestamp": "2026-01-02T03:04:07+00:00"},
+        {"type": "deploy", "result": "failure", "details": {"to": "staging"}},
+    ], "checkpoints": [{"name": "half", "timestamp": "2026-01-02T03:04:06Z"}]});
+    std::fs::write(directory.join("session-def456.json"), bare.to_string()).unwrap();
+    let begun = json!({"session_id": "ghi789", "actions": [], "checkpoints": []});
+    std::fs::write(directory.join("session-ghi789.json"), begun.to_string()).unwrap();
+    std::fs::write(directory.join("session-abc123.md"), "# What happened").unwrap();
+
+    let output = daemon.cli(&["import", directory.to_str().unwrap()]).await;
+    assert_eq!(output.code, 1, "one was skipped: {}", output.stderr);
+    assert!(output.stdout.contains("imported: 2 records"), "{}", output.stdout);
+    assert!(output.stderr.contains("session-ghi789.json") && !output.stderr.contains(".md"), "{}", output.stderr);
+    let stored = daemon.get("/v1/records/abc123").await.expect_status(200);
+    assert_eq!(stored["snapshot"], whole);
+    let stored = daemon.get("/v1/records/def456").await.expect_status(200)["snapshot"].clone();
+    assert_eq!((&stored["session_id"], &stored["actions"]), (&json!("def456"), &bare["actions"]));
+    assert_eq!(stored["started_at"], "2026-01-02T03:04:06.000Z", "the earliest time in it");
+    daemon.get("/v1/records/ghi789").await.refused(404, "record_not_found");
+    let timeline = daemon.get("/v1/timeline?entity=pr-7").await.expect_status(200);
+    assert_eq!(timeline["total"], 4, "{timeline}");
+}
+
+#[tokio::test]
+async fn a_record_in_an_export_of_an_earlier_version_is_imported() {
+    let daemon = daemon().await;
+    let mut document = document(daemon.workspace());
+    let id = document["session"]["id"].clone();
+    let early = json!({"session_id": id, "actions": [{"type": "a", "result": "b", "details": "text"}],
+        "checkpoints": [{"name": "half", "timestamp": AT, "state": [1]}], "outcomes": [{"type": "issue", "id": 7}]});
+    daemon.post("/v1/import", json!({"records": [early]})).await.refused(400, "invalid_request");
+    document["observations"] = json!([early]);
+    daemon.post("/v1/import", json!({"sessions": [document]})).await.expect_status(200);
+    let stored = daemon.get(&format!("/v1/records/{}", id.as_str().unwrap())).await.expect_status(200);
+    assert_eq!(stored["observations"][0]["content"], early);
+    let timeline = daemon.get("/v1/timeline?entity=7").await.expect_status(200);
+    assert_eq!(timeline["timeline"][2]["outcome"]["id"], 7, "{timeline}");
 }
 
 #[tokio::test]

@@ -58,7 +58,10 @@ async fn the_record_of_a_session_is_derived_from_its_turns_and_tools() {
     let session = daemon.create_session("plain").await;
     let path = format!("/v1/sessions/{session}/record");
     let empty = daemon.get(&path).await.expect_status(200);
-    assert_eq!((&empty["actions"], &empty["truncated"]), (&json!([]), &json!(false)));
+    let start = json!({"type": "session_start", "result": "success", "timestamp": empty["started_at"]});
+    assert_eq!((&empty["actions"], &empty["truncated"]), (&json!([start]), &json!(false)));
+    let other = with(empty.clone(), json!({"session_id": "as acpd derives it"}));
+    assert_eq!(submit(&daemon, other).await["warnings"], json!([]), "the record of an empty session is valid too");
     daemon.prompt_and_wait(&session, "one").await;
     let accepted = daemon.prompt(&session, "two").await;
     let gate = daemon.gate("plain").reached("cut off").await;
@@ -68,8 +71,10 @@ async fn the_record_of_a_session_is_derived_from_its_turns_and_tools() {
     gate.open().await;
     daemon.wait_turn(&session, accepted["turnId"].as_str().unwrap()).await;
     daemon.prompt_and_wait(&session, "three").await;
+    let checkpoints = format!("/v1/sessions/{session}/checkpoints");
     let state = json!({"name": "half", "state": {"step": 1}});
-    let checkpoint = daemon.post(&format!("/v1/sessions/{session}/checkpoints"), state).await.expect_status(201);
+    let checkpoint = daemon.post(&checkpoints, state).await.expect_status(201);
+    let list = daemon.post(&checkpoints, json!({"name": "list", "state": [1]})).await.expect_status(201);
 
     let record = daemon.get(&path).await.expect_status(200);
     let shown: Vec<(&str, &str)> = record["actions"]
@@ -91,7 +96,8 @@ async fn the_record_of_a_session_is_derived_from_its_turns_and_tools() {
     assert_eq!((&details["name"], &details["arguments"]), (&json!("tool a"), &json!({"path": "a.rs"})));
     assert_eq!(record["actions"][5]["details"]["error"]["code"], "agent_error");
     let half = json!({"name": "half", "timestamp": checkpoint["createdAt"], "state": {"step": 1}});
-    assert_eq!((&record["checkpoints"], &record["outcomes"]), (&json!([half]), &json!([])));
+    let list = json!({"name": "list", "timestamp": list["createdAt"], "state": {"value": [1]}});
+    assert_eq!((&record["checkpoints"], &record["outcomes"]), (&json!([half, list]), &json!([])));
     let row = daemon.session(&session).await;
     assert_eq!((&record["session_id"], &record["started_at"]), (&row["id"], &row["createdAt"]));
     assert_eq!(record["ended_at"], Value::Null, "it can go on");
@@ -102,7 +108,7 @@ async fn the_record_of_a_session_is_derived_from_its_turns_and_tools() {
     assert_eq!(taken, json!({"entity_id": session, "observation_count": 1, "warnings": []}));
     assert_eq!(daemon.get(&path).await.expect_status(200), record, "and knows for its own");
     let timeline = daemon.get(&format!("/v1/timeline?entity={session}")).await.expect_status(200);
-    assert_eq!(pluck(&timeline, "timeline", "/type"), ["session_start", "checkpoint"], "{timeline}");
+    assert_eq!(pluck(&timeline, "timeline", "/type"), ["session_start", "checkpoint", "checkpoint"], "{timeline}");
     daemon.post(&format!("/v1/sessions/{session}/archive"), json!({})).await.expect_status(200);
     let ended = daemon.get(&path).await.expect_status(200);
     assert_eq!(ended["ended_at"], daemon.session(&session).await["statusChangedAt"]);
@@ -145,8 +151,9 @@ async fn every_rule_is_refused_with_its_field() {
         with(
             record("s-100", 1),
             json!({
-                "checkpoints": [{"name": "half", "timestamp": "2026-01-01T10:00:30Z"}],
-                "outcomes": [{"type": "issue"}],
+                "actions": [{"type": "edit", "result": "success", "timestamp": null, "details": null}],
+                "checkpoints": [{"name": "half", "timestamp": "2026-01-01T10:00:30Z", "state": null}],
+                "outcomes": [{"type": "issue", "id": null, "details": null}],
             }),
         )
     };
@@ -159,11 +166,16 @@ async fn every_rule_is_refused_with_its_field() {
         ("/actions/0/type", json!(""), "actions[0].type"),
         ("/actions/0/result", json!(null), "actions[0].result"),
         ("/actions/0/result", json!(" "), "actions[0].result"),
+        ("/actions/0/details", json!("fast"), "actions[0].details"),
         ("/actions/0/timestamp", json!("2026-01-01 10:00"), "actions[0].timestamp"),
         ("/checkpoints", json!("half"), "checkpoints"),
         ("/checkpoints/0/name", json!(""), "checkpoints[0].name"),
         ("/checkpoints/0/timestamp", json!(null), "checkpoints[0].timestamp"),
+        ("/checkpoints/0/state", json!([1]), "checkpoints[0].state"),
         ("/outcomes", json!(7), "outcomes"),
+        ("/outcomes/0/id", json!(7), "outcomes[0].id"),
+        ("/outcomes/0/details", json!(true), "outcomes[0].details"),
+        ("/started_at", json!(null), "started_at"),
         ("/outcomes/0/type", json!(7), "outcomes[0].type"),
         ("/started_at", json!("soon"), "started_at"),
         ("/ended_at", json!("2026-01-01T09:59:59Z"), "ended_at"),
@@ -204,17 +216,18 @@ async fn observations_become_one_entity_of_which_each_fields_latest_counts() {
     let id = taken["entity_id"].as_str().unwrap().to_owned();
     assert_eq!(taken["observation_count"], 1);
     let second = json!({"session_id": "s-100", "actions": [{"type": "test", "result": "flaky"}], "duration": 61,
-        "author": {"mail": "m"}, "ended_at": null});
+        "author": {"mail": "m"}, "started_at": first["started_at"], "ended_at": null});
     assert_eq!(submit(&daemon, second.clone()).await, json!({"entity_id": id, "observation_count": 2, "warnings": []}));
     // Said again, in another order: it is known.
-    let reordered = json!({"duration": 61, "author": {"mail": "m"}, "ended_at": null,
+    let reordered = json!({"duration": 61, "author": {"mail": "m"}, "ended_at": null, "started_at": first["started_at"],
         "actions": [{"result": "flaky", "type": "test"}], "session_id": "s-100"});
     assert_eq!(daemon.post("/v1/records", reordered).await.expect_status(200)["observation_count"], 2);
     daemon.restart().await;
 
     let entity = daemon.get(&format!("/v1/records/{id}")).await.expect_status(200);
     let snapshot = json!({"session_id": "s-100", "actions": second["actions"], "started_at": first["started_at"],
-        "ended_at": first["ended_at"], "duration": 61, "outcomes": first["outcomes"], "author": {"mail": "m"}});
+        "ended_at": first["ended_at"], "duration": 61, "outcomes": first["outcomes"], "author": {"mail": "m"},
+        "checkpoints": []});
     assert_eq!((&entity["snapshot"], &entity["observation_count"]), (&snapshot, &json!(2)));
     assert_eq!(pluck(&entity, "observations", "/content"), [&first, &second]);
     assert_eq!(daemon.get("/v1/records/s-100").await.expect_status(200), entity, "by its session_id too");
@@ -227,12 +240,12 @@ async fn records_are_listed_in_the_order_that_is_asked_for() {
     let own = daemon.create_lazy_session("plain").await;
     submit(&daemon, record("s-bbb", 2)).await;
     submit(&daemon, with(record("s-aaa", 3), json!({"duration": 5}))).await;
-    submit(&daemon, json!({"session_id": "s-ccc", "actions": [{"type": "a", "result": "b"}]})).await;
+    submit(&daemon, with(record("s-ccc", 1), json!({"ended_at": null, "duration": null}))).await;
     submit(&daemon, with(record("s-bbb", 2), json!({"more": 1}))).await;
     let own = own.as_str();
     for (query, expected) in [
         ("", vec![own, "s-aaa", "s-bbb", "s-ccc"]),
-        ("?order=asc", vec!["s-bbb", "s-aaa", own, "s-ccc"]),
+        ("?order=asc", vec!["s-ccc", "s-bbb", "s-aaa", own]),
         ("?order_by=session_id&order=asc", vec![own, "s-aaa", "s-bbb", "s-ccc"]),
         ("?order_by=duration&source=submitted", vec!["s-bbb", "s-aaa", "s-ccc"]),
         ("?order_by=ended_at&order=asc&limit=2", vec!["s-bbb", "s-aaa"]),
@@ -250,6 +263,32 @@ async fn records_are_listed_in_the_order_that_is_asked_for() {
         [("order_by=size", "order_by"), ("order=up", "order"), ("source=x", "source"), ("limit=101", "limit")]
     {
         let refused = daemon.get(&format!("/v1/records?{query}")).await.refused(400, "invalid_request");
+        assert_eq!(refused["details"]["field"], field);
+    }
+}
+
+#[tokio::test]
+async fn a_day_without_a_time_is_the_whole_day() {
+    let daemon = Daemon::builder().start().await;
+    let outcome = json!({"outcomes": [{"type": "issue", "id": "I-1"}]});
+    for day in 1..=2 {
+        let name = format!("s-10{day}");
+        submit(&daemon, with(record(&name, day), outcome.clone())).await;
+    }
+    let millisecond = json!({"checkpoints": [{"name": "last", "timestamp": "2026-01-02T23:59:59.999Z"}]});
+    submit(&daemon, with(record("s-102", 2), millisecond)).await;
+    for (query, total) in [
+        ("from=2026-01-02&to=2026-01-02", 4),
+        ("start_date=2026-01-01&end_date=2026-01-02", 7),
+        ("to=2026-01-02T00:00:00Z", 3),
+        ("to=2025-12-31", 0),
+        ("from=2026-01-03", 0),
+    ] {
+        let days = daemon.get(&format!("/v1/timeline?entity_id=I-1&{query}")).await.expect_status(200);
+        assert_eq!(days["total"], total, "{query}: {days}");
+    }
+    for (query, field) in [("from=soon", "from"), ("to=2026-02-30", "to"), ("end_date=", "to")] {
+        let refused = daemon.get(&format!("/v1/timeline?entity=I-1&{query}")).await.refused(400, "invalid_request");
         assert_eq!(refused["details"]["field"], field);
     }
 }
@@ -274,8 +313,7 @@ async fn a_timeline_goes_across_sessions_in_order() {
     )
     .await;
     submit(&daemon, with(record("s-three", 3), json!({"outcomes": [{"type": "issue", "id": "I-3"}]}))).await;
-    let closing = json!({"session_id": own, "actions": [{"type": "a", "result": "b"}],
-        "outcomes": [{"type": "release", "id": "I-1"}]});
+    let closing = with(record(&own, 4), json!({"outcomes": [{"type": "release", "id": "I-1"}]}));
     submit(&daemon, closing).await;
     daemon.post(&format!("/v1/sessions/{own}/checkpoints"), json!({"name": "mine"})).await.expect_status(201);
     daemon.post(&format!("/v1/sessions/{own}/archive"), json!({})).await.expect_status(200);
@@ -348,17 +386,13 @@ async fn a_timeline_of_large_outcomes_comes_in_pages() {
 #[tokio::test]
 async fn an_outcome_that_is_said_anew_replaces_what_was_said() {
     let daemon = Daemon::builder().start().await;
-    let open = json!({"session_id": "s-100", "actions": [{"type": "a", "result": "b"}], "outcomes": [{"type": "issue", "id": "I-1"}]});
+    let open = with(record("s-100", 1), json!({"outcomes": [{"type": "issue", "id": "I-1"}]}));
     submit(&daemon, open.clone()).await;
     submit(&daemon, with(open.clone(), json!({"outcomes": null, "more": 1}))).await;
-    assert_eq!(
-        daemon.get("/v1/timeline?entity=I-1").await.body["total"],
-        1,
-        "null says nothing; it has no times either"
-    );
-    submit(&daemon, with(open, json!({"outcomes": [{"type": "issue", "id": 2}]}))).await;
+    assert_eq!(daemon.get("/v1/timeline?entity=I-1").await.body["total"], 3, "null says nothing");
+    submit(&daemon, with(open, json!({"outcomes": [{"type": "issue", "id": "I-2"}]}))).await;
     assert_eq!(daemon.get("/v1/timeline?entity=I-1").await.body["total"], 0);
-    assert_eq!(daemon.get("/v1/timeline?entity=2").await.body["total"], 1, "a number is found by its digits");
+    assert_eq!(daemon.get("/v1/timeline?entity=I-2").await.body["total"], 3);
 }
 
 #[tokio::test]
@@ -378,7 +412,7 @@ async fn records_and_timelines_of_another_user_are_not_there() {
     // A session of root's is nobody's to speak for.
     let spoken = member.request("POST", "/v1/records", Some(record(&roots, 3))).await.expect_status(201);
     assert_ne!(spoken["entity_id"], json!(roots));
-    assert_eq!(daemon.get(&format!("/v1/sessions/{roots}/record")).await.body["actions"], json!([]));
+    assert_eq!(daemon.get(&format!("/v1/sessions/{roots}/record")).await.body["actions"][0]["type"], "session_start");
 
     let list = member.get("/v1/records").await.expect_status(200);
     assert_eq!(pluck(&list, "records", "/entity_id"), [&spoken["entity_id"], &theirs["entity_id"]]);
@@ -449,6 +483,7 @@ async fn the_command_line_lists_shows_submits_and_tells_the_time() {
         timeline.lines().skip(1).map(|line| line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ")).collect();
     assert_eq!(what, ["s-100 start", "s-100 outcome issue I-1", "s-100 end"], "{timeline}");
     assert_eq!(daemon.cli(&["timeline", "I-1", "--from", "2026-01-01T10:01:00Z", "--json"]).await.json()["total"], 2);
+    assert_eq!(daemon.cli(&["timeline", "I-1", "--to", "2026-01-01", "--json"]).await.json()["total"], 3);
     assert_eq!(daemon.cli(&["timeline", "-", "--json"]).await.json()["timeline"][0]["session_id"], json!(own));
     assert_eq!(daemon.cli(&["timeline", "nothing"]).await.code, 1, "as grep does");
 

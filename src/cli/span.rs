@@ -18,6 +18,11 @@ pub fn since(text: &str) -> Result<Timestamp, String> {
         .map_err(|_| "write a time (2026-01-31T12:00:00Z or 2026-01-31) or a duration (7d, 2h)".to_owned())
 }
 
+/// As [`since`], but a day is its end.
+pub fn until(text: &str) -> Result<Timestamp, String> {
+    since(&format!("{text}T23:59:59.999Z")).or_else(|_| since(text))
+}
+
 /// How long something may take.
 pub fn timeout(text: &str) -> Result<Duration, String> {
     let timeout = config::duration(text).filter(|timeout| !timeout.is_zero());
@@ -32,6 +37,7 @@ mod tests {
     fn a_time_is_one_or_how_long_ago_it_was() {
         assert_eq!(since("2026-01-31T12:00:00Z").unwrap().to_string(), "2026-01-31T12:00:00.000Z");
         assert_eq!(since("2026-01-31").unwrap().to_string(), "2026-01-31T00:00:00.000Z");
+        assert_eq!(until("2026-01-31").unwrap().to_string(), "2026-01-31T23:59:59.999Z");
         let day = 24 * 60 * 60 * 1000;
         let week = since("7d").unwrap();
         let ago = Timestamp::now().as_millis() - week.as_millis();

@@ -23,8 +23,8 @@ pub enum Standing {
     Root,
     /// Another user, whom a daemon of root serves.
     Member,
-    /// The agent of this session, at the socket of its tools. It stands for the session's owner, and changes nothing but its own
-    /// session.
+    /// The agent of this session, at the socket of its tools. It stands for the session's owner. Of sessions, it changes only its
+    /// own.
     Agent { session: SessionId, owner: Option<u32> },
 }
 

@@ -14,7 +14,7 @@ use super::memory::Share;
 use super::wire::{ImportReport, ImportSessions};
 use super::{choices, records, sessions};
 use crate::model::export::{Document, DocumentProblem};
-use crate::model::record::validate::Warning;
+use crate::model::record::validate::{self, Check};
 use crate::registry::Import;
 use crate::store::NewObservation;
 
@@ -68,7 +68,8 @@ pub async fn create(
     let documents = documents.map(|(index, document)| session(&api, &caller, index, &document));
     let documents = documents.collect::<Result<_, _>>()?;
     let records = records.into_iter().enumerate();
-    let records = records.map(|(index, document)| record(&api, &caller, &format!("records[{index}]"), document.get()));
+    let records = records
+        .map(|(index, document)| record(&api, &caller, &format!("records[{index}]"), document.get(), validate::check));
     let (records, warnings) = records.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
     let workspace = workspace.map(PathBuf::from);
     let (owner, peer) = (caller.owner(), caller.by());
@@ -88,17 +89,16 @@ fn session(
     let observations = std::mem::take(&mut document.observations).into_iter().enumerate();
     let observations = observations.map(|(number, value)| {
         let place = format!("sessions[{index}].observations[{number}]");
-        record(api, caller, &place, value.get()).map(|(observation, _)| observation)
+        record(api, caller, &place, value.get(), validate::check_exported).map(|(observation, _)| observation)
     });
     let observations = observations.collect::<Result<_, _>>()?;
     Ok((document, observations))
 }
 
-/// A record as `POST /v1/records` takes it.
-fn record(api: &Api, caller: &Caller, place: &str, document: &str) -> Result<(NewObservation, Vec<Warning>), ApiError> {
+fn record(api: &Api, caller: &Caller, place: &str, document: &str, check: Check) -> Result<records::Checked, ApiError> {
     let document = serde_json::from_str(document)
         .map_err(|error| ApiError::invalid(place, format!("is not a session record: {error}")))?;
-    records::observation(api, caller, &document).map_err(|error| match error {
+    records::observation(api, caller, &document, check).map_err(|error| match error {
         ApiError::Record(RecordRefusal::Invalid(invalid)) => {
             let hint = "nothing was imported; GET /v1/openapi.json describes the fields of a session record";
             let problem = invalid.message.strip_prefix(&invalid.field).unwrap_or(&invalid.message).trim_start();

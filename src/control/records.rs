@@ -17,8 +17,8 @@ use super::openapi::SessionRecord;
 use super::wire::records::{RecordEntity, RecordList, SubmittedRecord};
 use crate::acp::is_shallow;
 use crate::model::record::derive::{ACTIONS_MAX, Sources};
-use crate::model::record::validate::Warning;
-use crate::model::record::{self, SNAPSHOT_MULTIPLE_MAX, validate};
+use crate::model::record::validate::{self, Check, Warning};
+use crate::model::record::{self, SNAPSHOT_MULTIPLE_MAX};
 use crate::model::session::Session;
 use crate::model::{EntityId, ObservationId, SessionId};
 use crate::store::{CheckpointFilter, EntityFilter, EntityOrder, EntitySource, NewObservation, StoreError};
@@ -96,21 +96,28 @@ pub async fn submit(
     caller: Caller,
     Json(document): Json<Map<String, Value>>,
 ) -> Result<(StatusCode, Json<SubmittedRecord>), ApiError> {
-    let (observation, warnings) = observation(&api, &caller, &document)?;
+    let (observation, warnings) = observation(&api, &caller, &document, validate::check)?;
     let observed = api.registry.observe(observation).await?;
     let status = if observed.is_new { StatusCode::CREATED } else { StatusCode::OK };
     let (entity_id, observation_count) = (observed.entity, observed.observation_count);
     Ok((status, Json(SubmittedRecord { entity_id, observation_count, warnings })))
 }
 
-/// What a record of somebody's says, when it is one; and what is odd about it.
+/// An observation, and the warnings about it.
+pub type Checked = (NewObservation, Vec<Warning>);
+
+/// A document as an observation. An agent can name its record as it likes, but not after another session.
 pub fn observation(
     api: &Api,
     caller: &Caller,
     document: &Map<String, Value>,
-) -> Result<(NewObservation, Vec<Warning>), ApiError> {
-    let warnings = validate::check(document).map_err(RecordRefusal::Invalid)?;
-    caller.writes(document.get("session_id").and_then(Value::as_str).unwrap_or_default())?;
+    check: Check,
+) -> Result<Checked, ApiError> {
+    let warnings = check(document).map_err(RecordRefusal::Invalid)?;
+    let name = record::session_id(document);
+    if name.parse::<SessionId>().is_ok() {
+        caller.writes(name)?;
+    }
     let content = recordable(api, caller.owner(), document)?;
     let bytes_max = api.registry.shared().config().limits.record_max.0;
     let bytes = content.get().len();
@@ -159,6 +166,7 @@ pub async fn list(
     let (limit, offset) = page(query.limit, query.offset)?;
     let filter = EntityFilter {
         sight: caller.listing(query.all),
+        asking: caller.agent_of(),
         source: one_of("source", query.source, &SOURCES)?,
         order: one_of("order_by", query.order_by, &EntityOrder::ALL.map(|order| (order.as_str(), order)))?,
         is_ascending: one_of("order", query.order, &[("asc", true), ("desc", false)])?,
@@ -230,7 +238,7 @@ async fn whole(api: &Api, caller: &Caller, name: &str) -> Result<Option<RecordEn
         Some(entity) => (store.observations(entity).await?, entity.observation_count),
         None => (Vec::new(), 0),
     };
-    let (entity_id, snapshot) = match (session, submitted) {
+    let (entity_id, mut snapshot) = match (session, submitted) {
         (None, None) => return Ok(None),
         (None, Some(entity)) => (entity.id, entity.snapshot),
         (Some(session), submitted) => {
@@ -238,6 +246,10 @@ async fn whole(api: &Api, caller: &Caller, name: &str) -> Result<Option<RecordEn
             (session.id.to_string(), derived(api, &session, submitted).await?)
         }
     };
+    // Readers rely on these lists, which the record of a session of acpd always has.
+    for field in ["checkpoints", "outcomes"] {
+        snapshot.entry(field).or_insert_with(|| Value::Array(Vec::new()));
+    }
     let observations = observations.into_iter().map(Into::into).collect();
     Ok(Some(RecordEntity { entity_id, snapshot, observations, observation_count }))
 }

@@ -125,6 +125,7 @@ pub fn tools(api: Arc<Api>) -> Router {
         checkpoints::of_all,
         records::submit,
         records::list,
+        records::show,
         timeline::show,
     ];
     guarded(served_at(routes).route_layer(narrowed), api)

@@ -23,13 +23,14 @@ const LIMIT_DEFAULT: i64 = 200;
 pub struct TimelineQuery {
     /// The id of an outcome's entity, a session's id or `session_id`, or an `entity_id`.
     #[param(min_length = 1)]
+    #[serde(alias = "entity_id")]
     entity: String,
-    /// Only entries from this time on.
-    #[param(value_type = Option<Timestamp>)]
-    from: Option<Timestamp>,
-    /// Only entries up to and including this time.
-    #[param(value_type = Option<Timestamp>)]
-    to: Option<Timestamp>,
+    /// Only entries from this time on, or from the beginning of this day (2026-01-31, in UTC).
+    #[serde(alias = "start_date")]
+    from: Option<String>,
+    /// Only entries up to and including this time, or this day.
+    #[serde(alias = "end_date")]
+    to: Option<String>,
     /// Include the sessions of all users. Only root can do this; for other users it has no effect.
     #[serde(default)]
     all: bool,
@@ -63,8 +64,16 @@ pub async fn show(
         return Err(ApiError::invalid("entity", "must not be empty"));
     }
     let sight = caller.listing(query.all);
-    let filter = TimelineFilter { sight, entity: query.entity.clone(), from: query.from, to: query.to };
+    let (from, to) = (time("from", query.from, "00:00:00")?, time("to", query.to, "23:59:59.999")?);
+    let filter = TimelineFilter { sight, entity: query.entity.clone(), from, to };
     let (items, total) = api.registry.hub().store().timeline(&filter, limit, offset).await?;
     let items = items.into_iter().map(Into::into).collect();
     Ok(Json(Timeline { entity: query.entity, items, total, limit, offset }))
+}
+
+/// A time; for a day, this clock time of it in UTC.
+fn time(field: &str, text: Option<String>, clock: &str) -> Result<Option<Timestamp>, ApiError> {
+    let Some(text) = text else { return Ok(None) };
+    let time = text.parse().or_else(|_| format!("{text}T{clock}Z").parse());
+    time.map(Some).map_err(|_| ApiError::invalid(field, "must be a day (2026-01-31) or a time (2026-01-31T12:00:00Z)"))
 }

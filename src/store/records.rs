@@ -83,6 +83,8 @@ pub enum EntityOrder {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EntityFilter {
     pub sight: Sight,
+    /// The session whose agent asks. It is not listed until records were submitted for it.
+    pub asking: Option<SessionId>,
     pub source: EntitySource,
     pub order: EntityOrder,
     pub is_ascending: bool,
@@ -218,6 +220,9 @@ fn push_entities(query: &mut QueryBuilder<Sqlite>, filter: EntityFilter) {
     push_sight(query, "sessions.owner_uid", filter.sight);
     if filter.source == EntitySource::Submitted {
         query.push(" AND submitted.id IS NOT NULL");
+    }
+    if let Some(asking) = filter.asking {
+        query.push(" AND (submitted.id IS NOT NULL OR sessions.id != ").push_bind(asking.to_string()).push(")");
     }
 }
 

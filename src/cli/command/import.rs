@@ -24,9 +24,10 @@ const TIMEOUT: Duration = Duration::from_mins(10);
 /// Import sessions and session records
 ///
 /// Reads an export, a directory of exports and session records, or the database of the application that acpd replaces.
-/// An import is atomic, and it never changes sessions that already exist, so you can repeat it. An imported session uses the
-/// agent of the same name in the directory of the same path, unless you choose others. Its agent gets the conversation so
-/// far with the next prompt. EXPIRES says when retention makes a session expire; `acpd keep` exempts it.
+/// An import is atomic, but files of a directory that cannot be imported are skipped. It never changes sessions that already
+/// exist, so you can repeat it. An imported session uses the agent of the same name in the directory of the same path, unless
+/// you choose others. Its agent gets the conversation so far with the next prompt. EXPIRES says when retention makes a session
+/// expire; `acpd keep` exempts it.
 #[derive(Args, Debug)]
 pub struct Import {
     /// Export (`acpd export --format json`), session record, directory of such files, or SQLite database
@@ -75,7 +76,11 @@ impl Import {
         let operation = "the report".to_owned();
         let report: Box<RawValue> =
             to_raw_value(&report).map_err(|source| ClientError::Answer { operation, source })?;
-        context.show(&report, |report: ImportReport| text(&report, context.output))
+        context.show(&report, |report: ImportReport| text(&report, context.output))?;
+        for file in &found.skipped {
+            context.output.note(&format!("skipped: {file}"));
+        }
+        Ok(if found.skipped.is_empty() { Exit::Ok } else { Exit::Error })
     }
 }
 

@@ -25,8 +25,8 @@ pub struct TimelineCommand {
     /// Only entries since this time (2026-01-31T12:00:00Z) or for this long (12h, 7d)
     #[arg(long, value_name = "TIME", value_parser = span::since)]
     pub from: Option<Timestamp>,
-    /// Only entries up to this time, or up to this long ago
-    #[arg(long, value_name = "TIME", value_parser = span::since)]
+    /// Only entries up to this time or to the end of this day, or up to this long ago
+    #[arg(long, value_name = "TIME", value_parser = span::until)]
     pub to: Option<Timestamp>,
     /// Include the sessions of all users (root only)
     #[arg(long)]

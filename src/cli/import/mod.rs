@@ -12,11 +12,13 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value};
 
 use crate::model::Policy;
 use crate::model::error::chain;
 use crate::model::export::Document;
+use crate::model::record::{self, validate};
 use crate::store::{ForeignError, begins_like_one};
 
 use super::error::ClientError;
@@ -59,6 +61,8 @@ pub struct Found {
     pub sessions: Vec<Labelled>,
     /// Records of sessions, each with the file that it is in.
     pub records: Vec<(String, Box<RawValue>)>,
+    /// The files of a directory that cannot be imported, each with the reason.
+    pub skipped: Vec<String>,
 }
 
 /// Reads what is at the path. `agent` is who everything goes on with, and `policies` are the agents' here.
@@ -67,7 +71,9 @@ pub fn read(path: &Path, agent: Option<&str>, policies: &BTreeMap<String, Policy
     let mut found = Found::default();
     if path.metadata().map_err(unreadable)?.is_dir() {
         for path in files(path)? {
-            file(&path, &mut found)?;
+            if let Err(error) = file(&path, &mut found) {
+                found.skipped.push(chain(&error));
+            }
         }
     } else if begins_like_one(path).map_err(unreadable)? {
         found.sessions = database::read(path, agent, policies)?;
@@ -95,11 +101,10 @@ fn files(directory: &Path) -> Result<Vec<PathBuf>, ClientError> {
     Ok(files)
 }
 
-/// What a JSON file may be is told by the fields that it has.
+/// Exports have a format, and session records have none.
 #[derive(Deserialize)]
 struct Shape {
     format: Option<IgnoredAny>,
-    session_id: Option<IgnoredAny>,
 }
 
 fn file(path: &Path, found: &mut Found) -> Result<(), ClientError> {
@@ -116,25 +121,31 @@ fn file(path: &Path, found: &mut Found) -> Result<(), ClientError> {
         let hint = "name an export (`acpd export`) or a session record; the file may be incomplete";
         ClientError::local(format!("{label} is not a JSON object: {error}"), hint)
     })?;
-    match shape {
-        Shape { format: None, session_id: Some(_) } => {
-            let record = RawValue::from_string(text).map_err(|error| {
-                ClientError::local(format!("{label} is not valid JSON: {error}"), "the file may be incomplete")
-            })?;
-            found.records.push((label, record));
-        }
-        Shape { format: None, session_id: None } => {
-            let message = format!("{label} is neither an export nor a session record");
-            return Err(ClientError::local(
-                message,
-                "an export has the field format, a session record the field session_id",
-            ));
-        }
-        Shape { format: Some(_), .. } => {
-            let document = Document::read(&text)
-                .map_err(|problem| ClientError::local(format!("{label}: {problem}"), problem.hint()))?;
-            found.sessions.push(Labelled { label, notes: Vec::new(), document });
-        }
+    if shape.format.is_some() {
+        let document = Document::read(&text)
+            .map_err(|problem| ClientError::local(format!("{label}: {problem}"), problem.hint()))?;
+        found.sessions.push(Labelled { label, notes: Vec::new(), document });
+    } else {
+        let record = record(path, &text).map_err(|problem| {
+            let hint = "an export has the field format, a session record the fields session_id, actions and started_at";
+            ClientError::local(format!("{label} is neither an export nor a session record: {problem}"), hint)
+        })?;
+        found.records.push((label, record));
     }
     Ok(())
+}
+
+/// A valid session record. A file may be named after its session (`session-ID.json`) and have no time of its start.
+fn record(path: &Path, text: &str) -> Result<Box<RawValue>, String> {
+    let mut document: Map<String, Value> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    document.entry("session_id").or_insert_with(|| name.strip_prefix("session-").unwrap_or(&name).into());
+    if !document.contains_key("started_at") {
+        let parts =
+            ["actions", "checkpoints"].into_iter().filter_map(|field| document.get(field)?.as_array()).flatten();
+        let first = parts.filter_map(|part| record::time(part.get("timestamp"))).min();
+        document.extend(first.map(|first| ("started_at".to_owned(), first.to_string().into())));
+    }
+    validate::check(&document).map_err(|invalid| invalid.message)?;
+    to_raw_value(&document).map_err(|error| error.to_string())
 }

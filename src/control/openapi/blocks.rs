@@ -142,16 +142,19 @@ pub struct EmbeddedResource {
     meta: Option<Value>,
 }
 
-/// A session record. Other fields are stored too.
+/// A session record. Other fields are stored too. Earlier versions also accepted records without `started_at`, with numbers as
+/// `id`, and with other values than objects as `details` and `state`.
 #[derive(Serialize, ToSchema)]
 pub struct SessionRecord {
     #[schema(min_length = 5, max_length = 512)]
     session_id: String,
+    #[schema(min_items = 1)]
     actions: Vec<RecordAction>,
     checkpoints: Option<Vec<RecordCheckpoint>>,
     outcomes: Option<Vec<RecordOutcome>>,
     /// Duration in seconds.
     duration: Option<f64>,
+    /// Required in a submitted record.
     started_at: Option<Timestamp>,
     /// For a session of acpd: null while the session can continue.
     ended_at: Option<Timestamp>,
@@ -180,7 +183,7 @@ pub struct RecordCheckpoint {
 pub struct RecordOutcome {
     #[serde(rename = "type")]
     kind: String,
-    /// The entity that the outcome concerns: a string or a number.
+    /// The entity that the outcome concerns, a string.
     id: Option<Value>,
     details: Option<Value>,
 }

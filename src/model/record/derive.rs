@@ -64,6 +64,10 @@ pub fn record(session: &Session, sources: &Sources) -> Map<String, Value> {
     let mut actions: Vec<Value> = sources.tools.iter().map(tool_action).collect();
     actions.extend(sources.turns.iter().filter_map(turn_action));
     add(&mut actions, listed(&sources.submitted, "actions"));
+    if actions.is_empty() {
+        // The format requires at least one action.
+        actions.push(json!({ "type": "session_start", "result": "success", "timestamp": session.created_at }));
+    }
     is_cut |= keep_newest(&mut actions);
     let mut checkpoints = own_checkpoints(&sources.checkpoints, &mut is_cut);
     add(&mut checkpoints, listed(&sources.submitted, "checkpoints"));
@@ -75,7 +79,7 @@ pub fn record(session: &Session, sources: &Sources) -> Map<String, Value> {
         ("actions", Value::Array(actions)),
         ("checkpoints", Value::Array(checkpoints)),
         ("outcomes", Value::Array(listed(&sources.submitted, "outcomes").to_vec())),
-        ("duration", json!(until.since(session.created_at).as_secs_f64())),
+        ("duration", json!(Some(until.since(session.created_at).as_secs_f64()).filter(|seconds| *seconds > 0.0))),
         ("started_at", json!(session.created_at)),
         ("ended_at", json!(ended)),
         ("truncated", json!(is_cut)),
@@ -108,7 +112,9 @@ fn own_checkpoints(checkpoints: &[Checkpoint], is_cut: &mut bool) -> Vec<Value> 
         match room.checked_sub(state.len()) {
             Some(left) => {
                 room = left;
-                value["state"] = serde_json::from_str(state).unwrap_or_default();
+                // The format requires an object.
+                let state: Value = serde_json::from_str(state).unwrap_or_default();
+                value["state"] = if state.is_object() || state.is_null() { state } else { json!({ "value": state }) };
             }
             None => *is_cut = true,
         }

@@ -25,14 +25,26 @@ pub async fn call(
 ) -> Result<Value, ClientError> {
     match tool {
         Tool::SubmitAgentSession => {
-            // Another one is the daemon's to refuse.
+            // The daemon refuses the id of another session.
             arguments.entry("session_id").or_insert_with(|| json!(session));
-            daemon.post("/v1/records", &arguments).await
+            let mut submitted: Value = daemon.post("/v1/records", &arguments).await?;
+            if submitted["warnings"] == json!([]) {
+                remove(&mut submitted, "warnings");
+            }
+            Ok(submitted)
         }
         Tool::QueryAgentHistory => {
             limit(&mut arguments, RECORDS_DEFAULT);
-            let listed = daemon.get(&with_query("/v1/records", &parameters(&arguments))).await?;
-            Ok(bounded(without_observations(listed)))
+            let path = match text(&arguments, "session_id")? {
+                Some(id) => format!("/v1/records/{}", encoded(id)),
+                None => with_query("/v1/records", &parameters(&arguments)),
+            };
+            let mut found: Value = daemon.get(&path).await?;
+            // They are long, and the snapshot has the same data.
+            remove(&mut found, "observations");
+            let listed = found.get_mut("records").and_then(Value::as_array_mut);
+            listed.into_iter().flatten().for_each(|record| remove(record, "observations"));
+            Ok(bounded(found))
         }
         Tool::QueryEntityTimeline => {
             limit(&mut arguments, MOMENTS_DEFAULT);
@@ -75,18 +87,17 @@ fn limit(arguments: &mut Arguments, usual: u64) {
     }
 }
 
-/// Each record as it stands: what it was put together from is long, and says the same.
-fn without_observations(mut listed: Value) -> Value {
-    for record in listed["records"].as_array_mut().into_iter().flatten() {
-        if let Some(record) = record.as_object_mut() {
-            record.shift_remove("observations");
-        }
+fn remove(object: &mut Value, field: &str) {
+    if let Some(object) = object.as_object_mut() {
+        object.shift_remove(field);
     }
-    listed
+}
+
+fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
 fn of_session(session: &str, name: &str) -> String {
-    let encoded = |text| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     format!("/v1/sessions/{}/checkpoints/{}", encoded(session), encoded(name))
 }
 

@@ -115,7 +115,7 @@ impl Server {
         // It is never closed.
         let _turn = self.turns.acquire().await;
         match call::call(&self.daemon, self.session, tool, request.arguments.unwrap_or_default()).await {
-            Ok(answer) => CallToolResult::structured(answer),
+            Ok(answer) => success(answer),
             Err(error @ ClientError::Unreachable { .. }) => {
                 self.gone.cancel();
                 refusal(&lost(&error))
@@ -134,12 +134,27 @@ fn lost(error: &ClientError) -> ClientError {
     )
 }
 
+/// The text of a list is the array alone: clients take the text for the tool's value. The structured content must be an object.
+fn success(answer: Value) -> CallToolResult {
+    let list = ["records", "timeline"].into_iter().find_map(|name| answer.get(name)).map(Value::to_string);
+    let hint = answer["hint"].as_str().map(str::to_owned);
+    let mut result = CallToolResult::structured(answer);
+    if let Some(list) = list {
+        result.content = [Some(list), hint].into_iter().flatten().map(ContentBlock::text).collect();
+    }
+    result
+}
+
 /// For a model to read: what went wrong, and what to do about it.
 fn refusal(error: &ClientError) -> CallToolResult {
     let (code, message, details) = match error {
         ClientError::Api { body, .. } => (body.error.clone(), body.message.clone(), body.details.clone()),
         error => ("failed".to_owned(), crate::model::error::chain(error), Value::Null),
     };
+    if code == "schema_validation_failed" {
+        // Other tools read this body. Its details say what is wrong and what is expected.
+        return CallToolResult::structured_error(json!({"error": code, "details": details}));
+    }
     let hint = error.hint();
     let told = if hint.is_empty() { message.clone() } else { format!("{message}\nhint: {hint}") };
     let body = json!({"error": code, "message": message, "hint": hint, "details": details});

@@ -84,6 +84,7 @@ impl Tool {
             Self::SubmitAgentSession => submission(),
             Self::QueryAgentHistory => object(
                 &json!({
+                    "session_id": {"type": "string", "description": "Get the record of this session instead of a list"},
                     "limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 10,
                         "description": "Maximum number of entries"},
                     "offset": {"type": "integer", "minimum": 0, "default": 0, "description": "Number of entries to skip"},
@@ -95,14 +96,14 @@ impl Tool {
             ),
             Self::QueryEntityTimeline => object(
                 &json!({
-                    "entity": {"type": "string", "description": "Id of a session, or an id that outcomes name"},
-                    "from": time("Only entries at or after this time"),
-                    "to": time("Only entries at or before this time"),
+                    "entity_id": {"type": "string", "description": "Id of a session, or an id that outcomes name"},
+                    "start_date": {"type": "string", "description": "Only entries from this day or time on (2026-01-31)"},
+                    "end_date": {"type": "string", "description": "Only entries up to and including this day or time"},
                     "limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 50,
                         "description": "Maximum number of entries"},
                     "offset": {"type": "integer", "minimum": 0, "default": 0, "description": "Number of entries to skip"},
                 }),
-                &["entity"],
+                &["entity_id"],
             ),
             Self::CreateCheckpoint => object(
                 &json!({
@@ -128,7 +129,7 @@ fn submission() -> Value {
         &json!({
             "type": {"type": "string", "description": "Kind of action, such as edit, test, research"},
             "result": {"type": "string", "description": "Result: success, failure, warning, or another word"},
-            "details": {"description": "Details worth knowing"},
+            "details": {"type": "object", "description": "Details worth knowing"},
             "timestamp": time("Time of the action"),
         }),
         &["type", "result"],
@@ -137,12 +138,12 @@ fn submission() -> Value {
         &json!({
             "type": {"type": "string", "description": "Kind of outcome, such as file, pull_request, decision"},
             "id": {"type": "string", "description": "Id of the outcome, also used by the timeline"},
-            "details": {"description": "Details worth knowing"},
+            "details": {"type": "object", "description": "Details worth knowing"},
         }),
         &["type"],
     );
     let checkpoint = object(
-        &json!({"name": {"type": "string"}, "timestamp": time("Time of the checkpoint"), "state": {}}),
+        &json!({"name": {"type": "string"}, "timestamp": time("Time of the checkpoint"), "state": {"type": "object"}}),
         &["name", "timestamp"],
     );
     object(
@@ -154,9 +155,9 @@ fn submission() -> Value {
             "started_at": time("Start of the work"),
             "ended_at": time("End of the work, not before its start"),
             "duration": {"type": "number", "exclusiveMinimum": 0, "description": "Duration in seconds"},
-            "session_id": {"type": "string", "description": "Your own session [default]"},
+            "session_id": {"type": "string", "minLength": 5, "description": "Name of the record [default: this session]"},
         }),
-        &["actions"],
+        &["actions", "started_at"],
     )
 }
 
