@@ -34,6 +34,7 @@ async fn document(daemon: &Daemon, session: &str) -> Value {
 
 /// What Relavium takes: these keys and no others, except below `metadata`. There are no `agents`: the author chooses one for
 /// each `agent_ref`.
+#[expect(dead_code, reason = "of some fields only the name and the type matter")]
 mod relavium {
     use serde::Deserialize;
     use serde_json::Value;
@@ -49,8 +50,7 @@ mod relavium {
     #[serde(deny_unknown_fields)]
     pub struct Workflow {
         pub id: Kebab,
-        #[serde(rename = "name")]
-        pub _name: Option<Text>,
+        pub name: Option<Text>,
         pub metadata: Metadata,
         pub nodes: Vec<Node>,
         pub edges: Vec<Edge>,
@@ -70,8 +70,7 @@ mod relavium {
         pub session_id: Text,
         pub agent_slug: Text,
         pub agent_snapshot: Value,
-        #[serde(rename = "title")]
-        pub _title: Option<Text>,
+        pub title: Option<Text>,
         pub created_at: Text,
         pub updated_at: Text,
         pub messages: Vec<Value>,
