@@ -310,6 +310,7 @@ fn registry_answer(error: RegistryError) -> Answer {
     match error {
         RegistryError::NotFound(_) => Answer::new(S::NOT_FOUND, "session_not_found", message, SESSIONS_HINT),
         RegistryError::Refused(refusal) => refusal_answer(refusal),
+        RegistryError::InError { cause } => standing::in_error_answer(cause.as_ref()),
         RegistryError::ProcessLimit { max } => {
             let hint = "wait for a turn or an agent check to end, archive a session, or raise limits.processes";
             Answer::new(S::TOO_MANY_REQUESTS, "process_limit", message, hint)
@@ -508,10 +509,7 @@ fn not_active(status: SessionStatus) -> Answer {
             let hint = "you can read or delete it; create a new session to continue";
             Answer::new(S::CONFLICT, "session_archived", "the session is archived and cannot continue", hint)
         }
-        SessionStatus::Error => {
-            let hint = "you can read or delete it (`acpd rm --purge`, ?purge=true); create a new session to continue";
-            Answer::new(S::CONFLICT, "session_error", "the session is in error and cannot continue", hint)
-        }
+        SessionStatus::Error => standing::in_error_answer(None),
     }
 }
 
