@@ -412,7 +412,10 @@ fn refusal_answer(refusal: Refusal) -> Answer {
         Refusal::UnfitAnswer { field, problem } => invalid_answer(field, problem),
         Refusal::NoSuchRule(_) => no_rule(message),
         Refusal::Workspace(error) => session_workspace_answer(error),
-        Refusal::Context(problem) => invalid_answer(&problem.field, problem.problem),
+        Refusal::Context(problem) => {
+            let answer = invalid_answer(&problem.field, problem.problem);
+            Answer { hint: problem.hint.map_or(answer.hint, str::to_owned), ..answer }
+        }
         Refusal::Purged => Answer::new(S::NOT_FOUND, "session_not_found", message, SESSIONS_HINT),
         Refusal::NotExpired => Answer::new(S::CONFLICT, "not_expired", message, "acpd keeps the session"),
         Refusal::NoTurn => Answer::new(S::CONFLICT, "no_turn", message, TURNS_HINT),
