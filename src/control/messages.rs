@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::caller::Caller;
 use super::error::ApiError;
-use super::extract::{Id, Json};
+use super::extract::{Id, Json, Texts, named};
 use super::idempotency::{self, Attempt, Key, Keyed, again};
 use super::wire::{Accepted, AddMessage, Prompt};
 use super::{Api, content, turns};
@@ -53,8 +53,45 @@ pub async fn add(
     match role.as_str() {
         "user" => turns::keyed_prompt(&api, &caller, session, key, ROUTE, message).await,
         "system" => keyed_system(&api, &caller, session, key, message).await,
-        other => Err(ApiError::invalid("role", format!("{other:?} cannot be added; use user or system"))),
+        other => {
+            let hint =
+                "send the role user for a prompt, or system for context; acpd records what the agent says and does";
+            Err(ApiError::misunderstood("role", format!("{other:?} cannot be added; use user or system"), hint))
+        }
     }
+}
+
+/// Add a message to a session of this agent.
+///
+/// The same as `POST /v1/sessions/{id}/messages`, if the session has this agent.
+#[utoipa::path(
+    post,
+    path = "/v1/agents/{slug}/sessions/{id}/messages",
+    operation_id = "addMessageOfAgent",
+    tag = "messages",
+    params(
+        ("slug" = String, Path, description = "The agent's slug or id."),
+        ("id" = SessionId, Path, description = "The session's id."),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: acpd carries out requests with the same key and body only once.", min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
+    ),
+    request_body = AddMessage,
+    responses(
+        (status = 201, description = "As of `POST /v1/sessions/{id}/messages`.", body = Message),
+        (status = 202, description = "As of `POST /v1/sessions/{id}/messages`.", body = Accepted),
+    ),
+)]
+pub async fn add_of_agent(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Texts(agent, session): Texts,
+    body: Keyed<AddMessage>,
+) -> Result<Response, ApiError> {
+    let id = named(session)?;
+    let profile = caller.session(&api, id).await?.profile;
+    if profile.slug != agent && profile.id.is_none_or(|id| id.to_string() != agent) {
+        return Err(ApiError::NoSuchSession(format!("{id} of the agent {agent:?}")));
+    }
+    add(State(api), caller, Id(id), body).await
 }
 
 async fn keyed_system(

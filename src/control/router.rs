@@ -61,6 +61,7 @@ macro_rules! with_every_route {
             sessions::messages,
             export::show,
             messages::add,
+            messages::add_of_agent,
             turns::prompt,
             turns::cancel,
             turns::list,

@@ -510,7 +510,8 @@ mod tests {
         };
         let updates = [call("a", "completed", MEDIA_MAX), call("b", "completed", MEDIA_MAX + 1)];
         assert_eq!(recorded(&updates, "message tool_result"), [true, false]);
-        let updates = [call("a", "pending", 10), call("a", "pending", 11), call("a", "failed", 12), call("a", "failed", 13)];
+        let updates =
+            [call("a", "pending", 10), call("a", "pending", 11), call("a", "failed", 12), call("a", "failed", 13)];
         assert_eq!(recorded(&updates, "event tool."), [true; 4], "also of a call that has ended");
         assert_eq!(recorded(&updates, "media 1"), [true; 4]);
     }

@@ -303,12 +303,8 @@ impl NewMessage {
     }
 
     fn weight(&self) -> usize {
-        self.content.get().len() + weight_of(&self.blobs)
+        self.content.get().len() + self.blobs.iter().map(|blob| blob.data.len()).sum::<usize>()
     }
-}
-
-fn weight_of(blobs: &[Blob]) -> usize {
-    blobs.iter().map(|blob| blob.data.len()).sum()
 }
 
 impl ChoicesChange {
@@ -386,7 +382,7 @@ impl Op {
                 _ => 0,
             },
             Self::Message(message) => message.weight(),
-            Self::KeepMedia { blobs, .. } => weight_of(blobs),
+            Self::KeepMedia { blobs, .. } => blobs.iter().map(|blob| blob.data.len()).sum(),
             Self::Import(imported) => imported.weight(),
             Self::SetChoices(change) => change.weight(),
             Self::AddCheckpoint(new) => new.state.get().len(),

@@ -46,6 +46,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("process_limit", "the maximum number of processes runs, and none is idle"),
     ("queue_full", "the queue is full"),
     ("rate_limited", "too many requests or prompts in a short time"),
+    ("record_damaged", "what acpd stored of this cannot be read any more"),
     ("record_full", "the session record has the maximum number of entries"),
     ("record_not_found", "there is no such session record"),
     ("route_not_found", "there is no such route"),
@@ -89,6 +90,7 @@ const ALWAYS: &[Failure] = &[
     (403, "agents_not_served"),
     (429, "rate_limited"),
     (500, "internal"),
+    (500, "record_damaged"),
     (500, "store_damaged"),
     (503, "overloaded"),
     (503, "shutting_down"),
@@ -253,7 +255,9 @@ fn groups_of_sessions(operation: &str) -> Option<Vec<&'static [Failure]>> {
         "resumeSession" => &[OF_BODIES, OF_SESSIONS, OF_WORK, OF_FINAL],
         "archiveSession" => &[OF_BODIES, OF_SESSIONS, OF_WORK, &[(409, "session_error")]],
         "removeSession" => &[OF_SESSIONS, OF_WORK, &[(409, "session_error")]],
-        "addMessage" | "promptSession" => &[OF_BODIES, OF_SESSIONS, OF_WORK, OF_INACTIVE, OF_PROMPTS],
+        "addMessage" | "addMessageOfAgent" | "promptSession" => {
+            &[OF_BODIES, OF_SESSIONS, OF_WORK, OF_INACTIVE, OF_PROMPTS]
+        }
         "cancelTurn" => &[OF_BODIES, OF_SESSIONS, OF_WORK, &[(409, "no_turn"), (409, "stale_turn")]],
         "getTurn" => &[OF_SESSIONS, &[(404, "turn_not_found")]],
         "answerSessionPermission" => &[OF_BODIES, OF_SESSIONS, OF_WORK, OF_ANSWERS],
