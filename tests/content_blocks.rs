@@ -199,7 +199,10 @@ async fn what_an_agent_shows_is_a_message_that_names_its_data() {
         chunk(image(PICTURE)),
         {"text": "and done"},
         {"update": {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "shot", "kind": "read",
-            "status": "completed", "content": [{"type": "content", "content": image(&shot)}]}},
+            "status": "in_progress", "content": [{"type": "content", "content": image("half a shot")}]}},
+        {"update": {"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed",
+            "rawOutput": {"shots": [image("another shot")]},
+            "content": [{"type": "content", "content": image(&shot)}]}},
         chunk(image(&"x".repeat(5000))),
     ]);
     let daemon = Daemon::builder()
@@ -231,6 +234,19 @@ async fn what_an_agent_shows_is_a_message_that_names_its_data() {
         assert_eq!((blob.status, blob.text.as_str()), (200, text));
     }
     let events = daemon.events_so_far(&session, None).await;
+    let of_tools: Vec<_> = events.iter().filter(|event| event.kind.starts_with("tool.")).collect();
+    let [started, completed] = of_tools[..] else { panic!("{of_tools:?}") };
+    for (event, place, text) in [
+        (started, "/update/content/0/content", "half a shot"),
+        (completed, "/update/content/0/content", shot.as_str()),
+        (completed, "/update/rawOutput/shots/0", "another shot"),
+    ] {
+        let payload = event.payload();
+        let block = payload.pointer(place).unwrap_or_else(|| panic!("{payload}"));
+        assert_eq!((&block["data"], &block["size"]), (&Value::Null, &json!(text.len())));
+        let blob = daemon.get(&format!("/v1/blobs/{}", block["sha256"].as_str().unwrap())).await;
+        assert_eq!((blob.status, blob.text.as_str()), (200, text), "an event names what can be fetched");
+    }
     let update = events.iter().find(|event| event.kind == "agent.update").expect("what is too large is marked");
     assert_eq!(update.payload()["update"]["truncated"], true);
     let listed = daemon.cli(&["messages", &session]).await.success();

@@ -90,7 +90,8 @@ async fn the_agent_is_shown_the_context_once_and_whenever_it_changes() {
     assert_eq!(daemon.session(id_of(&session)).await["context"], json!({"fsScope": "sandboxed"}));
     assert!(shown(&daemon, "a", &session, plain()).await.is_empty());
     let events = daemon.events_so_far(id_of(&session), None).await;
-    let updates: Vec<_> = events.iter().filter(|event| event.payload()["context"].is_object()).collect();
+    assert_eq!((&*events[0].kind, &events[0].payload()["context"]), ("session.created", &session["context"]));
+    let updates: Vec<_> = events[1..].iter().filter(|event| event.payload()["context"].is_object()).collect();
     assert_eq!(updates.len(), 3, "{updates:?}");
     let told = updates[1].payload();
     assert_eq!(told, &json!({"context": changed["context"], "by": told["by"]}));
@@ -277,4 +278,43 @@ async fn a_bad_context_is_refused_by_name_and_changes_nothing() {
     assert_eq!((&now["context"], &now["title"], &now["turns"]), (&session["context"], &json!(""), &json!(0)));
     let unknown = "/v1/sessions/00000000-0000-7000-8000-000000000000/prompt";
     daemon.post(unknown, json!({"text": "hi", "context": {"activeFile": "a"}})).await.expect_status(404);
+}
+
+#[tokio::test]
+async fn a_variable_that_looks_like_a_secret_is_refused_without_its_value() {
+    const KNOWN: &str = "no-form-at-all-but-known";
+    let profile = format!("env = {{ SOME_SETTING = \"{KNOWN}\" }}");
+    let daemon = Daemon::builder().agent_with("echo", echo(), &profile).start().await;
+    let plain = json!({"ticket": "42", "model_name": "kimi-k2-0711-preview", "note": "sk-refactor-the-long-name"});
+    let session = create(&daemon, "echo", json!({"variables": plain})).await;
+    // The daemon knows the secrets of an agent from the first start of its process.
+    daemon.prompt_and_wait(id_of(&session), "hi").await;
+    for (name, value) in [
+        ("API_KEY", "abc"),
+        ("githubToken", "abc"),
+        ("db_password", "abc"),
+        ("Authorization", "abc"),
+        ("value", "sk-ant-api03-0123456789abcdef"),
+        ("note", "use ghp_0123456789abcdefABCDEF"),
+        ("pem", "-----BEGIN RSA PRIVATE KEY-----\nabc"),
+        ("plain", KNOWN),
+    ] {
+        let context = json!({"variables": {"fine": "x", name: value}});
+        let create = json!({"workspace": daemon.workspace(), "agent": "echo", "start": "lazy", "context": context});
+        for (method, path, body) in [
+            ("POST", "/v1/sessions".to_owned(), create),
+            ("PATCH", path_of(&session), json!({"context": context})),
+            ("POST", format!("{}/prompt", path_of(&session)), json!({"text": "hi", "context": context})),
+        ] {
+            let refused = daemon.request(method, &path, Some(body)).await;
+            assert_eq!(refused.status, 400, "{method} {path} {context}: {}", refused.text);
+            assert_eq!(refused.body["details"]["field"], format!("context.variables.{name}"), "{}", refused.text);
+            assert!(refused.body["hint"].as_str().unwrap().contains("env_file"), "{}", refused.text);
+            assert!(!refused.text.contains(value), "{}", refused.text);
+        }
+    }
+    let now = daemon.session(id_of(&session)).await;
+    assert_eq!(now["context"]["variables"], plain);
+    // One that an earlier version stored can be removed.
+    daemon.patch(&path_of(&session), json!({"context": {"variables": {"API_KEY": null}}})).await.expect_status(200);
 }

@@ -76,15 +76,22 @@ async fn a_process_with_a_running_turn_is_not_idle() {
 async fn the_idle_timeout_comes_from_the_environment_in_minutes() {
     let refused = Daemon::builder().env("AGENT_SESSION_IDLE_TIMEOUT", "soon").fail_to_start().await;
     assert_eq!(refused.code, 1, "{}", refused.stderr);
-    assert!(refused.stderr.contains("sessions.idle_timeout"), "{}", refused.stderr);
-    for minutes in ["1", "0"] {
+    for part in ["sessions.idle_timeout", "AGENT_SESSION_IDLE_TIMEOUT", "soon", "\"30m\""] {
+        assert!(refused.stderr.contains(part), "{part}: {}", refused.stderr);
+    }
+    // Empty is unset: the file holds.
+    let file = "[sessions]\nidle_timeout = \"never\"";
+    let refused = Daemon::builder().config(file).env("AGENT_SESSION_IDLE_TIMEOUT", " ").fail_to_start().await;
+    assert!(refused.stderr.contains("never") && !refused.stderr.contains("AGENT_"), "{}", refused.stderr);
+    for minutes in ["1", "0", "", "90s"] {
         let daemon = Daemon::builder().env("AGENT_SESSION_IDLE_TIMEOUT", minutes).start().await;
         daemon.get("/v1/health").await.expect_status(200);
     }
-    // It goes before the file, whose process would be gone at once.
+    // It goes before the file and before ACPD_*, whose process would be gone at once.
     let daemon = Daemon::builder()
         .config("[sessions]\nidle_timeout = \"1ms\"")
         .env("AGENT_SESSION_IDLE_TIMEOUT", "30")
+        .env("ACPD_SESSIONS_IDLE_TIMEOUT", "1ms")
         .agent("echo", echo())
         .start()
         .await;

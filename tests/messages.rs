@@ -138,3 +138,34 @@ async fn what_is_cut_off_is_kept_as_far_as_it_came() {
     assert_eq!((&messages[3].1["status"], &messages[4].1["code"]), (&json!("in_progress"), &json!("agent_exited")));
     assert!(messages[3].1["error"].is_string(), "{messages:?}");
 }
+
+#[tokio::test]
+async fn the_total_counts_what_the_filter_selects_on_all_pages() {
+    let script = json!([{"handshake": {}}, {"repeat": [{"prompt": [{"text": "ok"}]}]}]);
+    let daemon = Daemon::builder().agent("echo", script).start().await;
+    let session = daemon.create_lazy_session("echo").await;
+    let path = format!("/v1/sessions/{session}");
+    assert_eq!(daemon.session(&session).await["messagesTotal"], 0);
+    daemon.prompt_and_wait(&session, "one").await;
+    daemon.prompt_and_wait(&session, "two").await;
+    assert_eq!(daemon.session(&session).await["messagesTotal"], 4);
+    let times: Vec<String> = daemon
+        .messages(&session)
+        .await
+        .iter()
+        .map(|message| message["createdAt"].as_str().unwrap().to_owned())
+        .collect();
+    let list = async |query: &str| daemon.get(&format!("{path}/messages?{query}")).await.expect_status(200);
+    for since in [&times[2], "2999-01-01T00:00:00Z"] {
+        let expected = times.iter().filter(|time| time.as_str() >= since).count();
+        let found = list(&format!("since={since}")).await;
+        assert_eq!(found["total"], expected, "{found}");
+        assert_eq!(found["messages"].as_array().unwrap().len(), expected);
+    }
+    for page in ["limit=1", "after=3", "after=1&limit=2"] {
+        assert_eq!(list(page).await["total"], 4, "{page}: a page is no filter");
+    }
+    let last = daemon.cli(&["messages", &session, "--since", &times[0], "--last", "1", "--json"]).await.success();
+    let last: Value = serde_json::from_str(&last).unwrap();
+    assert_eq!(last["messages"].as_array().unwrap().len(), 1, "{last}");
+}

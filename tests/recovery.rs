@@ -346,13 +346,59 @@ async fn a_session_whose_record_is_damaged_is_in_error_and_the_others_go_on() {
 
     daemon.restart().await;
     let session = daemon.get("/v1/sessions?status=error").await.expect_status(200)["sessions"][0].clone();
-    assert_eq!((&session["id"], &session["lastError"]["code"]), (&json!(damaged), &json!("internal")));
+    assert_eq!((&session["id"], &session["lastError"]["code"]), (&json!(damaged), &json!("record_damaged")));
     let turns = daemon.get(&format!("/v1/sessions/{damaged}/turns")).await.expect_status(200);
     let statuses: Vec<&Value> = turns["turns"].as_array().unwrap().iter().map(|turn| &turn["status"]).collect();
     assert_eq!(statuses, ["failed", "failed"], "nobody waits for them for ever");
+    assert_eq!(turns["turns"][0]["error"]["code"], "record_damaged");
+    assert_says_it_is_damaged(&daemon, &damaged).await;
 
     gate.reached("middle").await.open().await;
     let turns = daemon.get(&format!("/v1/sessions/{sound}/turns")).await.expect_status(200);
     let queued = turns["turns"][1]["id"].as_str().unwrap();
     assert_eq!(daemon.wait_turn(&sound, queued).await["status"], "completed");
+}
+
+/// The conversation and the refusal of a prompt tell the cause, once and for good.
+async fn assert_says_it_is_damaged(daemon: &Daemon, session: &str) {
+    for _ in 0..2 {
+        let refused =
+            daemon.post(&format!("/v1/sessions/{session}/prompt"), json!({"text": "hi"})).await.expect_status(409);
+        assert_eq!(
+            (&refused["error"], &refused["details"]["cause"]["code"]),
+            (&json!("session_error"), &json!("record_damaged"))
+        );
+        assert!(refused["message"].as_str().unwrap().contains("the stored session is damaged"), "{refused}");
+    }
+    let code =
+        "SELECT count(*) FROM messages WHERE role = 'system' AND content ->> 'code' = 'record_damaged' AND session_id";
+    assert_eq!(daemon.sql_number(format!("{code} = '{session}'")).await, 1);
+}
+
+#[tokio::test]
+async fn damage_that_is_found_by_a_prompt_ends_the_session_with_its_cause() {
+    let script = json!([{"handshake": {}}, {"repeat": [{"prompt": [{"text": "ok"}]}]}]);
+    let mut daemon = Daemon::builder().agent("echo", script).start().await;
+    let (row, waiting) = (daemon.create_session("echo").await, daemon.create_session("echo").await);
+    for session in [&row, &waiting] {
+        daemon.prompt_and_wait(session, "hello").await;
+    }
+    let system = json!({"role": "system", "text": "be brief"});
+    daemon.post(&format!("/v1/sessions/{waiting}/messages"), system).await.expect_status(201);
+    daemon.kill().await;
+    daemon
+        .sql(format!(
+            "UPDATE sessions SET profile = '{{}}' WHERE id = '{row}'; \
+             UPDATE messages SET content = '{{}}' WHERE session_id = '{waiting}' AND role = 'system'"
+        ))
+        .await;
+    daemon.restart().await;
+    assert_eq!(daemon.get(&format!("/v1/sessions/{row}")).await.expect_status(500)["error"], "record_damaged");
+    for session in [&row, &waiting] {
+        assert_says_it_is_damaged(&daemon, session).await;
+    }
+    for session in [&row, &waiting] {
+        let status = format!("SELECT count(*) FROM sessions WHERE id = '{session}' AND status = 'error'");
+        assert_eq!(daemon.sql_number(status).await, 1);
+    }
 }

@@ -108,6 +108,42 @@ async fn what_cannot_be_added_is_refused() {
     daemon.post(nobody, json!({"role": "system", "text": "x"})).await.expect_status(404);
 }
 
+#[tokio::test]
+async fn a_message_of_a_user_is_a_prompt_also_with_its_text_as_the_content() {
+    let daemon = Daemon::builder().config("[limits]\nprompt_max = \"1KiB\"").agent("plain", script()).start().await;
+    let session = daemon.create_lazy_session("plain").await;
+    let own = format!("/v1/sessions/{session}/messages");
+    let body = json!({"role": "user", "content": {"text": "How much is 2+2?"}});
+    let accepted = daemon.post(&own, body).await.expect_status(202);
+    assert_eq!(daemon.wait_turn(&session, accepted["turnId"].as_str().unwrap()).await["status"], "completed");
+    let prompt = daemon.messages(&session).await.into_iter().find(|message| message["id"] == accepted["messageId"]);
+    let prompt = prompt.unwrap();
+    assert_eq!(prompt["role"], "user");
+    assert_eq!(prompt["content"], json!({"type": "text", "text": "How much is 2+2?", "partial": false}));
+    assert_eq!(prompts(&daemon.heard("plain")), [["How much is 2+2?"]]);
+    let context = json!({"role": "system", "content": {"text": "be brief"}});
+    daemon.post(&own, context).await.expect_status(201);
+
+    let before = daemon.messages(&session).await.len();
+    for (content, field) in [
+        (json!({}), "content.text"),
+        (json!({"text": " "}), "content.text"),
+        (json!({"text": 4}), "content.text"),
+        (json!({"text": "x", "size": 1}), "content.size"),
+        (json!({"text": "x".repeat(1025)}), "content.text"),
+        (json!("x"), "content"),
+    ] {
+        let refused = daemon.post(&own, json!({"role": "user", "content": content})).await.expect_status(400);
+        assert_eq!(refused["details"]["field"], field, "{refused}");
+    }
+    for role in ["assistant", "tool_call", "tool_result", "agent"] {
+        let refused = daemon.post(&own, json!({"role": role, "content": {"text": "4"}})).await.expect_status(400);
+        assert_eq!(refused["details"]["field"], "role", "{refused}");
+        assert!(refused["hint"].as_str().unwrap().contains("the role user for a prompt"), "{refused}");
+    }
+    assert_eq!(daemon.messages(&session).await.len(), before, "nothing was added");
+}
+
 /// However a turn ends that did not take it in, the next one has it.
 #[tokio::test]
 async fn a_system_message_is_owed_until_a_turn_ends_well() {

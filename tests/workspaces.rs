@@ -128,10 +128,10 @@ async fn a_directory_that_was_replaced_is_taken_up_again_with_a_word() {
 }
 
 #[tokio::test]
-async fn a_link_in_the_way_is_not_followed() {
+async fn a_link_in_the_way_is_not_followed_and_the_session_says_why_it_ended() {
     let outside = tempfile::tempdir().unwrap();
     std::fs::create_dir(outside.path().join("project")).unwrap();
-    let daemon = Daemon::builder().agent("located", located()).start().await;
+    let mut daemon = Daemon::builder().agent("located", located()).start().await;
     let parent = daemon.root().join("parent");
     let other = daemon.root().join("other");
     std::fs::create_dir_all(parent.join("project")).unwrap();
@@ -157,14 +157,36 @@ async fn a_link_in_the_way_is_not_followed() {
     std::fs::rename(&parent, daemon.root().join("old parent")).unwrap();
     symlink(outside.path(), &parent).unwrap();
     let turn = daemon.prompt_and_wait(&idle, "where?").await;
-    assert_eq!(turn["status"], "failed", "{turn}");
+    assert_eq!((&turn["status"], &turn["error"]["code"]), (&json!("failed"), &json!("workspace_escaped")), "{turn}");
+    let cause = format!("now leads to {:?}, outside the allowed roots", outside.path().join("project"));
     assert_eq!(prompt(&daemon, &live).await.expect_status(409)["error"], "session_error");
-    for session in [&idle, &live] {
-        let view = daemon.session(session).await;
-        assert_eq!(view["status"], "error");
-        assert!(view["lastError"]["message"].as_str().unwrap().contains("outside"), "{view}");
-    }
+    let mut events = daemon.events(&live, None).await;
+    events.until("session.status").await;
+    events.until("process.exited").await;
     assert_eq!(refusals(&daemon).await, 2);
+    for is_restarted in [false, true] {
+        if is_restarted {
+            daemon.restart().await;
+        }
+        for session in [&idle, &live] {
+            let view = daemon.session(session).await;
+            assert_eq!((&view["status"], &view["lastError"]["code"]), (&json!("error"), &json!("workspace_escaped")));
+            let notices: Vec<&Value> =
+                view["messages"].as_array().unwrap().iter().map(|message| &message["content"]).collect();
+            let notices: Vec<_> = notices.iter().filter(|content| content["code"] == "workspace_escaped").collect();
+            assert_eq!(notices.len(), 1, "{view}");
+            assert!(notices[0]["text"].as_str().unwrap().contains(&cause), "{view}");
+            let resume = daemon.post(&format!("/v1/sessions/{session}/resume"), json!({})).await;
+            for refused in [prompt(&daemon, session).await, resume] {
+                let refused = refused.expect_status(409);
+                assert_eq!(
+                    (&refused["error"], &refused["details"]["cause"]),
+                    (&json!("session_error"), &view["lastError"])
+                );
+                assert!(refused["message"].as_str().unwrap().contains(&cause), "{refused}");
+            }
+        }
+    }
     let log = daemon.log();
     assert!(log.lines().any(|line| line.contains("outside_roots") && line.contains("parent/project")), "{log}");
 }

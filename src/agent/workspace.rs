@@ -66,11 +66,15 @@ pub enum WorkspaceError {
 
 impl WorkspaceError {
     /// Whether the path that was real once now leads somewhere else, and out of the roots: somebody has put a link in
-    /// its way. Roots that were narrowed meanwhile are no such thing.
-    pub fn is_escape(&self) -> bool {
+    /// its way. Roots that were narrowed meanwhile are no such thing. Says where it leads.
+    pub fn escape(&self) -> Option<String> {
         match self {
-            Self::OutsideRoots { path, real, .. } => path != real,
-            Self::NotAbsolute(_)
+            Self::OutsideRoots { path, real, .. } if path != real => {
+                let (path, real) = (path.to_string_lossy(), real.to_string_lossy());
+                Some(format!("the workspace {path:?} now leads to {real:?}, outside the allowed roots"))
+            }
+            Self::OutsideRoots { .. }
+            | Self::NotAbsolute(_)
             | Self::Missing { .. }
             | Self::Closed { .. }
             | Self::NotADirectory(_)
@@ -78,7 +82,7 @@ impl WorkspaceError {
             | Self::Reserved { .. }
             | Self::Owner(_)
             | Self::NotLooked(_)
-            | Self::Moved { .. } => false,
+            | Self::Moved { .. } => None,
         }
     }
 
@@ -239,7 +243,7 @@ mod tests {
         for (target, is_escape) in [(&other, false), (&base, true), (&PathBuf::from("/etc"), true)] {
             symlink(target, &path).unwrap();
             let error = open().unwrap_err();
-            assert_eq!(error.is_escape(), is_escape, "{error}");
+            assert_eq!(error.escape().is_some(), is_escape, "{error}");
             assert_eq!(matches!(error, WorkspaceError::Moved { .. }), !is_escape, "{error}");
             std::fs::remove_file(&path).unwrap();
         }
@@ -247,7 +251,7 @@ mod tests {
         std::fs::remove_dir(base.join("root/a")).unwrap();
         std::fs::create_dir(base.join("work")).unwrap();
         symlink(&base, base.join("root/a")).unwrap();
-        assert!(open().unwrap_err().is_escape());
+        assert!(open().unwrap_err().escape().is_some());
     }
 
     #[test]
@@ -256,6 +260,6 @@ mod tests {
         let base = base.path().canonicalize().unwrap();
         std::fs::create_dir(base.join("work")).unwrap();
         let error = open_workspace(&base.join("work"), &grounds(&[base.join("other")])).unwrap_err();
-        assert!(matches!(error, WorkspaceError::OutsideRoots { .. }) && !error.is_escape());
+        assert!(matches!(error, WorkspaceError::OutsideRoots { .. }) && error.escape().is_none());
     }
 }

@@ -31,7 +31,7 @@ impl Attachments {
         for file in &self.files {
             blocks.push(block(file)?);
         }
-        Ok(Prompt { content: Some(blocks), ..Prompt::default() })
+        Ok(Prompt { content: Some(blocks.into()), ..Prompt::default() })
     }
 }
 

@@ -10,6 +10,8 @@ use super::value::FromValue;
 use super::{Config, ConfigError, Problem};
 use crate::model::permission::policy::PolicyProblem;
 
+const ROOT: &str = "AGENT_WORKSPACE_ROOT";
+const IDLE_TIMEOUT: &str = "AGENT_SESSION_IDLE_TIMEOUT";
 pub const ENVIRONMENT_PREFIX: &str = "ACPD_";
 const POLICY_HINT: &str = "write a mode, such as \"edit\", or a table: \
     { mode = \"edit\", rules = [{ decision = \"allow\", commands = [\"cargo test\"] }] }";
@@ -25,7 +27,7 @@ pub fn config(text: &str, source: &str, environment: &BTreeMap<String, String>) 
         }])
     })?;
     let mut problems = Vec::new();
-    overlay_environment(&mut table, environment, &mut problems);
+    let variables = overlay_environment(&mut table, environment, &mut problems);
 
     let mut config = Config::default();
     let mut root = Section { path: String::new(), table, known: Vec::new(), problems: &mut problems };
@@ -36,6 +38,11 @@ pub fn config(text: &str, source: &str, environment: &BTreeMap<String, String>) 
     // A key that could not be read has its default, of which nothing need be said.
     others.retain(|other| problems.iter().all(|problem| problem.key != other.key));
     problems.extend(others);
+    for problem in &mut problems {
+        if let Some(name) = variables.get(&problem.key) {
+            problem.message = format!("{} (from the environment variable {name})", problem.message);
+        }
+    }
     if problems.is_empty() { Ok(config) } else { Err(failed(problems)) }
 }
 
@@ -56,8 +63,18 @@ fn place(text: &str, error: &toml::de::Error) -> String {
     format!(" at line {line}, column {column}")
 }
 
-/// `ACPD_LIMITS_PROCESSES=5` is `limits.processes = 5`. The value is TOML where it parses as such, else a text.
-fn overlay_environment(table: &mut Table, environment: &BTreeMap<String, String>, problems: &mut Vec<Problem>) {
+/// `ACPD_LIMITS_PROCESSES=5` is `limits.processes = 5`. The value is TOML where it parses as such, else a text. Returns
+/// which variable set which key.
+fn overlay_environment<'a>(
+    table: &mut Table,
+    environment: &'a BTreeMap<String, String>,
+    problems: &mut Vec<Problem>,
+) -> BTreeMap<String, &'a str> {
+    let mut variables = BTreeMap::new();
+    let mut set = |name, section: &str, key: &str, value| {
+        variables.insert(format!("{section}.{key}"), name);
+        set(table, section, key, value, problems);
+    };
     for (name, text) in environment {
         let Some(rest) = name.strip_prefix(ENVIRONMENT_PREFIX) else {
             continue;
@@ -67,16 +84,19 @@ fn overlay_environment(table: &mut Table, environment: &BTreeMap<String, String>
         let Some((section, key)) = path.split_once('_').filter(|(section, _)| sections::NAMES.contains(section)) else {
             continue;
         };
-        set(table, section, key, environment_value(text), problems);
+        set(name.as_str(), section, key, environment_value(text));
     }
-    if let Some(root) = environment.get("AGENT_WORKSPACE_ROOT") {
-        set(table, "workspace", "roots", Value::Array(vec![Value::String(root.clone())]), problems);
+    // Service managers pass an empty variable for one that is not set.
+    let given = |name| environment.get(name).map(|text| text.trim()).filter(|text| !text.is_empty());
+    if let Some(root) = given(ROOT) {
+        set(ROOT, "workspace", "roots", Value::Array(vec![Value::String(root.to_owned())]));
     }
-    if let Some(minutes) = environment.get("AGENT_SESSION_IDLE_TIMEOUT") {
-        // A plain number is one of minutes; anything else is refused with the key's own hint.
-        let timeout = minutes.trim().parse::<u32>().map_or_else(|_| minutes.clone(), |minutes| format!("{minutes}m"));
-        set(table, "sessions", "idle_timeout", Value::String(timeout), problems);
+    if let Some(minutes) = given(IDLE_TIMEOUT) {
+        // A plain number is one of minutes; anything else is read as the key itself would be.
+        let timeout = minutes.parse::<u32>().map_or_else(|_| minutes.to_owned(), |minutes| format!("{minutes}m"));
+        set(IDLE_TIMEOUT, "sessions", "idle_timeout", Value::String(timeout));
     }
+    variables
 }
 
 fn environment_value(text: &str) -> Value {

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::extract::{FromRequestParts, Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -13,7 +12,7 @@ use utoipa::IntoParams;
 use super::Api;
 use super::caller::Caller;
 use super::error::{ApiError, RecordRefusal};
-use super::extract::{Id, Json, NoQuery, PageQuery, Query, page};
+use super::extract::{Id, Json, NoQuery, PageQuery, Query, Texts, named, page};
 use super::idempotency::{self, Attempt, Keyed, OptionalKeyed, again};
 use super::sessions;
 use super::wire::Start;
@@ -48,24 +47,6 @@ pub struct ListQuery {
     /// Number of items to skip.
     #[param(minimum = 0, default = 0)]
     offset: Option<i64>,
-}
-
-/// A session and one of its checkpoints in the path.
-pub struct CheckpointPath {
-    session: SessionId,
-    /// Its name or its id.
-    name: String,
-}
-
-impl FromRequestParts<Arc<Api>> for CheckpointPath {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, ApiError> {
-        let Path((session, name)) = Path::<(String, String)>::from_request_parts(parts, api)
-            .await
-            .map_err(|error| ApiError::invalid("id", error.body_text()))?;
-        Ok(Self { session: session.parse().map_err(|_| ApiError::NoSuchSession(session))?, name })
-    }
 }
 
 /// Create a checkpoint of a session.
@@ -203,8 +184,9 @@ pub async fn show(
     State(api): State<Arc<Api>>,
     caller: Caller,
     _: NoQuery,
-    CheckpointPath { session, name }: CheckpointPath,
+    Texts(session, name): Texts,
 ) -> Result<Json<Checkpoint>, ApiError> {
+    let session = named(session)?;
     caller.session(&api, session).await?;
     found(&api, session, name).await.map(Json)
 }
@@ -237,9 +219,10 @@ async fn found(api: &Api, session: SessionId, name: String) -> Result<Checkpoint
 pub async fn restore(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    CheckpointPath { session, name }: CheckpointPath,
+    Texts(session, name): Texts,
     OptionalKeyed(Keyed { key, body }): OptionalKeyed<RestoreCheckpoint>,
 ) -> Result<Response, ApiError> {
+    let session = named(session)?;
     let from = caller.session(&api, session).await?;
     let checkpoint = found(&api, session, name).await?;
     let state = checkpoint.state.clone();

@@ -23,18 +23,19 @@ pub struct Checked {
     pub blobs: Vec<Blob>,
 }
 
-/// A text, or blocks as ACP has them. Whether the agent takes them is its session's to say.
+/// A text, also as the only field of the content, or blocks as ACP has them. Whether the agent takes them is its session's to say.
 pub fn prompt(request: Prompt, limits: &config::Limits) -> Result<Checked, ApiError> {
     let Prompt { text, content, context: _ } = request;
     match (text, content) {
-        (Some(text), None) => {
-            if text.trim().is_empty() {
-                return Err(ApiError::invalid("text", "is empty"));
-            }
-            within_prompt_max("text", text.len(), limits)?;
-            Ok(Checked { content: Content::text(text), blobs: Vec::new() })
+        (Some(text), None) => checked_text("text", text, limits),
+        (None, Some(Value::Array(blocks))) => checked_blocks(blocks, limits),
+        (None, Some(Value::Object(mut object))) => {
+            check_fields("content", &mut object, fields(BlockKind::Text))?;
+            checked_text("content.text", object["text"].as_str().unwrap_or_default().to_owned(), limits)
         }
-        (None, Some(blocks)) => checked_blocks(blocks, limits),
+        (None, Some(_)) => {
+            Err(ApiError::invalid("content", "must be a list of content blocks, or an object with a text"))
+        }
         (None, None) => Err(ApiError::invalid("text", "is missing; give text or content")),
         (Some(_), Some(_)) => Err(ApiError::invalid("content", "cannot be given together with text")),
     }
@@ -55,6 +56,14 @@ pub fn text_only(request: Prompt, limits: &config::Limits) -> Result<String, Api
         // Nothing else is ever made of a prompt.
         _ => Err(ApiError::invalid("content", "must be text")),
     }
+}
+
+fn checked_text(field: &str, text: String, limits: &config::Limits) -> Result<Checked, ApiError> {
+    if text.trim().is_empty() {
+        return Err(ApiError::invalid(field, "is empty"));
+    }
+    within_prompt_max(field, text.len(), limits)?;
+    Ok(Checked { content: Content::text(text), blobs: Vec::new() })
 }
 
 fn checked_blocks(mut blocks: Vec<Value>, limits: &config::Limits) -> Result<Checked, ApiError> {
@@ -87,7 +96,7 @@ fn within_prompt_max(field: &str, bytes: usize, limits: &config::Limits) -> Resu
     if bytes <= bytes_max {
         return Ok(());
     }
-    let besides = if field == "text" { "" } else { " without its media" };
+    let besides = if field.ends_with("text") { "" } else { " without its media" };
     let problem = format!("has {bytes} bytes{besides}; the maximum is {bytes_max} (limits.prompt_max)");
     let hint = format!(
         "put long text in a file of the workspace and name the file in the prompt, or attach it with `--attach FILE`; or \
@@ -241,8 +250,7 @@ mod tests {
     fn check(content: Value) -> Result<Checked, String> {
         let mut limits = Config::default().limits;
         (limits.prompt_max, limits.media_max) = (ByteSize(150), ByteSize(6));
-        let Value::Array(blocks) = content else { panic!("blocks are a list") };
-        prompt(Prompt { content: Some(blocks), ..Prompt::default() }, &limits).map_err(|error| match error {
+        prompt(Prompt { content: Some(content), ..Prompt::default() }, &limits).map_err(|error| match error {
             ApiError::Invalid { field, problem } | ApiError::Misunderstood { field, problem, hint: _ } => {
                 format!("{field}: {problem}")
             }

@@ -310,6 +310,7 @@ fn registry_answer(error: RegistryError) -> Answer {
     match error {
         RegistryError::NotFound(_) => Answer::new(S::NOT_FOUND, "session_not_found", message, SESSIONS_HINT),
         RegistryError::Refused(refusal) => refusal_answer(refusal),
+        RegistryError::InError { cause } => standing::in_error_answer(cause.as_ref()),
         RegistryError::ProcessLimit { max } => {
             let hint = "wait for a turn or an agent check to end, archive a session, or raise limits.processes";
             Answer::new(S::TOO_MANY_REQUESTS, "process_limit", message, hint)
@@ -411,7 +412,10 @@ fn refusal_answer(refusal: Refusal) -> Answer {
         Refusal::UnfitAnswer { field, problem } => invalid_answer(field, problem),
         Refusal::NoSuchRule(_) => no_rule(message),
         Refusal::Workspace(error) => session_workspace_answer(error),
-        Refusal::Context(problem) => invalid_answer(&problem.field, problem.problem),
+        Refusal::Context(problem) => {
+            let answer = invalid_answer(&problem.field, problem.problem);
+            Answer { hint: problem.hint.map_or(answer.hint, str::to_owned), ..answer }
+        }
         Refusal::Purged => Answer::new(S::NOT_FOUND, "session_not_found", message, SESSIONS_HINT),
         Refusal::NotExpired => Answer::new(S::CONFLICT, "not_expired", message, "acpd keeps the session"),
         Refusal::NoTurn => Answer::new(S::CONFLICT, "no_turn", message, TURNS_HINT),
@@ -508,10 +512,7 @@ fn not_active(status: SessionStatus) -> Answer {
             let hint = "you can read or delete it; create a new session to continue";
             Answer::new(S::CONFLICT, "session_archived", "the session is archived and cannot continue", hint)
         }
-        SessionStatus::Error => {
-            let hint = "you can read or delete it (`acpd rm --purge`, ?purge=true); create a new session to continue";
-            Answer::new(S::CONFLICT, "session_error", "the session is in error and cannot continue", hint)
-        }
+        SessionStatus::Error => standing::in_error_answer(None),
     }
 }
 

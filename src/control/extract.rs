@@ -19,7 +19,7 @@ use super::error::ApiError;
 use super::load::LoadEvent;
 use super::memory::{self, Budget, Share};
 use super::misreading;
-use crate::model::{SessionId, TurnId, WorkspaceId};
+use crate::model::{PermissionId, RuleId, SessionId, TurnId, WorkspaceId};
 
 /// What a body may have of structure beside that of a prompt's text: the blocks' own fields, and a context with its
 /// variables.
@@ -238,16 +238,26 @@ pub trait Named: FromStr {
     fn not_found(id: String) -> ApiError;
 }
 
-impl Named for SessionId {
-    fn not_found(id: String) -> ApiError {
-        ApiError::NoSuchSession(id)
-    }
+macro_rules! named {
+    ($($id:ty: $not_found:ident),*) => {
+        $(impl Named for $id {
+            fn not_found(id: String) -> ApiError {
+                ApiError::$not_found(id)
+            }
+        })*
+    };
 }
 
-impl Named for WorkspaceId {
-    fn not_found(id: String) -> ApiError {
-        ApiError::NoSuchWorkspace(id)
-    }
+named!(
+    SessionId: NoSuchSession,
+    TurnId: NoSuchTurn,
+    WorkspaceId: NoSuchWorkspace,
+    PermissionId: NoSuchPermission,
+    RuleId: NoSuchRule
+);
+
+pub fn named<T: Named>(text: String) -> Result<T, ApiError> {
+    text.parse().map_err(|_| T::not_found(text))
 }
 
 impl<T: Named> FromRequestParts<Arc<Api>> for Id<T> {
@@ -255,7 +265,7 @@ impl<T: Named> FromRequestParts<Arc<Api>> for Id<T> {
 
     async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, ApiError> {
         let Text(text) = Text::from_request_parts(parts, api).await?;
-        text.parse().map(Self).map_err(|_| T::not_found(text))
+        named(text).map(Self)
     }
 }
 
@@ -271,23 +281,31 @@ impl FromRequestParts<Arc<Api>> for Text {
     }
 }
 
-/// A session and one of its turns in the path.
-pub struct TurnPath {
-    pub session: SessionId,
-    pub turn: TurnId,
-}
+/// Two names in the path.
+pub struct Texts(pub String, pub String);
 
-impl FromRequestParts<Arc<Api>> for TurnPath {
+impl FromRequestParts<Arc<Api>> for Texts {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, ApiError> {
-        let Path((session, turn)) = Path::<(String, String)>::from_request_parts(parts, api)
-            .await
-            .map_err(|error| ApiError::invalid("id", error.body_text()))?;
-        Ok(Self {
-            session: session.parse().map_err(|_| ApiError::NoSuchSession(session))?,
-            turn: turn.parse().map_err(|_| ApiError::NoSuchTurn(turn))?,
-        })
+        let path = Path::<(String, String)>::from_request_parts(parts, api).await;
+        path.map(|Path((first, second))| Self(first, second))
+            .map_err(|error| ApiError::invalid("id", error.body_text()))
+    }
+}
+
+/// A session, and something of its own, in the path.
+pub struct Within<T> {
+    pub session: SessionId,
+    pub id: T,
+}
+
+impl<T: Named> FromRequestParts<Arc<Api>> for Within<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, ApiError> {
+        let Texts(session, id) = Texts::from_request_parts(parts, api).await?;
+        Ok(Self { session: named(session)?, id: named(id)? })
     }
 }
 

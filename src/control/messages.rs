@@ -53,7 +53,11 @@ pub async fn add(
     match role.as_str() {
         "user" => turns::keyed_prompt(&api, &caller, session, key, ROUTE, message).await,
         "system" => keyed_system(&api, &caller, session, key, message).await,
-        other => Err(ApiError::invalid("role", format!("{other:?} cannot be added; use user or system"))),
+        other => {
+            let hint =
+                "send the role user for a prompt, or system for context; acpd records what the agent says and does";
+            Err(ApiError::misunderstood("role", format!("{other:?} cannot be added; use user or system"), hint))
+        }
     }
 }
 

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use axum::extract::{FromRequestParts, Path, State};
-use axum::http::request::Parts;
+use axum::extract::State;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::Api;
 use super::caller::Caller;
 use super::error::ApiError;
-use super::extract::{Id, Json, LIMIT_MAX, Named, NoQuery, Query, page};
+use super::extract::{Id, Json, LIMIT_MAX, NoQuery, Query, Within, page};
 use super::wire::permissions::{
     AnswerPermission, ElicitationAction, Permission, PermissionList, PermissionRule, PermissionRuleList,
 };
@@ -36,41 +35,6 @@ pub struct ListQuery {
     /// Number of items to skip.
     #[param(minimum = 0, default = 0)]
     offset: Option<i64>,
-}
-
-impl Named for PermissionId {
-    fn not_found(id: String) -> ApiError {
-        ApiError::NoSuchPermission(id)
-    }
-}
-
-/// A session, and something of its own, in the path.
-pub struct Within<T> {
-    session: SessionId,
-    id: T,
-}
-
-impl<T: std::str::FromStr> FromRequestParts<Arc<Api>> for Within<T>
-where
-    T: Named,
-{
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, ApiError> {
-        let Path((session, id)) = Path::<(String, String)>::from_request_parts(parts, api)
-            .await
-            .map_err(|error| ApiError::invalid("id", error.body_text()))?;
-        Ok(Self {
-            session: session.parse().map_err(|_| ApiError::NoSuchSession(session))?,
-            id: id.parse().map_err(|_| T::not_found(id))?,
-        })
-    }
-}
-
-impl Named for RuleId {
-    fn not_found(id: String) -> ApiError {
-        ApiError::NoSuchRule(id)
-    }
 }
 
 /// List the permission requests of all sessions, by default only open ones.

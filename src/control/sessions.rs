@@ -228,8 +228,10 @@ pub async fn show(
     let not_applied = numbers.into_iter().filter(|(_, choice)| choice.is_none()).map(|(field, _)| field).collect();
     let choices = choices::Offered::new(announced, session.mode.as_deref(), session.model.as_deref());
     // They come last: nobody holds them while they wait for the store.
+    let messages_total = store.count_messages(id, None).await?;
     let messages = store.last_messages(id, VIEW_MESSAGES).await?;
-    Ok(Json(SessionView { session: shown(&api, session), profile, not_applied, choices, messages, cursor }))
+    let session = shown(&api, session);
+    Ok(Json(SessionView { session, profile, not_applied, choices, messages, messages_total, cursor }))
 }
 
 /// Change a session. Either all changes apply, or none.

@@ -14,7 +14,7 @@ use super::Api;
 use super::caller::Caller;
 use super::content::{self, Checked};
 use super::error::ApiError;
-use super::extract::{Id, Json, OptionalJson, PageQuery, Query, TurnPath, page};
+use super::extract::{Id, Json, OptionalJson, PageQuery, Query, Within, page};
 use super::idempotency::{self, Attempt, Key, Keyed, again};
 use super::wire::{Accepted, Cancel, CancelAccepted, Prompt, Turn, TurnList};
 use crate::model::{By, MessageId, SessionId, TurnId};
@@ -160,7 +160,7 @@ pub async fn list(
 pub async fn show(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    path: TurnPath,
+    Within { session, id }: Within<TurnId>,
     Query(query): Query<ShowQuery>,
 ) -> Result<Json<Turn>, ApiError> {
     let mut wait = query.wait.unwrap_or(0);
@@ -169,13 +169,13 @@ pub async fn show(
     }
     let deadline = Instant::now() + Duration::from_secs(wait);
     let hub = api.registry.hub();
-    caller.session(&api, path.session).await?;
+    caller.session(&api, session).await?;
     // Subscribed before the turn is read, so that its end cannot fall between the two.
-    let head = hub.store().head(EventScope::Session(path.session)).await?;
-    let mut log = hub.subscribe(EventScope::Session(path.session), head);
+    let head = hub.store().head(EventScope::Session(session)).await?;
+    let mut log = hub.subscribe(EventScope::Session(session), head);
     loop {
-        let turn = hub.store().turn(path.session, path.turn).await?;
-        let turn = turn.ok_or_else(|| ApiError::NoSuchTurn(path.turn.to_string()))?;
+        let turn = hub.store().turn(session, id).await?;
+        let turn = turn.ok_or_else(|| ApiError::NoSuchTurn(id.to_string()))?;
         if turn.status.is_final() || wait == 0 {
             return Ok(Json(turn));
         }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::choices::Offered;
-use super::openapi::{ContentBlock, OptionValue};
+use super::openapi::{OptionValue, PromptContent};
 use crate::config;
 use crate::model;
 use crate::model::agent::FrozenProfile;
@@ -135,15 +135,15 @@ pub struct PatchSession {
     pub keep: Option<bool>,
 }
 
-/// A prompt: either `text` or ACP content blocks.
+/// A prompt: either `text` or `content`.
 #[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Prompt {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<ContentBlock>>, min_items = 1, max_items = 64)]
-    pub content: Option<Vec<Value>>,
+    #[schema(value_type = Option<PromptContent>)]
+    pub content: Option<Value>,
     /// Overrides fields of the session's context for this prompt only.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
     pub context: Option<ContextChange>,
@@ -156,8 +156,8 @@ pub struct AddMessage {
     #[schema(pattern = "^(user|system)$")]
     pub role: String,
     pub text: Option<String>,
-    #[schema(value_type = Option<Vec<ContentBlock>>, min_items = 1, max_items = 64)]
-    pub content: Option<Vec<Value>>,
+    #[schema(value_type = Option<PromptContent>)]
+    pub content: Option<Value>,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
@@ -257,6 +257,8 @@ pub struct SessionView {
     pub choices: Offered,
     /// The newest messages, in order.
     pub messages: Vec<Message>,
+    /// How many messages the session has.
+    pub messages_total: i64,
     /// The cursor of the newest event; follow the event stream from here.
     pub cursor: i64,
 }

@@ -90,6 +90,7 @@ fn redact_op(redactor: &Redactor, op: &mut Op) {
         | Op::SetUsage(_)
         | Op::SetPaused(_)
         | Op::SetPromptAbilities(_)
+        | Op::KeepMedia { .. }
         | Op::KeepForPrompt(_)
         | Op::ForgetWaiting(_)
         | Op::OweLinks(_)

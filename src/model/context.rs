@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::message::Content;
 use super::object;
 use super::sandbox::FsScope;
+use super::secret;
 
 const PATH_BYTES_MAX: usize = 4096;
 const GIT_REF_BYTES_MAX: usize = 255;
@@ -17,6 +18,9 @@ const VARIABLES_MAX: usize = 64;
 const NAME_BYTES_MAX: usize = 64;
 /// Names and values together. Every session in a list shows them.
 const VARIABLES_BYTES_MAX: usize = 16 << 10;
+
+const SECRET_HINT: &str = "remove it: acpd stores and shows variables as plain text; give the agent a secret in the env_file of \
+    its profile, or choose another name if this is not a secret";
 
 const OPEN: &str = "{{ctx.";
 const CLOSE: &str = "}}";
@@ -87,11 +91,17 @@ pub struct ContextChange {
 pub struct ContextProblem {
     pub field: String,
     pub problem: String,
+    pub hint: Option<&'static str>,
 }
 
 impl ContextProblem {
     pub fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self { field: field.into(), problem: problem.into() }
+        Self { field: field.into(), problem: problem.into(), hint: None }
+    }
+
+    /// A variable that must not be stored. Its value is not told.
+    pub fn secret(name: &str, suspicion: &str) -> Self {
+        Self { hint: Some(SECRET_HINT), ..Self::new(format!("context.variables.{name}"), suspicion) }
     }
 }
 
@@ -171,7 +181,16 @@ impl ContextChange {
             );
             return wrong("context.variables", problem);
         }
-        Ok(())
+        let suspect = |(name, value): (&str, &str)| {
+            secret::suspicion(name, value).map(|suspicion| ContextProblem::secret(name, suspicion))
+        };
+        self.new_variables().find_map(suspect).map_or(Ok(()), Err)
+    }
+
+    /// The variables that it sets, without those that it removes.
+    pub fn new_variables(&self) -> impl Iterator<Item = (&str, &str)> {
+        let variables = if let Change::Set(variables) = &self.variables { Some(variables) } else { None };
+        variables.into_iter().flatten().filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?)))
     }
 }
 

@@ -31,6 +31,7 @@ pub enum EventBody {
         workspace: String,
         agent: String,
         title: String,
+        context: SessionContext,
         #[serde(skip_serializing_if = "Option::is_none")]
         imported_from: Option<Box<ImportedFrom>>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -431,6 +432,7 @@ mod tests {
                 workspace: "/home/me/project".into(),
                 agent: "demo".into(),
                 title: "hello".into(),
+                context: SessionContext::default(),
                 imported_from: Some(Box::new(ImportedFrom {
                     session_id: SessionId::new(),
                     workspace: "/home/me/project".into(),

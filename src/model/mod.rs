@@ -5,6 +5,31 @@
 //! record itself: the store keeps that text and the control interface hands it out byte for byte. The shapes around it
 //! (rows, requests, answers, ACP frames) belong to their own layers.
 
+/// The words of a closed list, as JSON and the database have them.
+macro_rules! words {
+    ($name:ident, $what:literal: $($variant:ident = $word:literal),* $(,)?) => {
+        impl $name {
+            #[allow(dead_code, reason = "not every list is gone through")]
+            pub const ALL: [Self; [$(Self::$variant),*].len()] = [$(Self::$variant),*];
+
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word,)* }
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                match text {
+                    $($word => Ok(Self::$variant),)*
+                    _ => Err(format!(concat!("{:?} is not ", $what), text)),
+                }
+            }
+        }
+    };
+}
+
 pub mod adapter;
 pub mod agent;
 pub mod block;

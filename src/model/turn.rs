@@ -9,7 +9,6 @@
 //! `interrupted` and never as a second run.
 
 use std::fmt;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -29,20 +28,6 @@ pub enum TurnStatus {
 }
 
 impl TurnStatus {
-    const ALL: [Self; 6] =
-        [Self::Queued, Self::Running, Self::Completed, Self::Failed, Self::Cancelled, Self::Interrupted];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Running => "running",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-            Self::Interrupted => "interrupted",
-        }
-    }
-
     pub const fn is_final(self) -> bool {
         match self {
             Self::Queued | Self::Running => false,
@@ -66,16 +51,8 @@ impl fmt::Display for TurnStatus {
     }
 }
 
-impl FromStr for TurnStatus {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|status| status.as_str() == text)
-            .ok_or_else(|| format!("{text:?} is not a turn status"))
-    }
-}
+words!(TurnStatus, "a turn status": Queued = "queued", Running = "running", Completed = "completed", Failed = "failed",
+    Cancelled = "cancelled", Interrupted = "interrupted");
 
 /// Why a turn failed, as a code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -95,47 +72,16 @@ pub enum ErrorCode {
     Interrupted,
     /// The agent does not accept a block of the prompt.
     UnsupportedContent,
+    /// A link now leads the session's workspace outside the allowed roots.
+    WorkspaceEscaped,
+    /// What acpd stored of the session cannot be read any more.
+    RecordDamaged,
 }
 
-impl ErrorCode {
-    pub const ALL: [Self; 11] = [
-        Self::AgentExited,
-        Self::Timeout,
-        Self::TurnLimit,
-        Self::CostLimit,
-        Self::AuthRequired,
-        Self::RateLimited,
-        Self::AgentError,
-        Self::Protocol,
-        Self::Internal,
-        Self::Interrupted,
-        Self::UnsupportedContent,
-    ];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::AgentExited => "agent_exited",
-            Self::Timeout => "timeout",
-            Self::TurnLimit => "turn_limit",
-            Self::CostLimit => "cost_limit",
-            Self::AuthRequired => "auth_required",
-            Self::RateLimited => "rate_limited",
-            Self::AgentError => "agent_error",
-            Self::Protocol => "protocol",
-            Self::Internal => "internal",
-            Self::Interrupted => "interrupted",
-            Self::UnsupportedContent => "unsupported_content",
-        }
-    }
-}
-
-impl FromStr for ErrorCode {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|code| code.as_str() == text).ok_or_else(|| format!("{text:?} is not an error code"))
-    }
-}
+words!(ErrorCode, "an error code": AgentExited = "agent_exited", Timeout = "timeout", TurnLimit = "turn_limit",
+    CostLimit = "cost_limit", AuthRequired = "auth_required", RateLimited = "rate_limited", AgentError = "agent_error",
+    Protocol = "protocol", Internal = "internal", Interrupted = "interrupted", UnsupportedContent = "unsupported_content",
+    WorkspaceEscaped = "workspace_escaped", RecordDamaged = "record_damaged");
 
 /// Why a turn failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]

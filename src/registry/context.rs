@@ -32,6 +32,7 @@ impl Registry {
             return Err(Refusal::Context(ContextProblem::new("context.fsScope", problem)).into());
         }
         let row = self.hub().store().session(session).await?.ok_or(RegistryError::NotFound(session))?;
+        self.check_secrets(row.owner_uid, &change)?;
         let looked = self.looked_up(row.workspace, row.owner_uid, change, |git_ref| *git_ref == Change::Remove);
         looked.await?.map_err(|misplaced| self.misplaced(misplaced, peer))
     }
@@ -45,9 +46,19 @@ impl Registry {
         peer: Option<&Peer>,
     ) -> Result<SessionContext, RegistryError> {
         change.check().map_err(Refusal::Context)?;
+        self.check_secrets(owner, &change)?;
         let looked = self.looked_up(workspace, owner, change, |git_ref| !matches!(git_ref, Change::Set(_)));
         let change = looked.await?.map_err(|misplaced| self.misplaced(misplaced, peer))?;
         Ok(SessionContext::default().changed_by(change).map_err(Refusal::Context)?)
+    }
+
+    /// Refuses the value of a secret that an agent of the owner has.
+    fn check_secrets(&self, owner: Option<u32>, change: &ContextChange) -> Result<(), Refusal> {
+        let Some(redactor) = self.hub().secrets(owner).redactor() else { return Ok(()) };
+        let known = change.new_variables().find(|(_, value)| redactor.is_in(value));
+        known.map_or(Ok(()), |(name, _)| {
+            Err(Refusal::Context(ContextProblem::secret(name, "has the value of an agent's secret")))
+        })
     }
 
     /// The paths of a change as they are from the workspace, and what is checked out there where that is to be detected; all

@@ -60,7 +60,7 @@ impl Registry {
         let Session { workspace, owner_uid, .. } = row;
         match self.open_quietly(PathBuf::from(workspace), owner_uid).await {
             Ok(_) => Ok(owner_uid),
-            Err(error) if error.is_escape() => Ok(owner_uid),
+            Err(error) if error.escape().is_some() => Ok(owner_uid),
             Err(error) => {
                 error.report(&self.shared().security, None);
                 Err(Refusal::Workspace(error).into())

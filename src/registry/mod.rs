@@ -33,7 +33,11 @@ use tracing::Instrument;
 use crate::agent::{NoProgram, WorkspaceError};
 use crate::hub::Hub;
 use crate::lane::Lane;
-use crate::model::{By, ErrorCode, Peer, PermissionId, ProcessState, RuleId, SessionId, Sight, TurnId, WorkspaceId};
+use crate::model::status::Denied;
+use crate::model::{
+    By, ErrorCode, LastError, Peer, PermissionId, ProcessState, RuleId, SessionId, SessionStatus, Sight, TurnId,
+    WorkspaceId,
+};
 use crate::session::{
     self, Accepted, Admission, Edit, Halt, Live, NewPrompt, PermissionAnswer, Refusal, Reply, Request, SessionActor,
     SessionHandle, Shared, SystemMessage,
@@ -60,6 +64,9 @@ pub enum RegistryError {
     NotFound(SessionId),
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// Refused, because of what ended the session.
+    #[error("the session is in error and cannot continue")]
+    InError { cause: Option<LastError> },
     #[error("all {max} agent processes are in use")]
     ProcessLimit { max: usize },
     #[error("all your {max} agent processes are in use")]
@@ -260,6 +267,9 @@ impl Registry {
         match answer.await.map_err(|_| RegistryError::ActorFailed)? {
             // The request came when the actor had only its end before it.
             Err(Refusal::Purged) => Err(RegistryError::NotFound(session)),
+            Err(Refusal::NotActive(SessionStatus::Error) | Refusal::Denied(Denied::ErrorIsFinal)) => {
+                Err(self.in_error(session).await?)
+            }
             answer => Ok(answer?),
         }
     }
@@ -295,7 +305,17 @@ impl Registry {
         })
     }
 
+    /// The actor of a session, when there is such a session. One whose record is damaged ends in error.
     async fn load(&self, session: SessionId) -> Result<Option<(SessionActor, SessionHandle)>, RegistryError> {
+        match Box::pin(self.read(session)).await {
+            Err(RegistryError::Store(StoreError::Damaged { what })) => {
+                Err(Box::pin(self.condemn(session, what)).await?)
+            }
+            read => read,
+        }
+    }
+
+    async fn read(&self, session: SessionId) -> Result<Option<(SessionActor, SessionHandle)>, RegistryError> {
         let store = self.hub().store();
         let Some(row) = store.session(session).await? else {
             return Ok(None);
@@ -370,7 +390,7 @@ impl Registry {
         failed.abandon();
         loop {
             match self.settle_abandoned(session, reason).await {
-                Ok((_, None)) => return None,
+                Ok((_, None)) | Err(RegistryError::InError { .. }) => return None,
                 // What waits stays queued for the next daemon.
                 Ok(_) if self.is_stopping() => return None,
                 Ok((settled, Some((actor, handle)))) if settled > 0 || has_rested => {

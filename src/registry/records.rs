@@ -64,9 +64,8 @@ impl Registry {
         let store = self.hub().store();
         match store.status(session).await?.ok_or(RegistryError::NotFound(session))? {
             SessionStatus::Active | SessionStatus::Suspended => {}
-            status @ (SessionStatus::Archived | SessionStatus::Error) => {
-                return Err(Refusal::NotActive(status).into());
-            }
+            SessionStatus::Archived => return Err(Refusal::NotActive(SessionStatus::Archived).into()),
+            SessionStatus::Error => return Err(self.in_error(session).await?),
         }
         if store.checkpoint(session, name).await?.is_some_and(|known| known.name == name) {
             return Err(RegistryError::CheckpointExists(name.to_owned()));

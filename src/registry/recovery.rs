@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Registry, RegistryError};
 use crate::config::Config;
 use crate::model::{
-    Content, ErrorCode, LastError, MessageId, Role, SessionId, SessionStatus, Trigger, TurnError, TurnId, TurnStatus,
+    Content, ErrorCode, LastError, MessageId, Role, SessionId, SessionStatus, Trigger, TurnError, TurnStatus,
 };
 use crate::session::SessionHandle;
 use crate::store::{Catalogue, NewMessage, Op, StoreError, Unit};
@@ -105,38 +105,49 @@ impl Registry {
     /// After the death of a daemon. A session whose record is damaged does not keep the others from going on.
     async fn settle_open_turns(&self) -> Result<(), StoreError> {
         let reason = "the daemon crashed while the turn was running; acpd kept the answer so far";
-        for (session, turns) in self.hub().store().open_turn_ids().await? {
+        for session in self.hub().store().open_turn_ids().await?.into_keys() {
             match self.settle_running_turns(session, ErrorCode::Interrupted, reason).await {
                 Ok(_) => {}
-                Err(StoreError::Damaged { what }) => self.condemn(session, &turns, &what).await?,
+                Err(StoreError::Damaged { what }) => drop(self.condemn(session, what).await?),
                 Err(error) => return Err(error),
             }
         }
         Ok(())
     }
 
-    /// The record of a session is damaged: its open turns end, and it is in error from here on.
-    async fn condemn(&self, session: SessionId, turns: &[TurnId], what: &str) -> Result<(), StoreError> {
+    /// The record of a session is damaged: its open turns end, and it is in error from here on, if it can still become that.
+    /// Returns what a request for it is refused with.
+    pub(super) async fn condemn(&self, session: SessionId, what: String) -> Result<RegistryError, StoreError> {
+        let store = self.hub().store();
         let message = format!("the stored session is damaged ({what}); acpd keeps the readable part");
-        tracing::error!(%session, message, "set a damaged session to error");
-        let error = TurnError::new(ErrorCode::Internal, message);
-        let mut unit = Unit::default();
-        for turn in turns {
-            let (status, error) = (TurnStatus::Failed, Some(error.clone()));
-            unit.ops.push((
-                session,
-                Op::FinishTurn { turn: *turn, status, stop_reason: None, error, usage: None, at: None },
-            ));
+        let error = TurnError::new(ErrorCode::RecordDamaged, message);
+        let cause = LastError::new(&error);
+        let from = store.status(session).await?.unwrap_or(SessionStatus::Error);
+        match from.on(Trigger::Fatal) {
+            Ok(to @ SessionStatus::Error) if to != from => {
+                tracing::error!(%session, message = error.message, "set a damaged session to error");
+                let mut unit = Unit::default();
+                let notice = Content::notice(&*cause.code, &*error.message);
+                let notice = Op::Message(NewMessage::new(MessageId::new(), None, Role::System, &notice));
+                for turn in store.open_turn_ids().await?.remove(&session).unwrap_or_default() {
+                    let (status, error) = (TurnStatus::Failed, Some(error.clone()));
+                    let finish = Op::FinishTurn { turn, status, stop_reason: None, error, usage: None, at: None };
+                    unit.ops.push((session, finish));
+                }
+                let status = Op::SetStatus { from, to, reason: "fatal", by: None };
+                unit.ops.extend([notice, Op::SetLastError(cause.clone()), status].map(|op| (session, op)));
+                self.hub().append_own(unit).await?;
+            }
+            Ok(SessionStatus::Error) => {}
+            _ => return Ok(StoreError::Damaged { what }.into()),
         }
-        unit.ops.push((session, Op::SetLastError(LastError::new(&error))));
-        if let Some(from) = self.hub().store().status(session).await?
-            && let Ok(to) = from.on(Trigger::Fatal)
-            && to != from
-        {
-            unit.ops.push((session, Op::SetStatus { from, to, reason: "fatal", by: None }));
-        }
-        self.hub().append_own(unit).await?;
-        Ok(())
+        Ok(RegistryError::InError { cause: Some(cause) })
+    }
+
+    /// What a request for a session in error is refused with.
+    pub(super) async fn in_error(&self, session: SessionId) -> Result<RegistryError, StoreError> {
+        let row = self.hub().store().session(session).await?;
+        Ok(RegistryError::InError { cause: row.and_then(|row| row.last_error) })
     }
 
     /// Turns that the record has as running, and that nobody runs: their streamed text becomes partial messages, and
@@ -198,9 +209,7 @@ impl Registry {
                 }
                 Ok(None) => {}
                 // One session in trouble does not keep the others.
-                Err(RegistryError::Store(error @ StoreError::Damaged { .. })) => {
-                    tracing::error!(%session, error = &error as &dyn std::error::Error, "cannot continue with queued turns");
-                }
+                Err(RegistryError::InError { .. }) => {}
                 Err(error) => return Err(error),
             }
         }

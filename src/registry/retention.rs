@@ -167,6 +167,7 @@ impl Registry {
             Err(
                 error @ (RegistryError::Refused(Refusal::Overloaded)
                 | RegistryError::ActorFailed
+                | RegistryError::InError { .. }
                 | RegistryError::Store(StoreError::Damaged { .. })),
             ) => {
                 tracing::warn!(%session, error = &error as &dyn std::error::Error, "cannot delete an expired session now");

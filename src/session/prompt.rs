@@ -174,7 +174,7 @@ impl SessionActor {
             Ok(media) => self.send_prompt(turn, &media),
             Err(error @ StoreError::Damaged { .. }) => {
                 if self.running.as_ref().is_some_and(|running| running.turn == turn) {
-                    let error = TurnError::new(ErrorCode::Internal, error.to_string());
+                    let error = TurnError::new(ErrorCode::RecordDamaged, error.to_string());
                     self.finish_running(TurnStatus::Failed, None, Some(error));
                 }
             }

@@ -3,7 +3,7 @@
 //! Text is an event as it comes and a message when it is whole, which is when something else follows or the turn ends.
 //! A tool call is one `tool_call` and one `tool_result` message, also for agents that send nothing but changes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -63,8 +63,9 @@ pub struct Transcript {
     plan: Option<(Option<TurnId>, Vec<PlanStep>)>,
     tools: HashMap<String, OpenTool>,
     tools_begun: u64,
-    /// Calls of this turn that have had their result. What is still said of them makes no second one.
-    ended: HashSet<String>,
+    /// Calls of this turn that have had their result, with the message of their beginning. What is still said of them makes
+    /// no second result.
+    ended: HashMap<String, MessageId>,
     /// The agent's model, for what it says.
     model: Option<String>,
 }
@@ -77,8 +78,6 @@ struct OpenTool {
     turn: Option<TurnId>,
     /// All that was said of it so far, put together.
     call: ToolCall,
-    /// The data that its content names.
-    blobs: Vec<Blob>,
 }
 
 impl Transcript {
@@ -94,7 +93,7 @@ impl Transcript {
             plan: None,
             tools: HashMap::new(),
             tools_begun: 0,
-            ended: HashSet::new(),
+            ended: HashMap::new(),
             model: None,
         }
     }
@@ -155,8 +154,9 @@ impl Transcript {
     /// Notes a tool call that was told of only by a permission request.
     pub fn permission_asked(&mut self, turn: Option<TurnId>, call: ToolCall, record: &mut impl FnMut(Op)) {
         self.close_text(false, record);
-        let (call, blobs) = self.capped_call(call);
-        self.open_tool(turn, call, blobs, record);
+        let (id, (call, blobs)) = (call.id.clone(), self.capped_call(call));
+        self.open_tool(turn, call, record);
+        self.keep_media(&id, blobs, record);
     }
 
     /// A call that has begun and has not ended.
@@ -271,9 +271,9 @@ impl Transcript {
 
     fn tool(&mut self, turn: Option<TurnId>, call: ToolCall, raw: &RawValue, record: &mut impl FnMut(Op)) {
         let (call, blobs) = self.capped_call(call);
-        let is_new = !self.tools.contains_key(&call.id) && !self.ended.contains(&call.id);
+        let is_new = !self.tools.contains_key(&call.id) && !self.ended.contains_key(&call.id);
         let (id, is_final) = (call.id.clone(), call.is_final());
-        let update = self.capped(raw);
+        let update = if blobs.is_empty() { self.capped(raw) } else { self.without_media(raw) };
         let event = |tool_call_id: String, update: Box<RawValue>, status: Option<String>| match status {
             Some(status) => EventBody::ToolCompleted { tool_call_id, status, update },
             None if is_new => EventBody::ToolStarted { tool_call_id, update },
@@ -281,10 +281,12 @@ impl Transcript {
         };
         let status = is_final.then(|| call.status.clone().unwrap_or_default());
         if is_new {
-            self.open_tool(turn, call, blobs, record);
+            self.open_tool(turn, call, record);
         } else if let Some(tool) = self.tools.get_mut(&id) {
-            tool.merge(call, blobs);
+            tool.merge(call);
         }
+        // Before the event, so that a client that sees the event can fetch what it names.
+        self.keep_media(&id, blobs, record);
         record(Op::Event { turn, body: event(id.clone(), update, status.clone()) });
         if let Some(status) = status {
             self.end_tool(&id, &status, None, record);
@@ -294,7 +296,7 @@ impl Transcript {
     fn end_tool(&mut self, id: &str, status: &str, error: Option<String>, record: &mut impl FnMut(Op)) {
         let Some(tool) = self.tools.remove(id) else { return };
         if self.ended.len() < ENDED_TOOLS_MAX {
-            self.ended.insert(id.to_owned());
+            self.ended.insert(id.to_owned(), tool.message);
         }
         record(tool.result(status, error));
     }
@@ -302,36 +304,51 @@ impl Transcript {
     /// What is kept of a call until it ends is bounded like what is recorded of it. Its media, which has a bound of its
     /// own, is taken out first.
     fn capped_call(&self, mut call: ToolCall) -> (ToolCall, Vec<Blob>) {
-        // Calls that stay open hold their media in memory, so together they have the room of one.
-        let held = |tool: &OpenTool| tool.blobs.iter().map(|blob| blob.data.len()).sum::<usize>();
-        let others = self.tools.iter().filter(|(id, _)| **id != call.id).map(|(_, tool)| held(tool));
-        let room = if call.is_final() { usize::MAX } else { self.media_bytes_max.saturating_sub(others.sum()) };
-        let mut blobs = call.content.as_mut().map(|value| self.detach_all(value, room)).unwrap_or_default();
-        for value in [&mut call.raw_input, &mut call.raw_output, &mut call.content] {
-            *value = value.take().map(|value| self.capped_value(value));
-        }
-        // A marker in the place of the content names no data.
-        if !call.content.as_ref().is_some_and(Value::is_array) {
-            blobs.clear();
+        let mut blobs = Vec::new();
+        call.raw_input = call.raw_input.map(|value| self.capped_value(value));
+        for value in [&mut call.raw_output, &mut call.content] {
+            let mut media = Vec::new();
+            *value = value.take().map(|mut value| {
+                self.detach_all(&mut value, &mut media);
+                self.capped_value(value)
+            });
+            // A marker in the place of a value names no data.
+            blobs.extend(media.into_iter().filter(|_| value.as_ref().is_some_and(|value| value["truncated"] != true)));
         }
         (call, blobs)
     }
 
-    /// The media of a tool's result, each within its bound and all within the room. What is no data stays as it is.
-    fn detach_all(&self, result: &mut Value, mut room: usize) -> Vec<Blob> {
-        let mut blobs = Vec::new();
-        let items = result.as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
-        for block in items.iter_mut().filter_map(|item| item.get_mut("content")) {
-            if let Ok(Some(blob)) = content::detach(block, self.media_bytes_max.min(room)) {
-                room -= blob.data.len();
-                blobs.push(blob);
-            }
+    /// Takes out all media within the bound, wherever it is in a tool's result. What is no data stays as it is.
+    fn detach_all(&self, value: &mut Value, blobs: &mut Vec<Blob>) {
+        if let Ok(Some(blob)) = content::detach(value, self.media_bytes_max) {
+            return blobs.push(blob);
         }
-        blobs
+        match value {
+            Value::Array(items) => items.iter_mut().for_each(|item| self.detach_all(item, blobs)),
+            Value::Object(fields) => fields.values_mut().for_each(|field| self.detach_all(field, blobs)),
+            _ => {}
+        }
     }
 
-    fn open_tool(&mut self, turn: Option<TurnId>, call: ToolCall, blobs: Vec<Blob>, record: &mut impl FnMut(Op)) {
-        if self.tools.contains_key(&call.id) || self.ended.contains(&call.id) {
+    /// The agent's own JSON of a tool call, with references in the place of its media.
+    fn without_media(&self, raw: &RawValue) -> Box<RawValue> {
+        let Ok(mut update) = serde_json::from_str::<Value>(raw.get()) else { return self.capped(raw) };
+        for name in ["content", "rawOutput"] {
+            update.get_mut(name).into_iter().for_each(|value| self.detach_all(value, &mut Vec::new()));
+        }
+        serde_json::value::to_raw_value(&update).map_or_else(|_| self.capped(raw), |update| self.capped(&update))
+    }
+
+    /// Keeps the media of a call, which the message of its beginning refers to.
+    fn keep_media(&self, id: &str, blobs: Vec<Blob>, record: &mut impl FnMut(Op)) {
+        let message = self.tools.get(id).map(|tool| tool.message).or_else(|| self.ended.get(id).copied());
+        if let Some(message) = message.filter(|_| !blobs.is_empty()) {
+            record(Op::KeepMedia { message, blobs });
+        }
+    }
+
+    fn open_tool(&mut self, turn: Option<TurnId>, call: ToolCall, record: &mut impl FnMut(Op)) {
+        if self.tools.contains_key(&call.id) || self.ended.contains_key(&call.id) {
             return;
         }
         if self.tools.len() >= OPEN_TOOLS_MAX
@@ -353,7 +370,7 @@ impl Transcript {
         let message = MessageId::new();
         record(Op::Message(NewMessage::new(message, turn, Role::ToolCall, &content).of_tool_call(id.clone())));
         self.tools_begun += 1;
-        self.tools.insert(id, OpenTool { order: self.tools_begun, message, turn, call, blobs });
+        self.tools.insert(id, OpenTool { order: self.tools_begun, message, turn, call });
     }
 
     /// The agent's own JSON, unless it is too large to keep, or nested too deep; then a marker of its kind in its place.
@@ -375,7 +392,7 @@ impl Transcript {
 
 impl OpenTool {
     /// What is absent in a change is as before; collections are replaced.
-    fn merge(&mut self, change: ToolCall, blobs: Vec<Blob>) {
+    fn merge(&mut self, change: ToolCall) {
         let ToolCall { id: _, name, title, kind, status, raw_input, raw_output, content, locations } = change;
         let call = &mut self.call;
         call.name = name.or(call.name.take());
@@ -385,24 +402,20 @@ impl OpenTool {
         call.raw_input = raw_input.or(call.raw_input.take());
         call.raw_output = raw_output.or(call.raw_output.take());
         call.locations = locations.or(call.locations.take());
-        if content.is_some() {
-            (call.content, self.blobs) = (content, blobs);
-        }
+        call.content = content.or(call.content.take());
     }
 
     fn result(self, status: &str, error: Option<String>) -> Op {
         let error = error.or_else(|| (status == "failed").then(|| self.call.failure()));
         let ToolCall { id, content, raw_output, .. } = self.call;
         let shown = content.filter(|content| content.as_array().is_none_or(|items| !items.is_empty()));
-        // The data of media is kept once, beside the content.
-        let is_kept = |raw: &Value| self.blobs.is_empty() && (raw.is_object() || raw.is_array());
         let (result, raw_output) = match shown {
-            Some(shown) => (shown, raw_output.filter(is_kept)),
+            Some(shown) => (shown, raw_output.filter(|raw| raw.is_object() || raw.is_array())),
             None => (raw_output.unwrap_or(Value::Null), None),
         };
         let content = Content::ToolResult { status: status.to_owned(), result, raw_output, error };
         let message = NewMessage::new(MessageId::new(), self.turn, Role::ToolResult, &content);
-        Op::Message(message.of_tool_call(id).with_blobs(self.blobs))
+        Op::Message(message.of_tool_call(id))
     }
 }
 
@@ -414,7 +427,7 @@ mod tests {
     use crate::agent::Secrets;
     use crate::config::{ByteSize, Config};
 
-    const PAYLOAD_MAX: usize = 200;
+    const PAYLOAD_MAX: usize = 280;
     const MEDIA_MAX: usize = 300;
 
     /// Runs updates through a transcript and shows what is recorded, a line each.
@@ -439,7 +452,8 @@ mod tests {
             }
             Op::Event { body: EventBody::MessageDelta { kind, text, .. }, .. } => format!("delta {kind:?} {text}"),
             Op::Event { body, .. } => format!("event {} {}", body.kind(), serde_json::to_string(body).unwrap()),
-            other => panic!("a transcript records messages and events only, not {other:?}"),
+            Op::KeepMedia { blobs, .. } => format!("media {}", blobs.len()),
+            other => panic!("a transcript records messages, media and events only, not {other:?}"),
         }
     }
 
@@ -497,20 +511,22 @@ mod tests {
     }
 
     #[test]
-    fn a_tools_media_has_the_bound_of_media_and_open_calls_share_it() {
+    fn a_tools_media_has_the_bound_of_media_and_is_kept_with_each_change_that_has_some() {
         let call = |id: &str, status: &str, bytes: usize| {
-            serde_json::json!({"sessionUpdate": "tool_call", "toolCallId": id, "title": "shot", "status": status,
-                "content": [{"type": "content", "content": image(bytes)}]})
+            serde_json::json!({"sessionUpdate": "tool_call", "toolCallId": id, "status": status,
+                "rawOutput": {"of": [image(bytes)]}})
         };
-        let results = |updates: &[Value]| -> Vec<bool> {
+        let recorded = |updates: &[Value], beginning: &str| -> Vec<bool> {
             let recorded = record(updates, false);
-            let results = recorded.lines().filter(|line| line.starts_with("message tool_result"));
-            results.map(|line| line.contains("sha256") && !line.contains("truncated")).collect()
+            let lines = recorded.lines().filter(|line| line.starts_with(beginning));
+            lines.map(|line| !line.contains("truncated") && !line.contains(&content::encoded(&[7; 9]))).collect()
         };
-        assert_eq!(results(&[call("a", "completed", MEDIA_MAX), call("b", "completed", MEDIA_MAX + 1)]), [true, false]);
-        let open = |id: &str| call(id, "in_progress", MEDIA_MAX - 1);
-        assert_eq!(results(&[open("a"), open("a"), open("b")]), [true, false], "the first leaves no room");
-        assert_eq!(results(&[open("a"), call("b", "completed", MEDIA_MAX)]), [true, true], "in their order");
+        let updates = [call("a", "completed", MEDIA_MAX), call("b", "completed", MEDIA_MAX + 1)];
+        assert_eq!(recorded(&updates, "message tool_result"), [true, false]);
+        let updates =
+            [call("a", "pending", 10), call("a", "pending", 11), call("a", "failed", 12), call("a", "failed", 13)];
+        assert_eq!(recorded(&updates, "event tool."), [true; 4], "also of a call that has ended");
+        assert_eq!(recorded(&updates, "media 1"), [true; 4]);
     }
 
     #[test]

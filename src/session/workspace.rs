@@ -98,32 +98,38 @@ impl SessionActor {
                 }
                 Ok(())
             }
-            Err(error) if error.is_escape() => {
-                self.give_up_workspace(&error);
-                self.stop_process(ExitReason::Crash);
+            Err(error) => {
+                let Some(cause) = error.escape() else { return Err(Refusal::Workspace(error)) };
+                self.give_up(TurnError::new(ErrorCode::WorkspaceEscaped, cause));
                 Err(Refusal::NotActive(SessionStatus::Error))
             }
-            Err(error) => Err(Refusal::Workspace(error)),
         }
     }
 
     /// No process can be started there.
     pub(super) fn on_bad_workspace(&mut self, error: &WorkspaceError) {
         self.link = Link::Stopped;
-        let mut told = TurnError::new(ErrorCode::AgentExited, format!("cannot start the agent: {}", chain(error)));
-        told.hint = error.hint();
+        let escape = error.escape().map(|cause| TurnError::new(ErrorCode::WorkspaceEscaped, cause));
+        let told = TurnError::new(ErrorCode::AgentExited, format!("cannot start the agent: {}", chain(error)));
+        let told = escape.clone().unwrap_or(TurnError { hint: error.hint(), ..told });
         self.record_exit(None, ExitReason::Crash, None, Some(&told));
-        self.fail_current_turn(told);
-        if error.is_escape() {
-            self.give_up_workspace(error);
+        match escape {
+            Some(cause) => self.give_up(cause),
+            None => self.fail_current_turn(told),
         }
     }
 
-    /// The session ends in error.
-    fn give_up_workspace(&mut self, error: &WorkspaceError) {
-        self.set_last_error(&TurnError::new(ErrorCode::Internal, chain(error)));
+    /// The session ends in error, and a message says why: that of the turn that fails, or one of the session's own.
+    fn give_up(&mut self, cause: TurnError) {
+        self.set_last_error(&cause);
+        let fails_turn = self.running.as_ref().map_or(!self.queue.is_empty(), |running| !running.is_ending());
+        if !fails_turn {
+            self.notice(None, cause.code.as_str(), cause.message.clone());
+        }
+        self.fail_current_turn(cause);
         self.cancel_everything(&None);
         // A fact: the table does not deny it.
         self.change_status(Trigger::Fatal, "fatal", None).ok();
+        self.stop_process(ExitReason::Crash);
     }
 }

@@ -147,6 +147,7 @@ impl<'a> Apply<'a> {
             Op::SetChoices(change) => self.set_choices(session, change),
             Op::Message(message) => self.message(session, message),
             Op::Event { turn, body } => self.event(session, *turn, body),
+            Op::KeepMedia { message, blobs } => self.keep_blobs(session, *message, blobs),
             Op::SetPromptAbilities(_) | Op::KeepForPrompt(_) | Op::ForgetWaiting(_) => self.prompt(session, op),
             Op::SetTurnContext { turn, context } => self.set_turn_context(session, *turn, context),
             Op::OweLinks(owed) => self.owe_links(session, *owed),
@@ -165,7 +166,7 @@ impl<'a> Apply<'a> {
     }
 
     fn message(&mut self, session: SessionId, new: &NewMessage) -> Result<(), StoreError> {
-        self.keep_blobs(session, new)?;
+        self.keep_blobs(session, new.id, &new.blobs)?;
         let counters = self.loaded(session)?;
         counters.message += 1;
         let sequence = counters.message;

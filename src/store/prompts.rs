@@ -11,9 +11,9 @@ use sqlx::{QueryBuilder, Sqlite};
 
 use super::apply::{Apply, to_json};
 use super::owners::push_session_sight;
-use super::{NewMessage, Op, Store, StoreError, row};
+use super::{Op, Store, StoreError, row};
 use crate::model::message::Message;
-use crate::model::{BlobHash, Content, MessageId, SessionId, Sight};
+use crate::model::{Blob, BlobHash, Content, MessageId, SessionId, Sight};
 
 /// A blob as it is handed out.
 #[derive(Debug)]
@@ -114,8 +114,8 @@ impl Apply<'_> {
     }
 
     /// Writes the media of a message, unless it is there already, and that the message refers to it.
-    pub(super) fn keep_blobs(&self, session: SessionId, message: &NewMessage) -> Result<(), StoreError> {
-        for blob in &message.blobs {
+    pub(super) fn keep_blobs(&self, session: SessionId, message: MessageId, blobs: &[Blob]) -> Result<(), StoreError> {
+        for blob in blobs {
             let hash = blob.hash.to_string();
             self.connection.run(
                 "storing a blob",
@@ -127,7 +127,7 @@ impl Apply<'_> {
                 "storing a blob's reference",
                 "INSERT INTO message_blobs (message_id, session_id, sha256, mime_type) VALUES (?1, ?2, ?3, ?4) \
                  ON CONFLICT (message_id, sha256) DO NOTHING",
-                params![message.id.to_string(), session.to_string(), hash, blob.mime_type],
+                params![message.to_string(), session.to_string(), hash, blob.mime_type],
             )?;
         }
         Ok(())

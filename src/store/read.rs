@@ -181,7 +181,17 @@ impl Store {
         Ok(counts)
     }
 
-    /// Messages in order, after a sequence and since a time, and how many the session has in all. Fewer than `limit` come
+    /// How many messages the session has since a time.
+    pub async fn count_messages(&self, session: SessionId, since: Option<Timestamp>) -> Result<i64, StoreError> {
+        sqlx::query_scalar("SELECT count(*) FROM messages WHERE session_id = ?1 AND (?2 IS NULL OR created_at >= ?2)")
+            .bind(session.to_string())
+            .bind(since.map(Timestamp::as_millis))
+            .fetch_one(&self.pool)
+            .await
+            .map_err(StoreError::database("counting messages"))
+    }
+
+    /// Messages in order, after a sequence and since a time, and how many there are since that time. Fewer than `limit` come
     /// when they are large, but never none when there are any.
     pub async fn messages(
         &self,
@@ -191,11 +201,7 @@ impl Store {
         limit: i64,
     ) -> Result<(Vec<Message>, i64), StoreError> {
         // The messages come last: nobody holds them while they wait for a connection.
-        let total: i64 = sqlx::query_scalar("SELECT count(*) FROM messages WHERE session_id = ?")
-            .bind(session.to_string())
-            .fetch_one(&self.pool)
-            .await
-            .map_err(StoreError::database("counting messages"))?;
+        let total = self.count_messages(session, since).await?;
         let rows = sqlx::query(
             "SELECT * FROM messages WHERE session_id = ? AND sequence > ? AND created_at >= ? ORDER BY sequence LIMIT +?",
         )

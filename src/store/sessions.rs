@@ -45,6 +45,7 @@ impl Apply<'_> {
             workspace: new.workspace.clone(),
             agent: new.profile.slug.clone(),
             title: new.title.clone(),
+            context: new.context.clone(),
             imported_from: imported_from.cloned().map(Box::new),
             by: new.by.clone(),
         };

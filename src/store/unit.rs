@@ -121,6 +121,11 @@ pub enum Op {
         turn: Option<TurnId>,
         body: EventBody,
     },
+    /// Media that the session's events name, kept for as long as this message of it.
+    KeepMedia {
+        message: MessageId,
+        blobs: Vec<Blob>,
+    },
     /// What the agent takes in a prompt, for when no process runs that could tell.
     SetPromptAbilities(PromptAbilities),
     /// The message, which is recorded beside this, goes to the agent before the next prompt.
@@ -354,7 +359,7 @@ impl Unit {
 impl Op {
     /// Whether it only tells what was said and done, and changes nothing that others rely on.
     pub const fn is_output(&self) -> bool {
-        matches!(self, Self::Message(_) | Self::Event { .. })
+        matches!(self, Self::Message(_) | Self::Event { .. } | Self::KeepMedia { .. })
     }
 
     /// About how many bytes it holds on to.
@@ -377,6 +382,7 @@ impl Op {
                 _ => 0,
             },
             Self::Message(message) => message.weight(),
+            Self::KeepMedia { blobs, .. } => blobs.iter().map(|blob| blob.data.len()).sum(),
             Self::Import(imported) => imported.weight(),
             Self::SetChoices(change) => change.weight(),
             Self::AddCheckpoint(new) => new.state.get().len(),

@@ -71,7 +71,7 @@ impl Messages {
         let mut total = 0;
         while left > 0 {
             let limit = if self.role.is_none() { left.min(PAGE) } else { PAGE };
-            let answer = self.page(&daemon, session, after, limit).await?;
+            let answer = self.page(&daemon, session, after, limit, self.since).await?;
             let page: Page = read(&answer)?;
             total = page.total;
             let mut chosen = Vec::new();
@@ -89,14 +89,14 @@ impl Messages {
                 break;
             }
         }
-        sink.finish(total, self.limit)?;
+        sink.finish(total, self.limit, total == 0 && self.since.is_none())?;
         Ok(Exit::Ok)
     }
 
     /// The sequence after which to begin.
     async fn first(&self, daemon: &Daemon, session: SessionId) -> Result<i64, ClientError> {
         let Some(last) = self.last else { return Ok(self.after.unwrap_or(0)) };
-        let answer = self.page(daemon, session, 0, 1).await?;
+        let answer = self.page(daemon, session, 0, 1, None).await?;
         let page: Page = read(&answer)?;
         Ok((page.total - i64::from(last)).max(0))
     }
@@ -107,9 +107,10 @@ impl Messages {
         session: SessionId,
         after: i64,
         limit: u32,
+        since: Option<Timestamp>,
     ) -> Result<Box<RawValue>, ClientError> {
         let mut parameters = vec![("after", after.to_string()), ("limit", limit.to_string())];
-        parameters.extend(self.since.map(|since| ("since", since.to_string())));
+        parameters.extend(since.map(|since| ("since", since.to_string())));
         daemon.get(&with_query(&format!("/v1/sessions/{session}/messages"), &parameters)).await
     }
 }
@@ -152,12 +153,12 @@ impl Sink {
         Ok(true)
     }
 
-    fn finish(self, total: i64, limit: Option<u32>) -> Result<(), ClientError> {
+    fn finish(self, total: i64, limit: Option<u32>, is_empty: bool) -> Result<(), ClientError> {
         match self {
             Self::Reader { pager, output, is_first } => {
                 pager.finish()?;
                 if is_first {
-                    output.aside(if total == 0 { "no messages yet" } else { "no matching messages" });
+                    output.aside(if is_empty { "no messages yet" } else { "no matching messages" });
                 }
                 Ok(())
             }

@@ -1,9 +1,10 @@
-//! Refusals that come of who asks, and of what they may see.
+//! Refusals that come of who asks, of what they may see, and of what ended a session.
 
 use axum::http::StatusCode;
 use serde_json::json;
 
 use super::{Answer, LOG_HINT, WORKSPACES_HINT};
+use crate::model::LastError;
 
 pub(super) fn no_caller_answer() -> Answer {
     let message = "internal error: the request has no caller";
@@ -25,6 +26,14 @@ pub(super) fn other_session_answer() -> Answer {
     let message = "an agent can only write to its own session; this is another session";
     let hint = "leave the session id out to use your own session";
     Answer::new(StatusCode::FORBIDDEN, "other_session", message, hint)
+}
+
+pub(super) fn in_error_answer(cause: Option<&LastError>) -> Answer {
+    let hint = "you can read or delete it (`acpd rm --purge`, ?purge=true); create a new session to continue";
+    let why = cause.map(|cause| format!(": {}", cause.message)).unwrap_or_default();
+    let message = format!("the session is in error and cannot continue{why}");
+    let details = cause.map_or_else(|| json!({}), |cause| json!({ "cause": cause }));
+    Answer::new(StatusCode::CONFLICT, "session_error", message, hint).details(details)
 }
 
 /// Only root is told so: to all others it does not exist.

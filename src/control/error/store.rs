@@ -24,6 +24,10 @@ pub fn store_answer(error: &StoreError) -> Answer {
             tracing::error!(error = error as &dyn std::error::Error, "the database is damaged");
             Answer::new(S::INTERNAL_SERVER_ERROR, "store_damaged", message, DAMAGED_HINT)
         }
+        Fault::Other if matches!(error, StoreError::Damaged { .. }) => {
+            tracing::error!(error = error as &dyn std::error::Error, "a stored row is damaged");
+            Answer::new(S::INTERNAL_SERVER_ERROR, "record_damaged", message, hint)
+        }
         Fault::Locked | Fault::Forbidden | Fault::Disk | Fault::Other => {
             tracing::error!(error = error as &dyn std::error::Error, "a request failed");
             Answer::new(S::INTERNAL_SERVER_ERROR, "internal", message, hint)

@@ -35,6 +35,20 @@ pub enum OptionValue {
     Switch(bool),
 }
 
+/// A list of 1 to 64 content blocks, or an object with the text alone.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum PromptContent {
+    Blocks(Vec<ContentBlock>),
+    Text(PlainText),
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlainText {
+    text: String,
+}
+
 /// A content block of a prompt, as defined by ACP. Optional fields may be null.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]

@@ -14,7 +14,7 @@ use axum::http::{HeaderName, header};
 
 use crate::control::extract::NoQuery;
 
-pub use blocks::{ContentBlock, EventFrame, OptionValue, SessionRecord};
+pub use blocks::{EventFrame, OptionValue, PromptContent, SessionRecord};
 
 const DOCUMENT: &str = include_str!("../../../docs/openapi.json");
 

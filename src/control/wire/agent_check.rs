@@ -216,7 +216,9 @@ impl CheckProblem {
             | ErrorCode::Internal
             | ErrorCode::TurnLimit
             | ErrorCode::CostLimit
-            | ErrorCode::UnsupportedContent => {
+            | ErrorCode::UnsupportedContent
+            | ErrorCode::WorkspaceEscaped
+            | ErrorCode::RecordDamaged => {
                 "check that the agent supports ACP version 1 and that its arguments make it speak ACP".to_owned()
             }
         };

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::secret::Secret;
+use super::secret::{self, Secret};
 
 /// What acpd's own server is called, which gives a session's agent tools for the record.
 pub const TOOLS: &str = "acpd";
@@ -28,9 +28,6 @@ const URL_BYTES_MAX: usize = 2048;
 /// All servers together: they are on the session's row, and go with every list of sessions.
 const ALL_BYTES_MAX: usize = 64 << 10;
 const SCHEME_BYTES_MAX: usize = 10;
-/// What headers and variables are called that hold secrets, by habit.
-const SECRET_WORDS: [&str; 8] =
-    ["authorization", "cookie", "credential", "key", "passwd", "password", "secret", "token"];
 
 /// How to reach an MCP server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -236,14 +233,16 @@ impl OwnServer {
         check(&self.name, &self.transport, self.values.iter().map(|(key, value)| (key.as_str(), value.as_str())))?;
         for (key, value) in &self.values {
             // What is malformed was refused already.
-            if looks_secret(key) && !only_refers(value) {
+            if let Some(suspicion) = secret::suspicion(key, value)
+                && !only_refers(value)
+            {
                 let field = format!("{}.{key}", self.transport.values_field());
                 let hint = "write ${NAME} instead: acpd replaces it by the variable NAME of the agent's environment";
-                return Err(problem(field, "has the name of a secret, and would be stored as plain text", hint));
+                return Err(problem(field, format!("{suspicion}, and would be stored as plain text"), hint));
             }
         }
         if let Transport::Http { url } | Transport::Sse { url } = &self.transport
-            && let Some(key) = address::query_names(url).into_iter().find(|key| looks_secret(key))
+            && let Some(key) = address::query_names(url).into_iter().find(|key| secret::is_secret_name(key))
         {
             let told =
                 format!("has the parameter {key:?}, which has the name of a secret and would be stored as plain text");
@@ -282,11 +281,6 @@ pub fn only_refers(value: &str) -> bool {
 /// What stands before a secret and is none: `Bearer`, `token`, or nothing.
 fn is_scheme(text: &str) -> bool {
     text.len() <= SCHEME_BYTES_MAX && text.chars().all(|c| c.is_ascii_alphabetic() || matches!(c, '-' | '=' | ':'))
-}
-
-fn looks_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    SECRET_WORDS.iter().any(|word| name.contains(word))
 }
 
 fn problem(field: impl Into<String>, problem: impl Into<String>, hint: impl Into<String>) -> ServerProblem {

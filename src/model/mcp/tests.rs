@@ -52,6 +52,8 @@ fn what_looks_like_a_secret_is_not_taken_as_plain_text() {
         assert!(problem.hint.contains("${NAME}") && !problem.problem.contains("literal"), "{problem:?}");
         own("a", http("https://a.example/"), &[(name, "Bearer ${IT}")]).check().unwrap();
     }
+    let problem = own("a", stdio("x"), &[("PLAIN", "sk-ant-api03-0123456789abcdef")]).check().unwrap_err();
+    assert!(problem.field == "env.PLAIN" && !problem.problem.contains("sk-"), "{problem:?}");
     own("a", stdio("x"), &[("LANG", "C"), ("MODE", "fast")]).check().unwrap();
     assert_eq!(own("a", http("https://a.example/?api_key=1"), &[]).check().unwrap_err().field, "url");
 }

@@ -1,7 +1,6 @@
 //! Questions of agents, and how they were answered. The JSON of an answer is defined here, because it is the record.
 
 use std::fmt;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -30,27 +29,6 @@ pub enum PermissionStatus {
     Answered,
     Cancelled,
     Expired,
-}
-
-macro_rules! words {
-    ($name:ident, $what:literal: $($variant:ident = $word:literal),* $(,)?) => {
-        impl $name {
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word,)* }
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = String;
-
-            fn from_str(text: &str) -> Result<Self, Self::Err> {
-                match text {
-                    $($word => Ok(Self::$variant),)*
-                    _ => Err(format!(concat!("{:?} is not ", $what), text)),
-                }
-            }
-        }
-    };
 }
 
 words!(PermissionKind, "a kind of permission request": Tool = "tool", File = "file", Terminal = "terminal", Elicitation = "elicitation");

@@ -14,9 +14,8 @@ use crate::cli::exit::Exit;
 use crate::cli::sign_in;
 use crate::config::Config;
 use crate::model::profile::{SLUG_HINT, is_slug};
+use crate::model::secret::is_secret_name;
 
-/// Names of variables that have one of these in them are taken for secrets.
-const SECRET_WORDS: [&str; 4] = ["KEY", "TOKEN", "SECRET", "PASSWORD"];
 const NPX_PLACES: [(&str, &str); 1] = [("npm_config_cache", "{home}/.npm")];
 const UVX_PLACES: [(&str, &str); 3] = [
     ("UV_CACHE_DIR", "{home}/uv/cache"),
@@ -149,7 +148,7 @@ impl Add {
 
     /// What a person may not have meant.
     fn warn(&self, context: &Context, file: &ConfigFile, program: Option<&Program>) {
-        if let Some((name, _)) = self.env.iter().find(|(name, _)| is_secret(name)) {
+        if let Some((name, _)) = self.env.iter().find(|(name, _)| is_secret_name(name)) {
             context.output.note(&format!(
                 "the value of {name} is now in the configuration file; use --env-file to keep it in a separate file"
             ));
@@ -339,9 +338,4 @@ fn absolute_if_path(command: &str) -> String {
         _ => command.to_owned(),
     };
     std::path::absolute(&path).map_or(path, |path| path.display().to_string())
-}
-
-fn is_secret(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    SECRET_WORDS.iter().any(|word| name.contains(word))
 }
