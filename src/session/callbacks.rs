@@ -25,7 +25,13 @@ impl SessionActor {
         let mut is_alive = false;
         let mut chunks = Chunks::default();
         for line in lines {
-            is_alive |= self.on_line(line, &mut chunks);
+            if self.on_line(line, &mut chunks) {
+                is_alive = true;
+                // At once: the answer to the prompt may be the next line.
+                if let Some(running) = &mut self.running {
+                    running.is_heard = true;
+                }
+            }
         }
         if is_alive {
             self.note_life();

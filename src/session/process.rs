@@ -150,6 +150,11 @@ impl SessionActor {
                     self.on_tokens(turn, tokens);
                 }
                 let method = "session/prompt";
+                if let (Err(error), Some(agent_session)) = (&outcome, self.link.agent_session())
+                    && error.loses(agent_session)
+                {
+                    return self.on_session_lost(turn, failure::session_lost(error));
+                }
                 let outcome =
                     outcome.map_err(|error| failure::refused(method, &error, &self.sign_in())).and_then(|result| {
                         incoming::stop_reason(result).map_err(|error| failure::unreadable(method, &error))
