@@ -25,13 +25,9 @@ impl SessionActor {
         let mut is_alive = false;
         let mut chunks = Chunks::default();
         for line in lines {
-            if self.on_line(line, &mut chunks) {
-                is_alive = true;
-                // At once: the answer to the prompt may be the next line.
-                if let Some(running) = &mut self.running {
-                    running.is_heard = true;
-                }
-            }
+            is_alive |= self.on_line(line, &mut chunks);
+            // At once: the answer to the prompt may be the next line.
+            self.running.iter_mut().for_each(|running| running.is_heard |= is_alive);
         }
         if is_alive {
             self.note_life();

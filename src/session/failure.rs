@@ -44,12 +44,6 @@ pub fn refused(method: &str, error: &RpcError, sign_in: &SignIn) -> TurnError {
     }
 }
 
-/// The agent does not know its session any more.
-pub fn session_lost(error: &RpcError) -> TurnError {
-    let RpcError { code, message, .. } = error;
-    TurnError::new(ErrorCode::AgentError, format!("the agent has lost its session: {} (code {code})", cut(message)))
-}
-
 /// The agent does not know who works with it.
 pub fn auth_required(told: &str, sign_in: &SignIn) -> TurnError {
     let account = sign_in.account.as_ref().map(|account| format!("; {account}")).unwrap_or_default();

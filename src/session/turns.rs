@@ -20,8 +20,7 @@ pub struct QueuedTurn {
     pub prompt: Content,
     /// What its prompt names in place of the session's context.
     pub context: Option<SessionContext>,
-    /// It has started once: the agent refused it because it had lost its session. In the store it is running, so a daemon that
-    /// is killed never starts it again.
+    /// The agent refused it because it had lost its session. In the store it runs, so a daemon that is killed ends it.
     pub was_refused: bool,
 }
 
@@ -168,7 +167,8 @@ impl SessionActor {
         let Some(Running { parts, .. }) = self.running.take_if(may_repeat) else {
             // What it restored for this turn it has lost again, so it gets the transcript next.
             self.context.may_restore &= self.running.as_ref().is_none_or(|running| !running.was_refused);
-            return self.fault(error.with_hint("send the prompt again: acpd restarts the agent for it"));
+            let hint = "the agent has lost its session; send the prompt again: acpd restarts the agent for it";
+            return self.fault(error.with_hint(hint));
         };
         tracing::warn!(%turn, message = error.message, "the agent has lost its session; restarting it for the turn");
         let Parts { prompt, context, .. } = parts;
@@ -246,6 +246,7 @@ impl SessionActor {
         stop_reason: Option<String>,
         error: Option<TurnError>,
     ) {
+        let error = error.map(|error| self.start().explained(error, &self.profile));
         // What went well is not told of in the log: it would be on the way of every turn.
         if let Some(error) = &error {
             tracing::info!(%turn, %status, code = error.code.as_str(), "a turn failed");
