@@ -261,3 +261,117 @@ async fn a_way_to_sign_in_that_needs_a_person_is_refused() {
     let told = &refused.stderr;
     assert!(told.contains("agents.gemini.auth_method") && told.contains("needs a person"), "{told}");
 }
+
+/// Says what a shell says of each prompt.
+fn shell() -> Value {
+    let handshake = json!({"capabilities": {"sessionCapabilities": {"resume": {}}}});
+    json!([{"handshake": handshake}, {"repeat": [{"prompt": [{"textFromShell": "{prompt}"}]}]}])
+}
+
+async fn says(daemon: &Daemon, session: &str, command: &str) -> String {
+    let before = daemon.messages(session).await.len();
+    assert_eq!(daemon.prompt_and_wait(session, command).await["status"], "completed", "{command}");
+    let messages = daemon.messages(session).await;
+    let said = messages[before..].iter().rfind(|message| message["role"] == "agent").unwrap();
+    said["content"]["text"].as_str().unwrap().to_owned()
+}
+
+fn write(path: &Path, text: &str) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+}
+
+#[tokio::test]
+async fn an_agent_without_an_adapter_has_a_private_home_and_changes_nothing_of_its_users() {
+    let home_copy = "home_copy = [\"~/.agent\", \"~/.other/settings\", \"~/.config/agent\", \"~/.missing\"]";
+    let builder = Daemon::builder().agent_with("plain", shell(), home_copy);
+    let builder = builder.agent_with("told", shell(), "env = { HOME = \"/nonexistent\" }");
+    let at = |name: &str| builder.home().join(name);
+    let names = [".agent/deep/login", ".other/settings", ".other/log", ".config/agent/x", ".config/tool/x", ".tool/x"];
+    for name in names.into_iter().chain([".gitconfig", ".cache/large/x"]) {
+        write(&at(name), "user's");
+    }
+    let users = at("");
+    let mut daemon = builder.start().await;
+    let session = daemon.create_lazy_session("plain").await;
+    for (command, expected) in [
+        ("cd $HOME/.agent/deep && cat login && echo -n own > login && cat login", "user'sownexit 0"),
+        ("cat $HOME/.gitconfig $HOME/.tool/x $HOME/.config/tool/x", "user'suser'suser'sexit 0"),
+        ("ls -A $HOME/.other $HOME/.cache", "/.cache:\n\n/.other:\nsettings\nexit 0"),
+        ("cd $HOME && mkdir .new .cache/large && echo x > .config/agent/y && echo x > .new/x", "exit 0"),
+    ] {
+        let said = says(&daemon, &session, command).await;
+        let own = daemon.state_dir().join("run").join(&session).join("home");
+        assert_eq!(said.replace(own.canonicalize().unwrap().to_str().unwrap(), ""), expected, "{command}");
+    }
+    for command in ["echo x > $HOME/.tool/x", "echo x > $HOME/.gitconfig"] {
+        assert!(says(&daemon, &session, command).await.contains("Permission denied"), "{command}");
+    }
+    assert_eq!(std::fs::read_to_string(users.join(".agent/deep/login")).unwrap(), "user's");
+    assert!(!users.join(".new").exists() && !users.join(".config/agent/y").exists());
+
+    // What the agent has changed stays, until the user's own is newer.
+    daemon.terminate().await;
+    daemon.restart().await;
+    daemon.post(&format!("/v1/sessions/{session}/resume"), json!({})).await.expect_status(200);
+    assert_eq!(says(&daemon, &session, "cat $HOME/.agent/deep/login").await, "ownexit 0");
+    write(&users.join(".agent/deep/login"), "newer");
+    daemon.terminate().await;
+    daemon.restart().await;
+    daemon.post(&format!("/v1/sessions/{session}/resume"), json!({})).await.expect_status(200);
+    assert_eq!(says(&daemon, &session, "cat $HOME/.agent/deep/login").await, "newerexit 0");
+
+    let session = daemon.create_lazy_session("told").await;
+    assert_eq!(says(&daemon, &session, "echo $HOME").await, "/nonexistent\nexit 0", "what the profile says counts");
+}
+
+#[tokio::test]
+async fn without_confinement_only_gemini_has_a_directory_of_its_own() {
+    let mut builder = Daemon::builder().config("[sandbox]\nmode = \"off\"");
+    for adapter in ["gemini", "codex", "generic"] {
+        builder = builder.agent_with(adapter, shell(), &format!("adapter = \"{adapter}\""));
+    }
+    let daemon = builder.start().await;
+    for (adapter, own) in [("gemini", "own"), ("codex", ""), ("generic", "")] {
+        let session = daemon.create_lazy_session(adapter).await;
+        let command = "echo $HOME; echo ${GEMINI_CLI_HOME:+own}${CODEX_HOME:+own}";
+        let said = says(&daemon, &session, command).await;
+        assert_eq!(said, format!("{}\n{own}\nexit 0", daemon.home().display()), "{adapter}");
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_the_sandbox_refused_is_named_with_the_line_that_allows_it() {
+    let failing = |text: String| json!([{"stderr": text}, {"exit": 1}]);
+    let builder = Daemon::builder();
+    let home = builder.home().display().to_string();
+    let daemon = builder
+        .agent(
+            "plain",
+            failing(format!("Error: EACCES: permission denied, mkdir '{home}/.config/plain/logs'\n at /x.js")),
+        )
+        .agent_with("adapted", failing(format!("mkdir {home}/.tool/x: permission denied")), "adapter = \"codex\"")
+        .agent(
+            "hidden",
+            failing(format!("File \"/a.py\"\nPermissionError: [Errno 13] Permission denied: '{home}/.ssh/a b'")),
+        )
+        .agent("last", failing(format!("see {home}/log\ntouch: {home}/.last: Read-only file system (os error 30)")))
+        .agent("outside", failing("EACCES: permission denied, mkdir '/var/lib/x'".to_owned()))
+        .start()
+        .await;
+    for (agent, path, remedy) in [
+        ("plain", ".config/plain/logs", "home_copy = [\"~/.config/plain\"] in [agents.plain]"),
+        ("adapted", ".tool/x", "only sessions with the scope project can write there"),
+        ("last", ".last", "home_copy = [\"~/.last\"] in [agents.last]"),
+        ("hidden", ".ssh/a b", "sandbox_show = [\"~/.ssh\"] in [agents.hidden]"),
+    ] {
+        let check = daemon.post(&format!("/v1/agents/{agent}/check"), json!({})).await.expect_status(200);
+        let (error, _) = fails(&daemon, agent).await;
+        for hint in [&check["error"]["hint"], &error["hint"]] {
+            let hint = hint.as_str().unwrap();
+            assert!(hint.contains(&format!("refused access to {home}/{path}")) && hint.contains(remedy), "{hint}");
+        }
+    }
+    let (error, _) = fails(&daemon, "outside").await;
+    assert_eq!(error["hint"], Value::Null, "acpd cannot know that: {error}");
+}

@@ -340,6 +340,27 @@ async fn an_agent_is_added_beside_what_is_there_and_the_daemon_has_it_at_once() 
     assert_eq!(daemon.get("/v1/agents/demo").await.expect_status(200)["default"], true);
 }
 
+/// The agents of agents.toml need no options, and the help and the book name them.
+#[tokio::test]
+async fn well_known_agents_are_added_by_their_name_alone() {
+    let daemon = Daemon::start().await;
+    let known: toml::Table = include_str!("../agents.toml").parse().unwrap();
+    let help = daemon.cli(&["agents", "add", "--help"]).await.success();
+    for name in known.keys() {
+        daemon.cli(&["agents", "add", name]).await.success();
+        let agent = daemon.get(&format!("/v1/agents/{name}")).await.expect_status(200);
+        assert_eq!(agent["command"], known[name]["command"].as_str().unwrap());
+        for text in [&help, include_str!("../docs/agents.md")] {
+            assert!(text.contains(name), "{name} is missing in:\n{text}");
+        }
+    }
+    let file = std::fs::read_to_string(daemon.config_file()).unwrap();
+    assert!(file.contains("[agents.vibe]\n") && !file.contains("docs/agents.md"), "{file}");
+    let elsewhere = ["agents", "add", "goose", "--command", "/opt/goose", "--force"];
+    daemon.cli(&elsewhere).await.success();
+    assert_eq!(daemon.get("/v1/agents/goose").await.expect_status(200)["command"], "/opt/goose");
+}
+
 #[tokio::test]
 async fn a_new_file_is_private_and_a_link_stays_one() {
     let daemon = Daemon::start().await;

@@ -206,7 +206,7 @@ async fn the_scope_project_adds_directories_and_a_failure_without_it_is_explaine
 
     let session = session_of_scope(&daemon, "project").await;
     assert_eq!(run(&daemon, &session, command).await, "exit 0");
-    assert_refused(&run(&daemon, &session, "echo x > $HOME/made").await);
+    assert_refused(&run(&daemon, &session, &format!("echo x > {}/made", daemon.home().display())).await);
     assert_refused(&run(&daemon, &session, "mkdir $HOME/.cargo/bin").await);
 }
 
@@ -252,9 +252,10 @@ async fn node_programs_start_and_use_their_temporary_directory() {
     let daemon = builder("").start().await;
     let session = daemon.create_lazy_session(SHELL).await;
     let script = "node -e \"const fs = require('fs'), os = require('os'); fs.mkdtempSync(os.tmpdir() + '/x'); \
-                  fs.writeFileSync('made', 'x'); try { fs.writeFileSync(os.homedir() + '/made', 'x') } \
-                  catch (e) { console.log(e.code) }\"";
+                  fs.writeFileSync('made', 'x'); fs.writeFileSync(os.homedir() + '/made', 'x'); \
+                  try { fs.writeFileSync(os.userInfo().homedir + '/made', 'x') } catch (e) { console.log(e.code) }\"";
     assert_eq!(run(&daemon, &session, script).await, "EACCES\nexit 0");
+    assert!(!daemon.home().join("made").exists());
 }
 
 #[tokio::test]
@@ -333,13 +334,16 @@ async fn a_sessions_directories_are_private_and_go_with_it() {
 #[tokio::test]
 async fn a_confined_gemini_has_its_own_home_with_what_the_user_has() {
     let builder = Daemon::builder();
-    std::fs::create_dir_all(builder.home().join(".gemini/extensions")).unwrap();
+    for name in ["extensions/x", "tmp/chats"] {
+        std::fs::create_dir_all(builder.home().join(".gemini").join(name)).unwrap();
+    }
     std::fs::write(builder.home().join(".gemini/state.json"), "{}").unwrap();
     let daemon = builder.agent_with(SHELL, shell(), "adapter = \"gemini\"").start().await;
     let session = daemon.create_lazy_session(SHELL).await;
-    let said =
-        run(&daemon, &session, "cd $GEMINI_CLI_HOME/.gemini && echo x >> state.json && ls && cat state.json").await;
-    assert_eq!(said, "extensions\nsettings.json\nstate.json\n{}x\nexit 0");
+    // Directories are linked, and its conversations are each home's own.
+    let look = "cd $GEMINI_CLI_HOME/.gemini && echo x >> state.json && ls . extensions/ && test -L extensions && cat state.json";
+    let said = run(&daemon, &session, look).await;
+    assert_eq!(said, ".:\nextensions\nsettings.json\nstate.json\n\nextensions/:\nx\n{}x\nexit 0");
     assert_eq!(std::fs::read_to_string(daemon.home().join(".gemini/state.json")).unwrap(), "{}");
 }
 

@@ -164,7 +164,9 @@ async fn a_home_that_takes_no_overlay_is_read_only() {
     assert!(mount.success());
     let mut daemon = builder.start().await;
     let session = daemon.create_lazy_session(SHELL).await;
-    assert!(run(&daemon, &session, "echo x > $HOME/made").await.contains("Read-only file system"));
+    let write = format!("echo x > {}/made", daemon.home().display());
+    assert!(run(&daemon, &session, &write).await.contains("Read-only file system"));
+    assert_eq!(run(&daemon, &session, "echo x > $HOME/made").await, "exit 0", "it has a private home instead");
     let shown = daemon.session(&session).await;
     assert_eq!(shown["sandbox"], "isolated", "{shown}");
     let missing = shown["sandboxDetails"]["missing"][0].as_str().unwrap();

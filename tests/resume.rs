@@ -443,6 +443,99 @@ async fn the_transcript_is_owed_until_a_turn_ends_with_a_stop_reason() {
     assert_eq!(carried(fourth, "four"), None, "once is enough");
 }
 
+/// An agent that resumes its conversations and begins with these steps. The test says what becomes of each prompt.
+fn forgetful(start: &[Value]) -> harness::DaemonBuilder {
+    let lost = json!({"replyError": {"code": -32002, "message": "Resource not found", "data": {"sessionId": "own"}}});
+    let prompt = json!({"repeat": [{"expect": "session/prompt"}, {"gate": "asked", "cases": {
+        "lose": [lost],
+        "speak and lose": [{"text": "half"}, lost],
+        "go": [{"text": ANSWER}, {"reply": {"stopReason": "end_turn"}}]}}]});
+    let handshake = json!({"capabilities": {"sessionCapabilities": {"resume": {}}}});
+    let script = [json!({"record": true}), json!({"sessionId": "own"}), json!({"handshake": handshake}), prompt];
+    Daemon::builder().agent("forgetful", json!([start, &script].concat()))
+}
+
+/// Sends a prompt and says what becomes of it, each time that the agent gets it; the turn and its process ids.
+async fn asked(daemon: &Daemon, session: &str, prompt: &str, words: &[&str]) -> (Value, Vec<u32>) {
+    let accepted = daemon.prompt(session, prompt).await;
+    let mut pids = Vec::new();
+    for word in words {
+        let passage = daemon.gate("forgetful").reached("asked").await;
+        pids.push(passage.pid);
+        passage.say(word).await;
+    }
+    (daemon.wait_turn(session, accepted["turnId"].as_str().unwrap()).await, pids)
+}
+
+#[tokio::test]
+async fn an_agent_that_has_lost_its_session_is_restarted_and_the_prompt_answered() {
+    let daemon = forgetful(&[]).start().await;
+    let session = daemon.create_lazy_session("forgetful").await;
+    asked(&daemon, &session, FIRST, &["go"]).await;
+    let (turn, pids) = asked(&daemon, &session, SECOND, &["lose", "go"]).await;
+    assert_eq!(turn["status"], "completed", "{turn}");
+    assert_ne!(pids[0], pids[1]);
+    let heard = daemon.heard("forgetful");
+    assert!(heard.iter().any(|heard| heard.method == "session/resume"), "{heard:?}");
+    assert_eq!(carried(prompts(&heard)[2], SECOND), None, "it has restored the conversation by itself");
+    assert_eq!(daemon.session(&session).await["contextRestored"], "native");
+    let messages = daemon.messages(&session).await;
+    assert_eq!(texts(&messages), [("user", FIRST), ("agent", ANSWER), ("user", SECOND), ("agent", ANSWER)]);
+    let events = daemon.events_so_far(&session, None).await;
+    assert_eq!(events.iter().filter(|event| event.kind == "turn.started").count(), 2, "each turn starts once");
+}
+
+#[tokio::test]
+async fn a_turn_runs_again_once_and_only_if_the_agent_had_not_begun_it() {
+    let daemon = forgetful(&[]).config("[processes]\nbackoff_min = \"1ms\"").start().await;
+    let session = daemon.create_lazy_session("forgetful").await;
+    asked(&daemon, &session, FIRST, &["go"]).await;
+    for words in [&["speak and lose"][..], &["lose", "lose"]] {
+        let (turn, _) = asked(&daemon, &session, SECOND, words).await;
+        assert_eq!((&turn["status"], &turn["error"]["code"]), (&json!("failed"), &json!("agent_error")), "{turn}");
+        let hint = turn["error"]["hint"].as_str().unwrap();
+        assert!(hint.contains("lost its session; send the prompt again"), "{turn}");
+    }
+    // Resuming did not help, so the agent gets the transcript.
+    let (turn, _) = asked(&daemon, &session, "three", &["go"]).await;
+    assert_eq!(turn["status"], "completed", "{turn}");
+    let heard = daemon.heard("forgetful");
+    let last = prompts(&heard).pop().unwrap();
+    assert!(carried(last, "three").is_some_and(|text| text.contains(FIRST)), "{last:?}");
+    assert_eq!(daemon.session(&session).await["contextRestored"], "replayed");
+}
+
+/// A turn that waits for its second run can be cancelled, and a daemon that stops or is killed ends it.
+#[tokio::test]
+async fn a_turn_that_waits_for_its_second_run_runs_at_most_once_more() {
+    for (what, status) in [("cancel", "cancelled"), ("stop", "interrupted"), ("kill", "interrupted")] {
+        let mut daemon = forgetful(&[json!({"gate": "starting"})]).start().await;
+        let session = daemon.create_lazy_session("forgetful").await;
+        let gate = daemon.gate("forgetful");
+        let accepted = daemon.prompt(&session, FIRST).await;
+        gate.reached("starting").await.open().await;
+        gate.reached("asked").await.say("lose").await;
+        let starting = gate.reached("starting").await;
+        match what {
+            "cancel" => {
+                daemon.post(&format!("/v1/sessions/{session}/cancel"), json!({})).await.expect_status(202);
+                starting.open().await;
+            }
+            "stop" => {
+                daemon.terminate().await;
+                daemon.restart().await;
+            }
+            _ => {
+                daemon.kill().await;
+                daemon.restart().await;
+            }
+        }
+        let turn = daemon.wait_turn(&session, accepted["turnId"].as_str().unwrap()).await;
+        assert_eq!(turn["status"], status, "{what}: {turn}");
+        assert_eq!(prompts(&daemon.heard("forgetful")).len(), 1, "{what}");
+    }
+}
+
 #[tokio::test]
 async fn a_queued_prompt_gets_what_was_said_before_it_and_not_itself() {
     let prompt = json!({"prompt": [{"text": "half an answer"}, {"gate": "middle"}]});

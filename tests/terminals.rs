@@ -131,6 +131,7 @@ async fn the_environment_is_clean_and_only_listed_variables_are_set() {
     let settings =
         format!("{ANY}\nenv = {{ SECRET_OF_AGENT = \"hidden\" }}\nenv_pass = [\"PASSED\"]\nterminal_env = [\"MI*\"]");
     let builder = Daemon::builder().env("PASSED", "hidden").env("OTHER", "hidden");
+    let home = builder.home().to_owned();
     let (_daemon, answers, session) = run(
         builder,
         &settings,
@@ -149,6 +150,7 @@ async fn the_environment_is_clean_and_only_listed_variables_are_set() {
     let names: Vec<&str> = output.lines().map(|line| line.split('=').next().unwrap()).collect();
     assert_eq!(names, ["ACPD_SESSION", "HOME", "MINE", "PATH", "TMPDIR"]);
     assert!(output.contains(&session));
+    assert!(output.contains(&format!("HOME={}\n", home.display())), "commands have the user's home: {output}");
     for (answer, name) in answers[3..].iter().zip(["LD_PRELOAD", "ACPD_SESSION", "A B", "GIT_CONFIG_COUNT"]) {
         assert_eq!((&answer["code"], message(answer).contains(name)), (&json!(INVALID), true), "{answer}");
     }

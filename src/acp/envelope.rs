@@ -49,6 +49,12 @@ impl RpcError {
 }
 
 impl RpcError {
+    /// Whether the agent does not know a session: it refuses the request and names the session.
+    pub fn loses(&self, session: &str) -> bool {
+        let named = || self.data.as_ref().is_some_and(|data| data.to_string().contains(session));
+        matches!(self.code, Self::NOT_FOUND | Self::INVALID_PARAMS) && (self.message.contains(session) || named())
+    }
+
     /// An error of any shape is an error: what does not have the usual one is told as it is. What many put beside a message
     /// that says nothing is put to it.
     fn read(raw: &RawValue) -> Self {

@@ -193,7 +193,17 @@ impl Command {
     }
 
     /// An agent that keeps its things in the user's home gets a place for them in the session's own.
-    pub fn at_home(mut self, own: &SessionDirectories, adapter: Adapter, conversation: Option<String>) -> Self {
+    pub fn at_home(
+        mut self,
+        own: &SessionDirectories,
+        adapter: Adapter,
+        home_copy: &[String],
+        conversation: Option<String>,
+    ) -> Self {
+        if let (Adapter::Generic, Some(confinement)) = (adapter, &self.confinement) {
+            self.adapter_home = AdapterHome::private(own, home_copy, confinement, &self.given, &self.environment);
+            return self;
+        }
         let isolation = self.confinement.as_ref().and_then(|confinement| confinement.isolation.as_ref());
         let wish = Furniture {
             adapter,

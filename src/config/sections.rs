@@ -7,7 +7,7 @@ use super::{
 };
 use crate::model::mcp::reference::is_variable;
 use crate::model::profile::{self, DefinitionProblem, SLUG_HINT, is_credential, is_slug};
-use crate::model::{AgentProfile, Policy};
+use crate::model::{Adapter, AgentProfile, Policy};
 
 /// The sections; a name in the environment that begins with one of them is a setting.
 pub const NAMES: [&str; 11] = [
@@ -190,6 +190,9 @@ fn read_agent(section: &mut Section<'_>, profile: &mut AgentProfile) {
     let mut shown = HomePaths::new(&profile.sandbox_show);
     section.read("sandbox_show", &mut shown);
     profile.sandbox_show = shown.into_texts();
+    let mut copied = HomePaths::new(&profile.home_copy);
+    section.read("home_copy", &mut copied);
+    profile.home_copy = copied.into_texts();
     section.read("tags", &mut profile.tags);
     section.read("install_hint", &mut profile.install_hint);
     section.read("login_hint", &mut profile.login_hint);
@@ -258,6 +261,10 @@ fn check_environment(profile: &AgentProfile, problem: &mut impl FnMut(String, St
                 "give names of variables such as \"RUST_LOG\", or \"CARGO_*\" for all with this prefix, without values";
             problem(key(name), "has an invalid variable name".to_owned(), hint);
         }
+    }
+    if !profile.home_copy.iter().all(|path| path.starts_with("~/") && profile.adapter == Adapter::Generic) {
+        let hint = "write paths such as \"~/.agent\", and only for an agent with the adapter \"generic\"";
+        problem(key("home_copy"), "is not a list of paths in the home of an agent without adapter".to_owned(), hint);
     }
     let of_people = profile.adapter.quirks().methods_of_people;
     if let Some(method) = profile.auth_method.as_ref().filter(|method| of_people.contains(&method.as_str())) {

@@ -78,6 +78,8 @@ pub struct AgentProfile {
     pub fs_scope: FsScope,
     /// Paths that isolation hides, and that its agent needs.
     pub sandbox_show: Vec<String>,
+    /// Paths in the home that the agent gets copies of, if it has a private home.
+    pub home_copy: Vec<String>,
     pub tags: Vec<String>,
     /// What to tell a person whose machine does not have the command.
     pub install_hint: String,
@@ -207,6 +209,7 @@ impl AgentProfile {
             acpd_tools: false,
             fs_scope: FsScope::Full,
             sandbox_show: Vec::new(),
+            home_copy: Vec::new(),
             tags: Vec::new(),
             install_hint: String::new(),
             login_hint: String::new(),

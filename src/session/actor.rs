@@ -211,7 +211,7 @@ pub fn actor(
     let queue: VecDeque<QueuedTurn> = open_turns
         .into_iter()
         .filter(|turn| turn.status == TurnStatus::Queued)
-        .map(|turn| QueuedTurn { id: turn.id, prompt: turn.prompt, context: turn.context })
+        .map(|turn| QueuedTurn { id: turn.id, prompt: turn.prompt, context: turn.context, was_refused: false })
         .collect();
     let (owner, context) = (session.owner_uid, Context::new(&session, queue.len()));
     let meter = Meter { usage: session.usage.unwrap_or_default(), basis: session.usage_basis.unwrap_or_default() };

@@ -26,6 +26,8 @@ impl SessionActor {
         let mut chunks = Chunks::default();
         for line in lines {
             is_alive |= self.on_line(line, &mut chunks);
+            // At once: the answer to the prompt may be the next line.
+            self.running.iter_mut().for_each(|running| running.is_heard |= is_alive);
         }
         if is_alive {
             self.note_life();

@@ -1,7 +1,5 @@
 //! How the session's process is confined, and what people are told of that.
 
-use std::path::Path;
-
 use serde_json::value::RawValue;
 
 use super::actor::SessionActor;
@@ -9,18 +7,8 @@ use super::link::Link;
 use crate::agent::{Command, SpawnError, returns_login};
 use crate::config::SELF_COMMAND;
 use crate::model::event::ExitReason;
-use crate::model::{Adapter, FsScope, Sandbox, SandboxLevel, SessionStatus};
+use crate::model::{Adapter, Sandbox, SandboxLevel, SessionStatus};
 use crate::store::Op;
-
-/// How programs say that they may not write somewhere.
-const REFUSALS: [&str; 6] = [
-    "Permission denied",
-    "EACCES",
-    "Read-only file system",
-    "EROFS",
-    "Value too large for defined data type",
-    "EOVERFLOW",
-];
 
 impl SessionActor {
     /// The command with the session's own directories, and confined as the session's scope has it.
@@ -73,66 +61,17 @@ impl SessionActor {
     /// A tool that fails because it may not write to a cache in the user's home leaves people without a clue: they are told
     /// once a process.
     pub(super) fn explain_refusals(&mut self, update: &RawValue) {
-        let Link::Up(connected) = &mut self.link else { return };
-        let is_confined = connected.sandbox != SandboxLevel::None;
+        let Link::Up(connected) = &self.link else { return };
+        let is_due = connected.sandbox != SandboxLevel::None && !connected.has_explained;
         let text = update.get();
-        if !is_confined || connected.has_explained || !text.contains("\"tool_call_update\"") {
+        let is_over = text.contains("\"failed\"") || text.contains("\"completed\"");
+        if !is_due || !is_over || !text.contains("\"tool_call_update\"") {
             return;
         }
-        if !(text.contains("\"failed\"") || text.contains("\"completed\""))
-            || !self.persona.home(&self.shared.home).is_some_and(|home| is_refusal(text, home, &self.workspace))
-        {
-            return;
+        let Some(explanation) = self.start().refusal(text, &self.profile) else { return };
+        if let Link::Up(connected) = &mut self.link {
+            connected.has_explained = true;
         }
-        connected.has_explained = true;
-        let scope = self.links.scope();
-        let advice = match scope {
-            FsScope::Sandboxed => {
-                "create a session with the scope project (context.fsScope, `--scope project`), which may also write \
-                    to the directories in workspace.extra"
-            }
-            FsScope::Project | FsScope::Full => {
-                "add the directory to workspace.extra; sessions with the scope project may write to it"
-            }
-        };
-        let text = format!(
-            "the sandbox blocked a write in the home directory: this session has the scope {}, so it can only write \
-                to its workspace and its own TMPDIR; {advice}",
-            scope.as_str()
-        );
-        self.notice(self.running_turn(), "sandbox", text);
-    }
-}
-
-/// Whether a text tells of a write that was refused in the home, but outside the workspace.
-fn is_refusal(text: &str, home: &Path, workspace: &Path) -> bool {
-    let (Some(home), Some(workspace)) = (home.to_str().filter(|home| home.len() > 1), workspace.to_str()) else {
-        return false;
-    };
-    let is_below =
-        |place: &str, directory: &str| place.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'));
-    REFUSALS.iter().any(|refusal| text.contains(refusal))
-        && text.match_indices(home).any(|(at, _)| is_below(&text[at..], home) && !is_below(&text[at..], workspace))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refusal_is_one_in_the_home_outside_the_workspace() {
-        let (home, workspace) = (Path::new("/home/me"), Path::new("/home/me/work"));
-        for (text, expected) in [
-            ("error: /home/me/.cargo/registry: Permission denied (os error 13)", true),
-            ("npm ERR! EACCES: mkdir '/home/me/.npm/_cacache'", true),
-            ("/home/me/work/x: Permission denied", false),
-            ("/home/me/workshop/x: Permission denied", true),
-            ("/etc/passwd: Permission denied", false),
-            ("/home/melanie/x: Permission denied", false),
-            ("/home/me/.cargo is fine", false),
-        ] {
-            assert_eq!(is_refusal(text, home, workspace), expected, "{text}");
-        }
-        assert!(!is_refusal("/x: EACCES", Path::new("/"), workspace), "a daemon without a home");
+        self.notice(self.running_turn(), "sandbox", explanation);
     }
 }

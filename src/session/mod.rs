@@ -26,6 +26,7 @@ mod modes;
 mod outbox;
 mod process;
 mod prompt;
+mod refusals;
 mod requests;
 mod servers;
 mod services;

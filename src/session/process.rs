@@ -150,11 +150,16 @@ impl SessionActor {
                     self.on_tokens(turn, tokens);
                 }
                 let method = "session/prompt";
+                let known = self.link.agent_session().unwrap_or_default();
+                let is_lost = outcome.as_ref().is_err_and(|error| error.loses(known));
                 let outcome =
                     outcome.map_err(|error| failure::refused(method, &error, &self.sign_in())).and_then(|result| {
                         incoming::stop_reason(result).map_err(|error| failure::unreadable(method, &error))
                     });
-                self.on_prompt_answer(turn, outcome);
+                match outcome {
+                    Err(error) if is_lost => self.on_session_lost(turn, error),
+                    outcome => self.on_prompt_answer(turn, outcome),
+                }
             }
         }
     }

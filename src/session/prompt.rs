@@ -195,6 +195,7 @@ impl SessionActor {
             return self.finish_running(TurnStatus::Failed, None, Some(error));
         };
         running.stage = Stage::Prompted;
+        running.is_heard = false;
         running.heard_at = Instant::now();
         // A turn may take hours: no deadline, only the end of the process.
         let id = self.requests.begin(Purpose::Prompt(turn), None);

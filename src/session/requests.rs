@@ -108,7 +108,7 @@ impl SessionActor {
             return self.finish(turn, TurnStatus::Failed, None, Some(TurnError::new(ErrorCode::TurnLimit, message)));
         }
         self.turns_counted += 1;
-        self.queue.push_back(QueuedTurn { id: turn, prompt: content, context });
+        self.queue.push_back(QueuedTurn { id: turn, prompt: content, context, was_refused: false });
         // A slot that is not needed goes back: the process may have come up meanwhile.
         if let Admission::Slot(slot) = admission
             && matches!(self.link, Link::Stopped | Link::Waiting(_))
@@ -308,9 +308,7 @@ impl SessionActor {
     pub(super) fn on_halt(&mut self, halt: Halt) {
         self.halted = halt;
         self.withdraw_all("the daemon is stopping");
-        if self.running.is_some() {
-            self.interrupt_running();
-        }
+        self.interrupt_started();
         self.stop_process(ExitReason::Shutdown);
         self.outbox.then(self.outbox.mark(), After::Settled);
         if halt == Halt::Kill

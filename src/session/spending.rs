@@ -102,6 +102,10 @@ impl SessionActor {
 
     /// The session's own limit, or the general one, when its cost has reached it.
     fn exceeded(&self) -> Option<Amount> {
+        // A turn that has started goes on.
+        if self.queue.front().is_some_and(|turn| turn.was_refused) {
+            return None;
+        }
         let cost = self.spending.meter.cost();
         let own = self.limits.cost_limit.filter(|limit| !limit.is_zero());
         own.or_else(|| self.shared.config().sessions.cost_limit).filter(|limit| cost >= *limit)

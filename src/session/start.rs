@@ -102,7 +102,8 @@ impl<'a> Start<'a> {
         let own = directories.make(self.session, command.owner.as_ref()).map_err(SpawnError::Directories)?;
         let command = command.with_directories(&own, self.env_names);
         let (config, home) = (self.shared.config(), self.home_of(&command));
-        let shown = profile.configured(&config.agents).map(|current| HomePaths::new(&current.sandbox_show));
+        let current = profile.configured(&config.agents);
+        let shown = current.map(|current| HomePaths::new(&current.sandbox_show));
         let wish = Wish {
             scope: self.scope,
             workspace: self.workspace,
@@ -122,7 +123,8 @@ impl<'a> Start<'a> {
             Some(confinement) => command.confined(confinement, &own),
             None => command,
         };
-        Ok(command.at_home(&own, adapter, self.conversation.map(str::to_owned)))
+        let home_copy = current.map(|current| current.home_copy.as_slice()).unwrap_or_default();
+        Ok(command.at_home(&own, adapter, home_copy, self.conversation.map(str::to_owned)))
     }
 
     /// The home of the user that the command runs as. That of another user is what the user database says, whatever the

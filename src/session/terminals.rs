@@ -246,6 +246,8 @@ impl SessionActor {
             command = command.owned_by(account);
         }
         let mut command = self.confined(command, Adapter::Generic)?;
+        // A person's command works in the user's home.
+        command.adapter_home = None;
         command.environment.extend(environment.clone());
         let bounds = TerminalBounds { output_bytes_max: start.output_bytes_max, umask: self.shared.umask };
         let door = self.link.process().and_then(Process::cgroup_door);

@@ -4,7 +4,7 @@
 //! workspace, because a real one is nobody's to try things in. It has no tools of acpd's, because there is no session to record
 //! anything of.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,6 +118,9 @@ async fn run(
             Some(_) => error,
             None => failure::with_stderr(error, &talk.process.stderr_tail()),
         });
+        let outcome = outcome.map_err(|error| {
+            start(shared, session, &talk.persona, &talk.workspace, &profile).explained(error, &profile)
+        });
         let ended = talk.exit.as_ref().filter(|_| trial.protocol_version.is_none());
         let older = ended.and_then(|exit| profile.adapter.older_arguments(&profile.args, &exit.stderr));
         trial.sandbox = talk.sandbox.take();
@@ -142,16 +145,7 @@ async fn begin(
     let place = enter(shared, session, wish).await?;
     let program = place.program.map_err(TrialError::NoProgram)?;
     trial.program = Some(program.clone());
-    let start = Start {
-        shared,
-        session,
-        persona: &place.persona,
-        workspace: &place.own.tmp,
-        scope: FsScope::Sandboxed,
-        is_read_only: false,
-        env_names: &profile.env_names,
-        conversation: None,
-    };
+    let start = start(shared, session, &place.persona, &place.own.tmp, profile);
     tracing::info!(agent = profile.slug, owner = wish.owner, "checking the agent");
     let (bounds, secrets) = (shared.bounds(), shared.hub.secrets(wish.owner));
     let spawned = start
@@ -162,7 +156,8 @@ async fn begin(
     trial.warnings = ready.warnings;
     Ok(Talk {
         process,
-        workspace: place.own.tmp.display().to_string(),
+        persona: place.persona,
+        workspace: place.own.tmp,
         servers: ready.servers,
         next_id: 0,
         until,
@@ -173,6 +168,18 @@ async fn begin(
         sandbox: None,
         exit: None,
     })
+}
+
+/// What the process is started with: all that a session has whose creator chooses nothing.
+fn start<'a>(
+    shared: &'a Shared,
+    session: SessionId,
+    persona: &'a Persona,
+    workspace: &'a Path,
+    profile: &'a FrozenProfile,
+) -> Start<'a> {
+    let (scope, env_names) = (FsScope::default(), profile.env_names.as_slice());
+    Start { shared, session, persona, workspace, scope, is_read_only: false, env_names, conversation: None }
 }
 
 struct Place {
@@ -205,7 +212,8 @@ fn not_started(why: &str) -> TurnError {
 /// A process that is talked to, one request at a time.
 struct Talk {
     process: Process,
-    workspace: String,
+    persona: Persona,
+    workspace: PathBuf,
     servers: Vec<ReadyServer>,
     next_id: u64,
     until: Option<Instant>,
@@ -253,8 +261,9 @@ impl Talk {
 
     async fn begin_session(&mut self, config: &Config, trial: &mut Trial) -> Result<(), TurnError> {
         let began = Instant::now();
+        let workspace = self.workspace.display().to_string();
         let surroundings =
-            outgoing::Surroundings { workspace: &self.workspace, servers: &self.servers, system_prompt: None };
+            outgoing::Surroundings { workspace: &workspace, servers: &self.servers, system_prompt: None };
         let line = outgoing::new_session(self.next_id, surroundings);
         let step = (NEW, "processes.session_timeout");
         let answer = self.ask(line, step, config.processes.session_timeout, config).await?;

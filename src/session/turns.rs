@@ -20,6 +20,8 @@ pub struct QueuedTurn {
     pub prompt: Content,
     /// What its prompt names in place of the session's context.
     pub context: Option<SessionContext>,
+    /// The agent refused it because it had lost its session. In the store it runs, so a daemon that is killed ends it.
+    pub was_refused: bool,
 }
 
 /// The turn that runs.
@@ -28,6 +30,9 @@ pub struct Running {
     pub turn: TurnId,
     pub parts: Parts,
     pub stage: Stage,
+    /// Whether the agent has sent anything since it got the prompt.
+    pub is_heard: bool,
+    was_refused: bool,
     verdict: Option<Verdict>,
     /// When the agent last said anything.
     pub heard_at: Instant,
@@ -100,7 +105,7 @@ impl SessionActor {
             Due::Ask => return self.outbox.then(self.outbox.mark(), After::ReadHistory),
             Due::Wait => return,
         };
-        let Some(QueuedTurn { id: turn, prompt, context }) = self.queue.pop_front() else {
+        let Some(QueuedTurn { id: turn, prompt, context, was_refused }) = self.queue.pop_front() else {
             return;
         };
         // What the agent said since the last turn belongs to none.
@@ -109,7 +114,9 @@ impl SessionActor {
         if transcript.is_some() {
             self.record(Op::SetContextRestored(ContextRestored::Replayed));
         }
-        self.record(Op::StartTurn { turn });
+        if !was_refused {
+            self.record(Op::StartTurn { turn });
+        }
         self.outbox.then(mark, After::Begin(turn));
         self.context.has_history = true;
         let now = Instant::now();
@@ -117,6 +124,8 @@ impl SessionActor {
             turn,
             parts: Parts { transcript, system: self.waiting.clone(), context, prompt },
             stage: Stage::Committing,
+            is_heard: false,
+            was_refused,
             verdict: None,
             heard_at: now,
             is_silence_told: false,
@@ -147,6 +156,26 @@ impl SessionActor {
         } else if let Some(process) = self.link.process() {
             process.give_login_back();
         }
+    }
+
+    /// The agent does not know its session any more, so its process is replaced. A turn of which the agent has sent nothing
+    /// has not begun: it runs once more, in the next process, which restores the conversation.
+    pub(super) fn on_session_lost(&mut self, turn: TurnId, error: TurnError) {
+        let may_repeat = |running: &mut Running| {
+            running.turn == turn && running.verdict.is_none() && !running.is_heard && !running.was_refused
+        };
+        let Some(Running { parts, .. }) = self.running.take_if(may_repeat) else {
+            // What it restored for this turn it has lost again, so it gets the transcript next.
+            self.context.may_restore &= self.running.as_ref().is_none_or(|running| !running.was_refused);
+            let hint = "the agent has lost its session; send the prompt again: acpd restarts the agent for it";
+            return self.fault(error.with_hint(hint));
+        };
+        tracing::warn!(%turn, message = error.message, "the agent has lost its session; restarting it for the turn");
+        let Parts { prompt, context, .. } = parts;
+        self.queue.push_front(QueuedTurn { id: turn, prompt, context, was_refused: true });
+        self.crashes.note(Instant::now());
+        self.set_last_error(&error);
+        self.stop_process(ExitReason::Crash);
     }
 
     /// The agent has what was owed to it: the system prompt, the transcript, the links of the context, the system messages that waited.
@@ -193,11 +222,14 @@ impl SessionActor {
         }
     }
 
-    pub(super) fn interrupt_running(&mut self) {
+    pub(super) fn interrupt_started(&mut self) {
         if let Some(verdict) = self.running.as_mut().and_then(|running| running.verdict.take()) {
             return self.execute(verdict.ending, None);
         }
         let error = TurnError::new(ErrorCode::Interrupted, "the daemon stopped while the turn was running");
+        if let Some(QueuedTurn { id, .. }) = self.queue.pop_front_if(|turn| turn.was_refused) {
+            return self.finish(id, TurnStatus::Interrupted, None, Some(error));
+        }
         self.finish_running(TurnStatus::Interrupted, None, Some(error));
     }
 
@@ -214,6 +246,7 @@ impl SessionActor {
         stop_reason: Option<String>,
         error: Option<TurnError>,
     ) {
+        let error = error.map(|error| self.start().explained(error, &self.profile));
         // What went well is not told of in the log: it would be on the way of every turn.
         if let Some(error) = &error {
             tracing::info!(%turn, %status, code = error.code.as_str(), "a turn failed");

@@ -14,6 +14,7 @@ mod chats;
 mod disk;
 mod gemini;
 mod login;
+mod private;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -66,7 +67,7 @@ const OPENCODE_NAME: &str = "opencode";
 
 /// A larger file is linked: it is nothing that is written in passing.
 const COPIED_BYTES_MAX: u64 = 1 << 20;
-/// Entries that are looked at; nobody has so many.
+/// Entries that are looked at, in one directory or, where directories are copied, in all.
 const ENTRIES_MAX: usize = 1000;
 /// What is told of what was left out: it must go into a pipe that nobody reads yet.
 const WARNINGS_MAX: usize = 10;
@@ -88,6 +89,8 @@ pub struct AdapterHome {
     hidden: Vec<PathBuf>,
     /// What only Gemini CLI needs.
     gemini: Option<Gemini>,
+    /// The variables that name it, if it is a private home.
+    pub moved: BTreeMap<String, String>,
 }
 
 /// One directory of it.
@@ -101,6 +104,17 @@ struct Part {
     only: Option<Vec<String>>,
     /// Files that are elsewhere, and belong there too.
     also: Vec<PathBuf>,
+    take: Take,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Take {
+    /// Files are copied, directories linked.
+    Files,
+    /// Directories are copied too.
+    Whole,
+    /// Everything is linked.
+    Links,
 }
 
 /// What a session wishes for its agent.
@@ -158,14 +172,19 @@ impl AdapterHome {
         };
         let mut directory = |(variable, name, only): (&str, &str, &[&str])| {
             let from = told(variable, &own.home.join(name)).or_else(|| Some(users.as_ref()?.join(name)))?;
-            Some(Part { from, to: PathBuf::from(name), only: Some(owned(only)), also: Vec::new() })
+            Some(Part { from, to: PathBuf::from(name), only: Some(owned(only)), also: Vec::new(), take: Take::Files })
         };
         let parts = match adapter {
             Adapter::Generic => return None,
             Adapter::Gemini => {
                 let users = told(GEMINI_HOME, &own.home).or_else(|| users.clone())?;
-                let part =
-                    |name: &str, only| Part { from: users.join(name), to: PathBuf::from(name), only, also: Vec::new() };
+                let part = |name: &str, only| Part {
+                    from: users.join(name),
+                    to: PathBuf::from(name),
+                    only,
+                    also: Vec::new(),
+                    take: Take::Files,
+                };
                 vec![part(GEMINI, None), part(AGENTS.0, Some(owned(AGENTS.1)))]
             }
             Adapter::Claude => {
@@ -178,18 +197,18 @@ impl AdapterHome {
                 let part = |(variable, name, only): (&str, &str, &[&str])| {
                     let base = told(variable, &own.home.join(name)).or_else(|| Some(users.as_ref()?.join(name)))?;
                     let (from, to) = (base.join(OPENCODE_NAME), Path::new(name).join(OPENCODE_NAME));
-                    Some(Part { from, to, only: Some(owned(only)), also: Vec::new() })
+                    Some(Part { from, to, only: Some(owned(only)), also: Vec::new(), take: Take::Files })
                 };
                 OPENCODE.into_iter().map(part).collect::<Option<Vec<Part>>>()?
             }
         };
-        Some(Self { adapter, home: own.home.clone(), parts, hidden, gemini })
+        Some(Self { adapter, home: own.home.clone(), parts, hidden, gemini, moved: BTreeMap::new() })
     }
 
     /// Puts it there, and tells what had to be left out. A user who has nothing yet gets an empty one. `has_terminals` says
     /// whether the agent can write to terminals that it opens.
     pub fn furnish(&self, has_terminals: bool) -> Result<Furnished, String> {
-        let mut furnished = Furnished::default();
+        let (mut furnished, mut room) = (Furnished::default(), ENTRIES_MAX);
         for (index, part) in self.parts.iter().enumerate() {
             let made = self.enter(&part.to);
             let directory =
@@ -200,7 +219,9 @@ impl AdapterHome {
                     warnings.push(format!("omitted {} from the session's home: {error}", path.display()));
                 }
             };
-            self.furnish_part(part, &directory, &mut left_out);
+            let mut each = ENTRIES_MAX;
+            let room = if part.take == Take::Whole { &mut room } else { &mut each };
+            self.furnish_part(part, &directory, room, &mut left_out);
             if index == 0 {
                 furnished.lent = self.lend(part, &directory, &mut left_out);
                 if let Some(gemini) = &self.gemini {
@@ -218,12 +239,18 @@ impl AdapterHome {
         Ok(furnished)
     }
 
-    fn furnish_part(&self, part: &Part, directory: &OwnedFd, left_out: &mut impl FnMut(&Path, &io::Error)) {
+    fn furnish_part(
+        &self,
+        part: &Part,
+        directory: &OwnedFd,
+        room: &mut usize,
+        left_out: &mut impl FnMut(&Path, &io::Error),
+    ) {
         let mut found: Vec<PathBuf> = part.also.clone();
         match (&part.only, fs::read_dir(&part.from)) {
             (Some(names), _) => found.extend(names.iter().map(|name| part.from.join(name))),
             (None, Ok(entries)) => {
-                for entry in entries.take(ENTRIES_MAX) {
+                for entry in entries.take(*room) {
                     match entry {
                         Ok(entry) => found.push(entry.path()),
                         Err(error) => left_out(&part.from, &error),
@@ -233,14 +260,22 @@ impl AdapterHome {
             (None, Err(error)) if error.kind() == ErrorKind::NotFound => {}
             (None, Err(error)) => left_out(&part.from, &error),
         }
+        *room = room.saturating_sub(found.len());
         let login = login_of(self.adapter).map(|login| login.file);
-        let own = GEMINI_OWN.into_iter().filter(|_| part.only.is_none());
+        let own = GEMINI_OWN.into_iter().filter(|_| self.gemini.is_some() && part.only.is_none());
         let not_taken: Vec<&str> = own.chain(login).collect();
         for path in found {
             let Some(name) = path.file_name().filter(|name| not_taken.iter().all(|other| name != other)) else {
                 continue;
             };
-            self.take_over(&path, directory, name).unwrap_or_else(|error| left_out(&path, &error));
+            if part.take == Take::Whole && path.is_dir() && !self.is_hidden(&path) {
+                let inner = Part { from: path.clone(), only: None, ..part.clone() };
+                let entered = disk::enter(directory, name);
+                let copied = entered.map(|directory| self.furnish_part(&inner, &directory, room, left_out));
+                copied.unwrap_or_else(|error| left_out(&path, &error));
+                continue;
+            }
+            self.take_over(&path, directory, name, part.take).unwrap_or_else(|error| left_out(&path, &error));
         }
     }
 
@@ -269,7 +304,7 @@ impl AdapterHome {
     }
 
     /// Copies or links one entry, if that is not there already.
-    fn take_over(&self, source: &Path, directory: &OwnedFd, name: &OsStr) -> io::Result<()> {
+    fn take_over(&self, source: &Path, directory: &OwnedFd, name: &OsStr, take: Take) -> io::Result<()> {
         // A link of the user's own may lead nowhere.
         let real = match source.canonicalize() {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -280,7 +315,8 @@ impl AdapterHome {
             Err(Errno::NOENT) => None,
             found => Some(found?),
         };
-        if !metadata.is_file() || metadata.len() > COPIED_BYTES_MAX || self.is_hidden(&real) {
+        let is_copied = metadata.is_file() && metadata.len() <= COPIED_BYTES_MAX && take != Take::Links;
+        if !is_copied || self.is_hidden(&real) {
             return match known {
                 Some(_) => Ok(()),
                 None => Ok(symlinkat(source, directory, name)?),
@@ -291,8 +327,8 @@ impl AdapterHome {
                 let modified = (known.st_mtime, i64::try_from(known.st_mtime_nsec).unwrap_or(i64::MAX));
                 modified < (metadata.mtime(), metadata.mtime_nsec())
             }
-            // The file was large once, or the agent has put something else there.
-            Some(_) => false,
+            // The file was large once or was not to be copied, or the agent has put something else there.
+            Some(known) => take == Take::Whole && FileType::from_raw_mode(known.st_mode).is_symlink(),
             None => true,
         };
         if is_older { copy(&real, &metadata, directory, name) } else { Ok(()) }
@@ -323,10 +359,16 @@ mod tests {
         let home = base.join("own");
         fs::create_dir_all(&home).unwrap();
         let to = home.join(GEMINI);
-        let part = Part { from: base.join("user"), to: PathBuf::from(GEMINI), only: None, also: Vec::new() };
+        let part = Part {
+            from: base.join("user"),
+            to: PathBuf::from(GEMINI),
+            only: None,
+            also: Vec::new(),
+            take: Take::Files,
+        };
         let gemini = Some(Gemini::new(&BTreeMap::new(), &BTreeSet::new(), None));
         let (adapter, parts, hidden) = (Adapter::Gemini, vec![part], Vec::new());
-        (AdapterHome { adapter, home, parts, hidden, gemini }, to)
+        (AdapterHome { adapter, home, parts, hidden, gemini, moved: BTreeMap::new() }, to)
     }
 
     fn wish(adapter: Adapter, own: &SessionDirectories) -> Furniture<'_> {
@@ -340,30 +382,6 @@ mod tests {
 
     fn make_newer(path: &Path) {
         File::open(path).unwrap().set_modified(SystemTime::now() + Duration::from_mins(1)).unwrap();
-    }
-
-    #[test]
-    fn files_are_copied_when_newer_and_the_rest_is_linked() {
-        let base = tempfile::tempdir().unwrap();
-        let (adapter, to) = gemini(base.path());
-        adapter.furnish(true).unwrap();
-        assert!(to.is_dir(), "a user without one gets an empty one");
-
-        fs::create_dir_all(adapter.parts[0].from.join("extensions/x")).unwrap();
-        fs::create_dir_all(adapter.parts[0].from.join("tmp/chats")).unwrap();
-        fs::write(adapter.parts[0].from.join("state.json"), "1").unwrap();
-        assert!(adapter.furnish(true).unwrap().warnings.is_empty());
-        assert_eq!(fs::read_to_string(to.join("state.json")).unwrap(), "1");
-        assert!(to.join("extensions").is_symlink() && to.join("extensions/x").is_dir());
-        assert!(!to.join("tmp").exists(), "conversations are each home's own");
-
-        fs::write(to.join("state.json"), "the agent's").unwrap();
-        adapter.furnish(true).unwrap();
-        assert_eq!(fs::read_to_string(to.join("state.json")).unwrap(), "the agent's");
-        fs::write(adapter.parts[0].from.join("state.json"), "2").unwrap();
-        make_newer(&adapter.parts[0].from.join("state.json"));
-        adapter.furnish(true).unwrap();
-        assert_eq!(fs::read_to_string(to.join("state.json")).unwrap(), "2");
     }
 
     #[test]
@@ -418,17 +436,6 @@ mod tests {
         fs::write(user.join(gemini::SETTINGS), "{").unwrap();
         let told = adapter.furnish(true).unwrap_err();
         assert!(told.contains("user/settings.json") && told.contains("correct them"), "{told}");
-    }
-
-    #[test]
-    fn only_gemini_has_a_place_of_its_own_when_it_is_not_confined() {
-        let base = tempfile::tempdir().unwrap();
-        let own = SessionDirectories::in_directory(&base.path().join("own"));
-        let mut environment = BTreeMap::from([("HOME".to_owned(), "/home/me".to_owned())]);
-        let free = |adapter| Furniture { is_confined: false, ..wish(adapter, &own) };
-        assert!(AdapterHome::new(free(Adapter::Codex), &mut environment).is_none() && environment.len() == 1);
-        assert!(AdapterHome::new(free(Adapter::Gemini), &mut environment).is_some());
-        assert_eq!(Path::new(&environment[GEMINI_HOME]), own.home);
     }
 
     #[test]

@@ -201,6 +201,16 @@ impl Door {
         self.entry.is_isolated
     }
 
+    /// Whether the agent writes to an overlay of its home.
+    pub fn has_overlay(&self) -> bool {
+        self.entry.is_isolated
+            && self.entry.confinement.isolation.as_ref().is_some_and(|isolation| isolation.home.is_some())
+    }
+
+    pub fn extend_environment(&mut self, variables: &BTreeMap<String, String>) {
+        self.entry.environment.extend(variables.clone());
+    }
+
     /// Waits until the stage has become the agent; what is in force then. The command must be dropped before, because it
     /// holds the stage's end.
     pub fn pass(self) -> Result<Sandbox, String> {

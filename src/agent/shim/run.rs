@@ -106,7 +106,7 @@ fn prepare(arguments: impl IntoIterator<Item = OsString>) -> Result<Plan, Failur
     rustix::process::fchdir(&workspace).map_err(failed("cannot enter the workspace"))?;
     rustix::process::umask(Mode::from_raw_mode(umask));
     // 5. The agent, or the stage that is confined first and then becomes the agent.
-    let (mut command, door) = match confinement {
+    let (mut command, mut door) = match confinement {
         None => {
             let mut command = Command::new(&program);
             command.args(arguments).env_clear().envs(environment).stdin(Stdio::from(stdin));
@@ -117,6 +117,12 @@ fn prepare(arguments: impl IntoIterator<Item = OsString>) -> Result<Plan, Failur
             (command, Some(door))
         }
     };
+    // An overlay of the home is better than a private one.
+    let is_needed = |home: &AdapterHome| home.moved.is_empty() || !door.as_ref().is_some_and(Door::has_overlay);
+    let adapter_home = adapter_home.filter(is_needed);
+    if let (Some(door), Some(home)) = (&mut door, &adapter_home) {
+        door.extend_environment(&home.moved);
+    }
     let has_terminals = door.as_ref().is_none_or(Door::is_isolated);
     let lent = adapter_home.map(|home| furnish(&home, has_terminals)).transpose()?.flatten();
     command.process_group(0);

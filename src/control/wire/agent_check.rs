@@ -186,7 +186,7 @@ impl CheckProblem {
                 };
             }
         };
-        let hint = match error.code {
+        let by_code = || match error.code {
             ErrorCode::AuthRequired => profile.how_to_sign_in(),
             ErrorCode::Timeout => {
                 let more_time = if is_cut_short {
@@ -222,6 +222,7 @@ impl CheckProblem {
                 "check that the agent supports ACP version 1 and that its arguments make it speak ACP".to_owned()
             }
         };
+        let hint = error.hint.clone().unwrap_or_else(by_code);
         Self { code: error.code.as_str().to_owned(), message: error.message, hint }
     }
 }

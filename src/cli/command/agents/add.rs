@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
-use toml_edit::{Array, InlineTable, Item, Table, TableLike, value};
+use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike, value};
 
 use crate::agent::{NoProgram, find_agent};
 use crate::cli::config_file::{Access, ConfigFile, put};
@@ -23,11 +23,21 @@ const UVX_PLACES: [(&str, &str); 3] = [
     ("UV_TOOL_DIR", "{home}/uv/tools"),
 ];
 
+/// The sections that need no options.
+const KNOWN: &str = include_str!("known.toml");
+
+/// The section of an agent that is not shipped, but that acpd can add.
+fn known(name: &str) -> Option<Table> {
+    let section = KNOWN.parse::<DocumentMut>().ok()?.remove(name)?.into_table().ok()?;
+    // Without its comments and its place in that file.
+    Some(section.into_iter().collect())
+}
+
 /// Add an agent to the configuration file, or change one
 ///
 /// Writes [agents.NAME] and leaves the rest of the file, including comments, unchanged. The file is not written if the
 /// result would be an invalid configuration. For an agent that acpd knows (see `acpd agents`), only the options given here
-/// change.
+/// change. copilot, goose, kimi, nanocoder and vibe need no options: acpd adds their program and what they need.
 #[derive(Args, Debug)]
 pub struct Add {
     /// Name of the agent: lower-case letters, digits, - and _
@@ -100,20 +110,22 @@ impl Add {
         let mut file = ConfigFile::open(context, access).await?;
         let is_shipped = Config::default().agents.contains_key(&self.name);
         let is_there = file.agents()?.contains_key(&self.name);
+        let section = if is_shipped || is_there { None } else { known(&self.name) };
         let program = self.program();
-        if program.is_none() && !is_shipped && !is_there {
+        if program.is_none() && !is_shipped && !is_there && section.is_none() {
             let message = format!("the agent {:?} has no program", self.name);
-            let hint = "name its program with --command, or its package with --npx or --uvx";
+            let hint = "name its program with --command, or its package with --npx or --uvx; only copilot, goose, kimi, \
+                nanocoder and vibe need none";
             return Err(ClientError::local(message, hint));
         }
-        let has_section = program.is_some() || self.says_more();
+        let has_section = program.is_some() || section.is_some() || self.says_more();
         if !has_section && !self.default {
             let message = format!("acpd already knows the agent {:?}, and no change was given", self.name);
             let hint = format!("check it with `acpd agents check {}`; pass it a key with --env-file", self.name);
             return Err(ClientError::local(message, hint));
         }
         if has_section {
-            self.put(&mut file, program.as_ref())?;
+            self.put(&mut file, program.as_ref(), section.clone())?;
         }
         if self.default {
             file.set("sessions", "agent", value(&self.name))?;
@@ -136,7 +148,7 @@ impl Add {
         if !context.output.json {
             context.output.aside(&format!("check it with `acpd agents check {}`", self.name));
         }
-        self.warn(context, &file, program.as_ref());
+        self.warn(context, &file, program.as_ref(), section.as_ref());
         if !self.env_pass.is_empty()
             && let Ok(daemon) = context.running_daemon().await
             && let Some(advice) = sign_in::advice(context, &daemon, &self.name).await
@@ -147,7 +159,7 @@ impl Add {
     }
 
     /// What a person may not have meant.
-    fn warn(&self, context: &Context, file: &ConfigFile, program: Option<&Program>) {
+    fn warn(&self, context: &Context, file: &ConfigFile, program: Option<&Program>, known: Option<&Table>) {
         if let Some((name, _)) = self.env.iter().find(|(name, _)| is_secret_name(name)) {
             context.output.note(&format!(
                 "the value of {name} is now in the configuration file; use --env-file to keep it in a separate file"
@@ -157,12 +169,14 @@ impl Add {
                 context.output.hint(&format!("chmod 600 {}", file.path().display()));
             }
         }
-        let Some(Program { command, .. }) = program else { return };
+        let text = |key: &str| known?.get(key)?.as_str();
+        let Some(command) = program.map(|program| program.command.as_str()).or_else(|| text("command")) else { return };
         let Err(problem) = find_agent(command, &environment()) else { return };
         let words: Vec<&str> = self.command.as_deref().unwrap_or_default().split_whitespace().collect();
         let hint = match (problem.advice(), &problem) {
             (Some(advice), _) => advice,
             _ if words.len() > 1 => format!("pass arguments with --arg: --command {}", words.join(" --arg ")),
+            _ if program.is_none() => text("install_hint").unwrap_or_default().to_owned(),
             (None, NoProgram::Missing(_)) => "correct the path".to_owned(),
             _ => "install it, or give its absolute path".to_owned(),
         };
@@ -193,11 +207,11 @@ impl Add {
             || self.description.is_some()
     }
 
-    fn put(&self, file: &mut ConfigFile, program: Option<&Program>) -> Result<(), ClientError> {
+    fn put(&self, file: &mut ConfigFile, program: Option<&Program>, new: Option<Table>) -> Result<(), ClientError> {
         let place = file.path().display().to_string();
         let agents = file.agents()?;
         let Some(known) = agents.get_mut(&self.name) else {
-            let mut section = Table::new();
+            let mut section = new.unwrap_or_default();
             self.fill(&mut section, program)?;
             return file.add_agent(&self.name, section);
         };
