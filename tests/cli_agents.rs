@@ -340,11 +340,11 @@ async fn an_agent_is_added_beside_what_is_there_and_the_daemon_has_it_at_once() 
     assert_eq!(daemon.get("/v1/agents/demo").await.expect_status(200)["default"], true);
 }
 
-/// The agents of agents.toml need no options, and the help and the book name them.
+/// The agents of known.toml need no options, and the help and the book name them.
 #[tokio::test]
 async fn well_known_agents_are_added_by_their_name_alone() {
     let daemon = Daemon::start().await;
-    let known: toml::Table = include_str!("../agents.toml").parse().unwrap();
+    let known: toml::Table = include_str!("../src/cli/command/agents/known.toml").parse().unwrap();
     let help = daemon.cli(&["agents", "add", "--help"]).await.success();
     for name in known.keys() {
         daemon.cli(&["agents", "add", name]).await.success();
