@@ -65,6 +65,47 @@ async fn a_mode_that_is_told_as_text_is_no_text() {
     assert_eq!(daemon.session(&session).await["mode"], "plan");
 }
 
+const SHELL: &str = "shell";
+
+async fn printed(daemon: &Daemon, command: &str) -> String {
+    let session = daemon.create_session(SHELL).await;
+    let turn = daemon.prompt_and_wait(&session, command).await;
+    assert_eq!(turn["status"], "completed", "{turn}");
+    let messages = daemon.messages(&session).await;
+    messages.last().unwrap()["content"]["text"].as_str().unwrap().to_owned()
+}
+
+fn shell() -> Value {
+    json!([{"handshake": {}}, {"repeat": [{"prompt": [{"textFromShell": "{prompt}"}]}]}])
+}
+
+/// `OpenCode` is told to ask, whatever its settings allow. What they deny stays denied, and the profile goes before acpd.
+#[tokio::test]
+async fn opencode_is_told_to_ask() {
+    let own = "env = { OPENCODE_PERMISSION = \"{}\" }\n";
+    for (sandbox, profile) in [("", ""), ("[sandbox]\nmode = \"off\"", ""), ("", own)] {
+        let builder = Daemon::builder().config(sandbox);
+        let builder = builder.agent_with(SHELL, shell(), &format!("adapter = \"opencode\"\n{profile}"));
+        let settings = builder.home().join(".config/opencode");
+        std::fs::create_dir_all(&settings).unwrap();
+        let text = r#"{"permission": {"bash": {"*": "allow", "rm *": "deny"}, "edit": "allow", "webfetch": "deny",
+            "mine_*": {"*": "deny"}, "read": "allow"}}"#;
+        std::fs::write(settings.join("opencode.json"), text).unwrap();
+        let daemon = builder.start().await;
+        // Its value would be hidden if the profile gave it.
+        let seen = printed(&daemon, "printf '%s' \"$OPENCODE_PERMISSION\" | tr '\"' \"'\"").await;
+        for rule in [
+            "'bash':'ask'",
+            "'edit':'ask'",
+            "'bash*':{'*':'ask','rm *':'deny'}",
+            "'webfetch*':{'*':'deny'}",
+            "'mine_**':{'*':'deny'}",
+        ] {
+            assert_eq!(seen.contains(rule), profile.is_empty(), "{rule} in {seen}");
+        }
+    }
+}
+
 /// An agent that wants a code would take the next line for it, so that it hears nothing more.
 #[tokio::test]
 async fn an_agent_that_asks_for_a_login_code_is_ended_at_once() {

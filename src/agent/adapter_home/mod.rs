@@ -14,6 +14,7 @@ mod chats;
 mod disk;
 mod gemini;
 mod login;
+mod opencode;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -33,6 +34,7 @@ use gemini::Gemini;
 use login::Login;
 
 pub use login::Lent;
+pub use opencode::permissions as opencode_permissions;
 
 /// Says where Gemini CLI has its own directory, in place of the home.
 const GEMINI_HOME: &str = "GEMINI_CLI_HOME";
