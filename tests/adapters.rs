@@ -79,6 +79,31 @@ fn shell() -> Value {
     json!([{"handshake": {}}, {"repeat": [{"prompt": [{"textFromShell": "{prompt}"}]}]}])
 }
 
+/// Codex asks in a permission profile of acpd's, which stands in the session's settings. Without confinement it uses the user's.
+#[tokio::test]
+async fn codex_has_a_profile_that_asks_in_the_settings_of_a_confined_session() {
+    let users = "model = \"mine\"\napproval_policy = \"never\"\nsandbox_mode = \"danger-full-access\"\n";
+    for (config, is_confined) in [("", true), ("[sandbox]\nmode = \"off\"", false)] {
+        let builder = Daemon::builder().config(config).agent_with(SHELL, shell(), "adapter = \"codex\"");
+        std::fs::create_dir(builder.home().join(".codex")).unwrap();
+        std::fs::write(builder.home().join(".codex/config.toml"), users).unwrap();
+        let daemon = builder.start().await;
+        let seen = printed(&daemon, "cat ${CODEX_HOME:-$HOME/.codex}/config.toml; echo \"$CODEX_CONFIG\"").await;
+        assert!(seen.contains("model = \"mine\""), "{seen}");
+        assert_eq!(seen.contains("default_permissions = \"acpd\""), is_confined, "{seen}");
+        assert_eq!(seen.contains("sandbox_approval = true"), is_confined, "{seen}");
+        assert_eq!(seen.contains(r#"{":root":"read"}"#), is_confined, "the workspace must not widen it: {seen}");
+        assert_eq!(seen.contains("never") || seen.contains("danger"), !is_confined, "{seen}");
+    }
+    // What the user has wrong is said, with the file.
+    let builder = Daemon::builder().agent_with(SHELL, shell(), "adapter = \"codex\"");
+    std::fs::create_dir(builder.home().join(".codex")).unwrap();
+    std::fs::write(builder.home().join(".codex/config.toml"), "model =").unwrap();
+    let daemon = builder.start().await;
+    let (error, _) = fails(&daemon, SHELL).await;
+    assert!(error["message"].as_str().unwrap().contains("cannot use the Codex settings in"), "{error}");
+}
+
 /// `OpenCode` is told to ask, whatever its settings allow. What they deny stays denied, and the profile goes before acpd.
 #[tokio::test]
 async fn opencode_is_told_to_ask() {
