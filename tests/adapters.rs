@@ -151,6 +151,70 @@ async fn always_covers_a_tool_with_what_is_shown_of_its_input() {
     }
     let rules = daemon.get(&format!("/v1/sessions/{session}/rules")).await.expect_status(200);
     assert_eq!(rules["rules"][0]["tool"], "mcp_sky_stars", "{rules}");
+const SHELL: &str = "shell";
+
+async fn printed(daemon: &Daemon, command: &str) -> String {
+    let session = daemon.create_session(SHELL).await;
+    let turn = daemon.prompt_and_wait(&session, command).await;
+    assert_eq!(turn["status"], "completed", "{turn}");
+    let messages = daemon.messages(&session).await;
+    messages.last().unwrap()["content"]["text"].as_str().unwrap().to_owned()
+}
+
+fn shell() -> Value {
+    json!([{"handshake": {}}, {"repeat": [{"prompt": [{"textFromShell": "{prompt}"}]}]}])
+}
+
+/// Codex asks in a permission profile of acpd's, which stands in the session's settings. Without confinement it uses the user's.
+#[tokio::test]
+async fn codex_has_a_profile_that_asks_in_the_settings_of_a_confined_session() {
+    let users = "model = \"mine\"\napproval_policy = \"never\"\nsandbox_mode = \"danger-full-access\"\n";
+    for (config, is_confined) in [("", true), ("[sandbox]\nmode = \"off\"", false)] {
+        let builder = Daemon::builder().config(config).agent_with(SHELL, shell(), "adapter = \"codex\"");
+        std::fs::create_dir(builder.home().join(".codex")).unwrap();
+        std::fs::write(builder.home().join(".codex/config.toml"), users).unwrap();
+        let daemon = builder.start().await;
+        let seen = printed(&daemon, "cat ${CODEX_HOME:-$HOME/.codex}/config.toml; echo \"$CODEX_CONFIG\"").await;
+        assert!(seen.contains("model = \"mine\""), "{seen}");
+        assert_eq!(seen.contains("default_permissions = \"acpd\""), is_confined, "{seen}");
+        assert_eq!(seen.contains("sandbox_approval = true"), is_confined, "{seen}");
+        assert_eq!(seen.contains(r#"{":root":"read"}"#), is_confined, "the workspace must not widen it: {seen}");
+        assert_eq!(seen.contains("never") || seen.contains("danger"), !is_confined, "{seen}");
+    }
+    // What the user has wrong is said, with the file.
+    let builder = Daemon::builder().agent_with(SHELL, shell(), "adapter = \"codex\"");
+    std::fs::create_dir(builder.home().join(".codex")).unwrap();
+    std::fs::write(builder.home().join(".codex/config.toml"), "model =").unwrap();
+    let daemon = builder.start().await;
+    let (error, _) = fails(&daemon, SHELL).await;
+    assert!(error["message"].as_str().unwrap().contains("cannot use the Codex settings in"), "{error}");
+}
+
+/// `OpenCode` is told to ask, whatever its settings allow. What they deny stays denied, and the profile goes before acpd.
+#[tokio::test]
+async fn opencode_is_told_to_ask() {
+    let own = "env = { OPENCODE_PERMISSION = \"{}\" }\n";
+    for (sandbox, profile) in [("", ""), ("[sandbox]\nmode = \"off\"", ""), ("", own)] {
+        let builder = Daemon::builder().config(sandbox);
+        let builder = builder.agent_with(SHELL, shell(), &format!("adapter = \"opencode\"\n{profile}"));
+        let settings = builder.home().join(".config/opencode");
+        std::fs::create_dir_all(&settings).unwrap();
+        let text = r#"{"permission": {"bash": {"*": "allow", "rm *": "deny"}, "edit": "allow", "webfetch": "deny",
+            "mine_*": {"*": "deny"}, "read": "allow"}}"#;
+        std::fs::write(settings.join("opencode.json"), text).unwrap();
+        let daemon = builder.start().await;
+        // Its value would be hidden if the profile gave it.
+        let seen = printed(&daemon, "printf '%s' \"$OPENCODE_PERMISSION\" | tr '\"' \"'\"").await;
+        for rule in [
+            "'bash':'ask'",
+            "'edit':'ask'",
+            "'bash*':{'*':'ask','rm *':'deny'}",
+            "'webfetch*':{'*':'deny'}",
+            "'mine_**':{'*':'deny'}",
+        ] {
+            assert_eq!(seen.contains(rule), profile.is_empty(), "{rule} in {seen}");
+        }
+    }
 }
 
 /// An agent that wants a code would take the next line for it, so that it hears nothing more.

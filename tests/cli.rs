@@ -26,7 +26,7 @@ async fn run_prints_the_answer_alone_and_the_session_stays() {
     let daemon = Daemon::builder().agent("echo", echo()).start().await;
     let output = daemon.cli(&["run", "--agent", "echo", "hello", "there"]).await;
     assert_eq!(output.clone().success(), "you said: hello there\n");
-    let told = output.stderr.strip_prefix("acpd: session ").map(str::trim);
+    let told = output.stderr.lines().next().and_then(|line| line.strip_prefix("acpd: session "));
     let listed = daemon.cli(&["ls", "--json"]).await.json();
     assert_eq!((&listed["total"], &listed["sessions"][0]["title"]), (&json!(1), &json!("hello there")));
     assert_eq!(told, listed["sessions"][0]["id"].as_str(), "a script learns which session it is");

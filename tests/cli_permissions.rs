@@ -66,6 +66,8 @@ async fn a_piped_run_says_what_answers_it_and_goes_on_waiting() {
         let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
         let session = within("a line on stderr", stderr.next_line()).await.unwrap().unwrap();
         assert!(session.starts_with("acpd: session "), "{session}");
+        let warned = within("a line on stderr", stderr.next_line()).await.unwrap().unwrap();
+        assert_eq!(warned, "acpd: asking may act without asking", "acpd has no adapter for it");
         let told = within("a line on stderr", stderr.next_line()).await.unwrap().unwrap();
         let asked = open(&daemon).await.remove(0);
         let short = &text(&asked, "id")[24..];

@@ -305,6 +305,106 @@ async fn modes_that_grant_more_than_the_policy_are_refused_unless_the_profile_na
     updated.await;
 }
 
+/// An agent of this adapter that announces these modes and starts in the first.
+fn with_modes(modes: &[&str]) -> Value {
+    let available: Vec<Value> = modes.iter().map(|mode| json!({"id": mode, "name": mode})).collect();
+    let modes = json!({"modes": {"currentModeId": modes[0], "availableModes": available}});
+    let set = json!({"switch": {"session/set_mode": [{"reply": {}}],
+        "session/prompt": [{"text": "here"}, {"reply": {"stopReason": "end_turn"}}]}});
+    json!([{"record": true}, {"handshake": {"newSession": modes}}, {"repeat": [set]}])
+}
+
+/// Each adapter names the mode that asks. It is chosen before the first prompt, and told once in the life of a session.
+#[tokio::test]
+async fn an_agent_is_switched_to_the_mode_in_which_it_asks() {
+    let cases: [(&str, &[&str], &str); 6] = [
+        ("qwen", &["auto", "plan", "default", "auto-edit", "yolo"], "default"),
+        ("codex", &["agent", "workspace-write", "read-only", "agent-full-access"], "read-only"),
+        ("codex", &["agent", "workspace-write", "read-only", "permission-profile:acpd"], "permission-profile:acpd"),
+        ("claude", &["auto", "acceptEdits", "plan", "default"], "default"),
+        ("gemini", &["yolo", "plan", "default"], "default"),
+        // A mode that the adapter does not list may grant anything.
+        ("opencode", &["mine", "plan", "build"], "build"),
+    ];
+    let name = |index: usize| format!("agent{index}");
+    let mut builder = Daemon::builder();
+    for (index, (adapter, modes, _)) in cases.iter().enumerate() {
+        builder = builder.agent_with(&name(index), with_modes(modes), &format!("adapter = {adapter:?}"));
+    }
+    let mut daemon = builder.start().await;
+    let mut sessions = Vec::new();
+    for (index, (adapter, modes, expected)) in cases.iter().enumerate() {
+        let session = daemon.create_lazy_session(&name(index)).await;
+        daemon.prompt_and_wait(&session, "go").await;
+        let view = daemon.session(&session).await;
+        assert_eq!((&view["mode"], &view["asks"]), (&json!(expected), &json!("always")), "{adapter} {modes:?}");
+        sessions.push(session);
+    }
+    let notices = async |daemon: &Daemon, session: &str| {
+        let messages = daemon.messages(session).await;
+        let notices = messages.into_iter().filter(|message| message["content"]["code"] == "wider_mode");
+        notices.map(|notice| notice["content"]["text"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let told = notices(&daemon, &sessions[0]).await;
+    assert_eq!(
+        told,
+        [
+            "acpd switched the agent from the mode \"auto\", in which it asks a model instead of you, to \"default\"; to allow \
+            that mode, add it to agents.agent0.modes_allowed"
+        ]
+    );
+    assert!(notices(&daemon, &sessions[5]).await[0].contains("acts without asking"));
+
+    daemon.restart().await;
+    let path = format!("/v1/sessions/{}", sessions[0]);
+    daemon.post(&format!("{path}/resume"), json!({})).await.expect_status(200);
+    daemon.prompt_and_wait(&sessions[0], "again").await;
+    assert_eq!(daemon.session(&sessions[0]).await["mode"], "default");
+    assert_eq!(notices(&daemon, &sessions[0]).await.len(), 1, "the agent starts in `auto` again, and that is known");
+}
+
+#[tokio::test]
+async fn whether_an_agent_asks_is_said_of_its_sessions_and_its_check() {
+    let allowed = "adapter = \"gemini\"\nmodes_allowed = [\"yolo\", \"autoEdit\"]";
+    let modes = ["default", "yolo", "autoEdit"];
+    let daemon = Daemon::builder()
+        .agent_with("known", with_modes(&modes), allowed)
+        .agent("other", with_modes(&["default", "yolo"]))
+        .start()
+        .await;
+    let session = daemon.create_session("known").await;
+    let path = format!("/v1/sessions/{session}");
+    for (mode, asks) in [("yolo", "never"), ("autoEdit", "except-edits"), ("default", "always")] {
+        daemon.prompt_and_wait(&session, "go").await;
+        daemon.patch(&path, json!({"mode": mode})).await.expect_status(200);
+        assert_eq!(daemon.session(&session).await["asks"], asks, "{mode}");
+    }
+    for (agent, asks) in [("known", "always"), ("other", "unknown"), ("demo", "always")] {
+        let check = daemon.post(&format!("/v1/agents/{agent}/check"), json!({})).await.expect_status(200);
+        assert_eq!(check["asks"], asks, "{agent}");
+        let told = daemon.cli(&["agents", "check", agent]).await.success();
+        assert_eq!(told.contains("may act without asking"), asks == "unknown", "{told}");
+        let run = daemon.cli(&["run", "--agent", agent, "hello"]).await;
+        assert_eq!(run.stderr.contains("may act without asking"), asks == "unknown", "{}", run.stderr);
+    }
+    let run = daemon.cli(&["run", "--agent", "other", "--permissions", "allow", "hello"]).await;
+    assert!(!run.stderr.contains("may act"), "a policy that allows all relies on no request: {}", run.stderr);
+}
+
+/// The switch is told where the answer is: it belongs to no turn.
+#[tokio::test]
+async fn a_switched_mode_is_seen_by_who_waits_for_the_answer() {
+    let script = with_modes(&["auto", "plan", "default"]);
+    let daemon = Daemon::builder().agent_with("qwen", script, "adapter = \"qwen\"").start().await;
+    let run = daemon.cli(&["run", "--agent", "qwen", "hello"]).await;
+    assert!(run.stderr.contains("you, to \"default\""), "{}", run.stderr);
+    let attached = daemon.cli(&["attach", "--no-follow", "-"]).await;
+    assert!(attached.stderr.contains("you, to \"default\""), "{}", attached.stderr);
+    let session = daemon.create_lazy_session("qwen").await;
+    let prompted = daemon.cli(&["prompt", &session, "hello"]).await;
+    assert!(prompted.stderr.contains("you, to \"default\""), "{}", prompted.stderr);
+}
+
 #[tokio::test]
 async fn a_command_that_gemini_tells_in_the_title_is_judged_and_one_that_nobody_tells_is_not_allowed() {
     // As in tests/data/gemini-0.61-transcript.jsonl.

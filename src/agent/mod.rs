@@ -50,7 +50,7 @@ pub mod tools;
 mod workspace;
 
 pub use account::AccountError;
-pub use adapter_home::returns_login;
+pub use adapter_home::{opencode_permissions, returns_login};
 pub use beneath::{Beneath, FileError};
 pub use census::{Census, Figures};
 pub use command::{

@@ -51,7 +51,10 @@ impl View {
 
     /// An event beside the turn that is followed: it only tells what is being waited for.
     pub fn beside(&mut self, event: &Event) -> Result<(), ClientError> {
+        // A notice that belongs to no turn concerns all of them, for example that acpd has switched the agent's mode.
+        let is_notice = event.turn_id.is_none() && event.data["content"]["type"] == "notice";
         match self {
+            Self::Live(_) | Self::Plain(_) if is_notice => self.event(event),
             Self::Live(live) if event.kind.starts_with("process.") => live.event(event).map_err(ClientError::Output),
             Self::Plain(renderer) if event.kind == "process.waiting" => {
                 renderer.event(event).map_err(ClientError::Output)

@@ -15,6 +15,7 @@ use super::choices::Offered;
 use super::openapi::{OptionValue, PromptContent};
 use crate::config;
 use crate::model;
+use crate::model::adapter::Asks;
 use crate::model::agent::FrozenProfile;
 use crate::model::checkpoint::Origin;
 use crate::model::context::Change;
@@ -24,6 +25,7 @@ use crate::model::{
     ContextChange, ContextRestored, LastError, MessageId, ProcessState, PromptAbilities, SessionContext, SessionId,
     SessionLimits, SessionStatus, Timestamp, TurnId, Usage, WorkspaceId,
 };
+use crate::session::asks;
 use crate::store::{Remembered, StoreError};
 
 mod agent;
@@ -219,6 +221,9 @@ pub struct Session {
     /// The agent's current mode, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
+    /// Whether the agent asks before it changes a file or runs a command. The permission mode applies only if it does.
+    #[serde(default)]
+    pub asks: Asks,
     /// The agent's current model, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -435,6 +440,7 @@ impl Session {
         let mcp_servers = McpServer::of_session(&session.profile.mcp_servers, session.mcp_servers.as_deref());
         Self {
             id: session.id,
+            asks: asks(session.profile.adapter, &session.profile.command, session.mode.as_deref()),
             mcp_servers,
             owner: session.owner_uid,
             workspace_id: session.workspace_id,

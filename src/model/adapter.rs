@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::permission::PermissionMode;
+use Asks::{Always, ExceptEdits, Model, Never, Unknown};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -22,22 +22,31 @@ pub enum Adapter {
     Qwen,
 }
 
-/// When the history that an agent repeats on `session/load` is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReplayEnd {
-    /// With the answer, as the protocol has it.
-    Answer,
-    /// With the update of the available commands that follows the answer.
-    CommandsUpdate,
+/// Whether an agent sends a permission request before it changes a file or runs a command, as far as its mode decides that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Asks {
+    Always,
+    ExceptEdits,
+    /// It asks a model instead of a person.
+    Model,
+    Never,
+    /// acpd has no adapter for the agent.
+    #[default]
+    Unknown,
 }
 
-/// How an agent is given its profile's system prompt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SystemPromptWay {
-    /// As the first block of the first prompt, since the protocol has no place for it.
-    FirstBlock,
-    /// Beside the protocol, as `_meta.systemPrompt` of whatever begins a conversation or takes one up again.
-    Meta,
+impl Asks {
+    /// What a person must know who relies on permission requests. The agent is the subject of the sentence.
+    pub const fn warning(self) -> Option<&'static str> {
+        match self {
+            Self::Always => None,
+            Self::ExceptEdits => Some("edits files without asking"),
+            Self::Model => Some("asks a model instead of you"),
+            Self::Never => Some("acts without asking"),
+            Self::Unknown => Some("may act without asking"),
+        }
+    }
 }
 
 /// All that an adapter can say. Whoever adds to it adds a line to `docs/adapters.md`.
@@ -50,7 +59,9 @@ pub struct Quirks {
     pub older_argument: Option<OlderArgument>,
     /// Whether it has a place of its own in the session's home also when it is not confined.
     pub always_has_own_home: bool,
-    pub replay_end: ReplayEnd,
+    /// Whether the history that the agent repeats on `session/load` ends with the update of the available commands that follows
+    /// the answer. Otherwise it ends with the answer, as the protocol has it.
+    pub replays_after_answer: bool,
     /// Whether a tool call gives the tool's name only in its id, and its input only in other fields: the title of one that executes
     /// something is the command.
     pub tools_named_in_ids: bool,
@@ -63,7 +74,9 @@ pub struct Quirks {
     pub mode_told_after: Option<&'static str>,
     /// Ways to sign in that need a person, whom nobody asks for: `agents.SLUG.auth_method` may not be one of them.
     pub methods_of_people: &'static [&'static str],
-    pub system_prompt: SystemPromptWay,
+    /// Whether the agent takes its profile's system prompt as `_meta.systemPrompt` of each request that begins or restores a
+    /// conversation. Otherwise it is the first block of the first prompt, since the protocol has no place for it.
+    pub takes_system_prompt: bool,
     /// What the agent writes to standard output when it wants a person to sign in. It reads the code from standard input,
     /// so that nothing must be said to it any more.
     pub login_prompt: Option<&'static str>,
@@ -71,6 +84,10 @@ pub struct Quirks {
     pub new_session_needs_login: bool,
     /// The key that the agent's provider gives out, for `acpd agents key`.
     pub key: Option<ApiKey>,
+    /// The agent's modes, by whether it asks in them. Of those in which it asks, acpd prefers the first.
+    pub modes: &'static [(Asks, &'static [&'static str])],
+    /// The variable by which the agent is made to ask.
+    pub ask_variable: Option<&'static str>,
 }
 
 #[derive(Debug)]
@@ -99,16 +116,18 @@ const PLAIN: Quirks = Quirks {
     environment: &[],
     older_argument: None,
     always_has_own_home: false,
-    replay_end: ReplayEnd::Answer,
+    replays_after_answer: false,
     tools_named_in_ids: false,
     directory_shown_after: &[],
     reads_new_files: false,
     mode_told_after: None,
     methods_of_people: &[],
-    system_prompt: SystemPromptWay::FirstBlock,
+    takes_system_prompt: false,
     login_prompt: None,
     new_session_needs_login: false,
     key: None,
+    modes: &[],
+    ask_variable: None,
 };
 
 const GEMINI: Quirks = Quirks {
@@ -124,19 +143,32 @@ const GEMINI: Quirks = Quirks {
     // Its settings must be others than the user's, or it deletes conversations that it has loaded.
     always_has_own_home: true,
     // It answers a load before it has repeated the conversation.
-    replay_end: ReplayEnd::CommandsUpdate,
+    replays_after_answer: true,
     tools_named_in_ids: true,
     directory_shown_after: &["[current working directory ", "[in "],
     reads_new_files: true,
     mode_told_after: Some("[MODE_UPDATE] "),
     methods_of_people: &["oauth-personal"],
-    system_prompt: SystemPromptWay::FirstBlock,
+    takes_system_prompt: false,
     login_prompt: Some("Please visit the following URL to authorize the application"),
     new_session_needs_login: true,
     key: Some(key("GEMINI_API_KEY")),
+    modes: &[(Always, &["default", "plan"]), (ExceptEdits, &["autoEdit"]), (Never, &["yolo"])],
+    ask_variable: None,
 };
 
-const CLAUDE: Quirks = Quirks { system_prompt: SystemPromptWay::Meta, key: Some(key("ANTHROPIC_API_KEY")), ..PLAIN };
+const CLAUDE: Quirks = Quirks {
+    takes_system_prompt: true,
+    key: Some(key("ANTHROPIC_API_KEY")),
+    modes: &[
+        // In dontAsk it refuses what the settings do not allow.
+        (Always, &["default", "plan", "dontAsk"]),
+        (ExceptEdits, &["acceptEdits"]),
+        (Model, &["auto"]),
+        (Never, &["bypassPermissions"]),
+    ],
+    ..PLAIN
+};
 
 const CODEX: Quirks = Quirks {
     // Nobody sits before the browser that it would open.
@@ -144,6 +176,13 @@ const CODEX: Quirks = Quirks {
     methods_of_people: &["chat-gpt", "chat-gpt-device-code"],
     new_session_needs_login: true,
     key: Some(ApiKey { variable: "OPENAI_API_KEY", auth_method: Some("api-key") }),
+    modes: &[
+        // `agent::adapter_home::codex` makes the first one.
+        (Always, &["permission-profile:acpd", "read-only"]),
+        (Model, &["agent"]),
+        // In workspace-write it acts without asking within its own sandbox.
+        (Never, &["workspace-write", "agent-full-access"]),
+    ],
     ..PLAIN
 };
 
@@ -151,6 +190,8 @@ const OPENCODE: Quirks = Quirks {
     // The next release is for its owner to install, not for a session.
     environment: &[("OPENCODE_DISABLE_AUTOUPDATE", "true")],
     methods_of_people: &["opencode-login"],
+    modes: &[(Always, &["build", "plan"])],
+    ask_variable: Some("OPENCODE_PERMISSION"),
     ..PLAIN
 };
 
@@ -159,6 +200,7 @@ const QWEN: Quirks = Quirks {
     older_argument: Some(EXPERIMENTAL),
     new_session_needs_login: true,
     key: Some(key("OPENAI_API_KEY")),
+    modes: &[(Always, &["default", "plan"]), (ExceptEdits, &["auto-edit"]), (Model, &["auto"]), (Never, &["yolo"])],
     ..PLAIN
 };
 
@@ -196,11 +238,6 @@ impl Adapter {
         text.strip_prefix(self.quirks().mode_told_after?)
     }
 
-    /// Whether it is given a system prompt beside the protocol.
-    pub fn takes_system_prompt(self) -> bool {
-        self.quirks().system_prompt == SystemPromptWay::Meta
-    }
-
     /// The arguments that an older release takes, when one has ended because of the usual ones.
     pub fn older_arguments(self, arguments: &[String], stderr: &str) -> Option<Vec<String>> {
         let older = self.quirks().older_argument.as_ref().filter(|older| stderr.contains(older.refusal))?;
@@ -211,23 +248,30 @@ impl Adapter {
         })
     }
 
+    /// Whether the agent asks in this mode. The strictest answer holds for a mode that the adapter does not list; of an agent
+    /// without an adapter, only the mode's name can tell.
+    pub fn asks(self, mode: &str) -> Asks {
+        let modes = self.quirks().modes;
+        let listed = modes.iter().find(|(_, modes)| modes.contains(&mode)).map(|(asks, _)| *asks);
+        listed.unwrap_or_else(|| if modes.is_empty() { by_name(mode) } else { Never })
+    }
+
     /// Whether a line of the agent's wants a person to sign in.
     pub fn is_login_prompt(self, line: &str) -> bool {
         self.quirks().login_prompt.is_some_and(|prompt| line.contains(prompt))
     }
 }
 
-/// What an agent in this mode grants itself without asking; none for a mode that is not known to grant anything. Agents
-/// call such modes by habit, and all have the habit.
-pub fn mode_grant(mode: &str) -> Option<PermissionMode> {
-    const ALL: [&str; 6] = ["yolo", "bypass", "danger", "fullaccess", "fullauto", "autopilot"];
-    const EDITS: [&str; 3] = ["acceptedit", "autoedit", "auto"];
+/// What the name of a mode suggests. Most agents use such words.
+pub fn by_name(mode: &str) -> Asks {
+    const NEVER: [&str; 6] = ["yolo", "bypass", "danger", "fullaccess", "fullauto", "autopilot"];
+    const EXCEPT_EDITS: [&str; 2] = ["acceptedit", "auto"];
     let name: String = mode.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
     let is_called = |words: &[&str]| words.iter().any(|word| name.contains(word));
-    if is_called(&ALL) {
-        return Some(PermissionMode::Allow);
+    if is_called(&NEVER) {
+        return Never;
     }
-    is_called(&EDITS).then_some(PermissionMode::Edit)
+    if is_called(&EXCEPT_EDITS) { ExceptEdits } else { Unknown }
 }
 
 impl FromStr for Adapter {
@@ -249,17 +293,6 @@ impl FromStr for Adapter {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_older_release_gets_the_argument_that_it_knows() {
-        let arguments = ["--acp", "--model", "x"].map(str::to_owned);
-        let stderr = "Unknown argument: acp\nUsage: gemini [options] [command]";
-        let older = Adapter::Gemini.older_arguments(&arguments, stderr).unwrap();
-        assert_eq!(older, ["--experimental-acp", "--model", "x"]);
-        assert_eq!(Adapter::Gemini.older_arguments(&older, stderr), None, "once");
-        assert_eq!(Adapter::Gemini.older_arguments(&arguments, "Unknown argument: workspace"), None);
-        assert_eq!(Adapter::Generic.older_arguments(&arguments, stderr), None);
-    }
 
     #[test]
     fn what_gemini_says_beside_the_protocol_is_known() {

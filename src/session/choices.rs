@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use super::actor::{After, Purpose, SessionActor, answer};
 use super::{Edit, MAILBOX_MAX, Refusal, Reply, check_modes, listed};
 use crate::acp::{RpcError, choices, outgoing};
-use crate::model::{Announced, By, Choice, Chosen, Known};
+use crate::model::{Adapter, Announced, By, Choice, Chosen, Known};
 use crate::store::{ChoicesChange, Op};
 
 /// Changes that wait for the agent. As many as the mailbox has room for, because they come from there.
@@ -38,6 +38,8 @@ pub struct Choices {
     late: BTreeMap<u64, Choice>,
     /// How often this process was asked to leave a mode.
     returns: u32,
+    /// The mode that the session had before this process announced its own.
+    settled: Option<String>,
 }
 
 /// Choices that belong together.
@@ -84,7 +86,8 @@ enum No {
 impl Choices {
     pub fn new(mode: Option<String>, model: Option<String>, chosen: Chosen, announced: &Announced) -> Self {
         let (known, options) = remembered(announced);
-        Self { known, mode, model, options, chosen, queue: VecDeque::new(), late: BTreeMap::new(), returns: 0 }
+        let (queue, late, settled) = (VecDeque::new(), BTreeMap::new(), mode.clone());
+        Self { known, mode, model, options, chosen, queue, late, returns: 0, settled }
     }
 
     /// Whether the agent has announced a mode of this name.
@@ -110,9 +113,16 @@ impl Choices {
         self.mode.as_deref()
     }
 
-    /// The modes to go back to, the best first: what was chosen, then what there is.
-    pub fn modes_instead(&self) -> impl Iterator<Item = String> {
-        self.chosen.mode.iter().chain(self.known.modes.iter().flatten()).cloned()
+    /// The modes to go back to, the best first: what was chosen, then what the adapter prefers, then what there is.
+    pub fn modes_instead(&self, adapter: Adapter) -> impl Iterator<Item = String> {
+        let preferred = adapter.quirks().modes.iter().flat_map(|(_, modes)| *modes).map(|mode| (*mode).to_owned());
+        let preferred = preferred.filter(|mode| self.has_mode(mode));
+        self.chosen.mode.iter().cloned().chain(preferred).chain(self.known.modes.iter().flatten().cloned())
+    }
+
+    /// Whether the session was in this mode before.
+    pub fn settle_in(&mut self, mode: &str) -> bool {
+        self.settled.replace(mode.to_owned()).is_some_and(|before| before == mode)
     }
 
     /// Whether the agent is being asked for a mode already.
@@ -217,7 +227,7 @@ impl SessionActor {
         };
         self.record_choices(change);
         if is_other_mode {
-            self.leave_wider_mode();
+            self.leave_wider_mode(false);
         }
     }
 
@@ -285,7 +295,7 @@ impl SessionActor {
         self.choices.returns = 0;
         self.choices.add(chosen, Origin::Start);
         self.ask_on();
-        self.leave_wider_mode();
+        self.leave_wider_mode(true);
     }
 
     /// Asks the agent for something that nobody chose now. No prompt goes out before it has answered.

@@ -10,6 +10,9 @@ use crate::model::event::ExitReason;
 use crate::model::{Adapter, Sandbox, SandboxLevel, SessionStatus};
 use crate::store::Op;
 
+/// How an agent's own sandbox says that it cannot start: bubblewrap, and Codex's program around it.
+const NESTED: [&str; 2] = ["bwrap: ", "linux-sandbox/src/"];
+
 impl SessionActor {
     /// The command with the session's own directories, and confined as the session's scope has it.
     pub(super) fn confined(&self, command: Command, adapter: Adapter) -> Result<Command, SpawnError> {
@@ -68,7 +71,12 @@ impl SessionActor {
         if !is_due || !is_over || !text.contains("\"tool_call_update\"") {
             return;
         }
-        let Some(explanation) = self.start().refusal(text, &self.profile) else { return };
+        let nested = "the agent's own sandbox cannot start within acpd's confinement, so the agent cannot run commands in \
+            it; turn the agent's own sandbox off, or choose another mode with `acpd mode`";
+        let is_nested = NESTED.iter().any(|said| text.contains(said));
+        let explanation = if is_nested { Some(nested.to_owned()) } else { self.start().refusal(text, &self.profile) };
+        let Some(explanation) = explanation else { return };
+        tracing::warn!("{explanation}");
         if let Link::Up(connected) = &mut self.link {
             connected.has_explained = true;
         }

@@ -21,7 +21,6 @@ use super::link::{Connected, Link, Phase};
 use crate::acp::incoming::Abilities;
 use crate::acp::update;
 use crate::acp::{PROTOCOL_VERSION, RpcError, incoming, outgoing};
-use crate::model::adapter::ReplayEnd;
 use crate::model::mcp::ReadyServer;
 use crate::model::{ContextRestored, ErrorCode, EventBody, TurnError};
 use crate::store::Op;
@@ -141,13 +140,11 @@ impl SessionActor {
             }
             (Step::Load, Ok(result)) => {
                 self.on_announced(result);
-                match self.profile.adapter.quirks().replay_end {
-                    ReplayEnd::Answer => self.on_replayed(),
-                    ReplayEnd::CommandsUpdate => {
-                        let until = Instant::now() + self.shared.config().processes.replay_timeout;
-                        self.set_step(Step::Replay { until });
-                    }
+                if !self.profile.adapter.quirks().replays_after_answer {
+                    return self.on_replayed();
                 }
+                let until = Instant::now() + self.shared.config().processes.replay_timeout;
+                self.set_step(Step::Replay { until });
             }
             (Step::Initialize | Step::Authenticate | Step::New, Err(error)) => {
                 let error = self.with_stderr(failure::refused(step.name(), &error, &self.sign_in()));
@@ -198,7 +195,7 @@ impl SessionActor {
         let known = self.context.restorable().map(str::to_owned);
         let servers = self.link.handshake().map(|handshake| handshake.servers.as_slice()).unwrap_or_default();
         let id = self.requests.begin(Purpose::Handshake, Some(timeout));
-        let takes_it = self.profile.adapter.takes_system_prompt();
+        let takes_it = self.profile.adapter.quirks().takes_system_prompt;
         let system_prompt = self.profile.system_prompt.as_deref().filter(|_| takes_it);
         let surroundings = outgoing::Surroundings { workspace: &workspace, servers, system_prompt };
         let (step, line) = match (known, refused) {

@@ -16,7 +16,7 @@ pub struct Instructions {
 
 impl Instructions {
     pub fn new(profile: &FrozenProfile, owed: bool) -> Self {
-        let text = profile.system_prompt.clone().filter(|_| !profile.adapter.takes_system_prompt());
+        let text = profile.system_prompt.clone().filter(|_| !profile.adapter.quirks().takes_system_prompt);
         Self { text, owed, shown: false }
     }
 

@@ -67,7 +67,7 @@ pub use actor::{SessionActor, actor};
 pub use choices::known;
 pub use glance::{Glance, ToolNow};
 pub use inbox::{OPEN_MAX, PermissionAnswer};
-pub use modes::check_modes;
+pub use modes::{asks, check_modes};
 pub use prompt::WAITING_MAX;
 pub use slots::{Slot, Slots};
 pub use trial::{Trial, TrialError, TrialWish, try_agent};

@@ -3,11 +3,12 @@
 
 use super::Refusal;
 use super::actor::SessionActor;
-use crate::model::adapter::mode_grant;
+use crate::config::SELF_COMMAND;
+use crate::model::adapter::{Asks, by_name};
 use crate::model::agent::FrozenProfile;
 use crate::model::permission::PermissionMode;
 use crate::model::permission::policy::Policy;
-use crate::model::{Choice, Chosen, ErrorCode, TurnError};
+use crate::model::{Adapter, Choice, Chosen, ErrorCode, TurnError};
 
 /// How often one process is asked to go back before it is stopped.
 const RETURNS_MAX: u32 = 3;
@@ -20,20 +21,30 @@ pub fn check_modes(profile: &FrozenProfile, session: &Policy, chosen: &Chosen) -
     })
 }
 
+/// Whether the agent asks. Before it has announced its mode, the mode is the one that acpd would choose. acpd's own agent asks.
+pub fn asks(adapter: Adapter, command: &str, mode: Option<&str>) -> Asks {
+    let mode = mode.or_else(|| adapter.quirks().modes.first()?.1.first().copied());
+    if command == SELF_COMMAND { Asks::Always } else { adapter.asks(mode.unwrap_or_default()) }
+}
+
 fn is_wider(profile: &FrozenProfile, session: &Policy, choice: &Choice) -> bool {
-    let mode = match choice {
-        Choice::Mode(mode) => mode.as_str(),
-        // Some agents have their mode among their options.
-        Choice::Option(id, value) if is_about_modes(id) => value.as_str().unwrap_or_default(),
+    let (mode, asks) = match choice {
+        Choice::Mode(mode) => (mode.as_str(), profile.adapter.asks(mode)),
+        // Some agents have their mode among their options, or a setting beside it.
+        Choice::Option(id, value) if is_about_modes(id) => {
+            let value = value.as_str().unwrap_or_default();
+            (value, if id == "mode" { profile.adapter.asks(value) } else { by_name(value) })
+        }
         Choice::Option(..) | Choice::Model(_) => return false,
     };
-    let Some(grant) = mode_grant(mode) else { return false };
-    let is_named = profile.modes_allowed.iter().any(|allowed| allowed == mode);
-    let grants = |policy: &Policy| grant.narrows(policy.mode) && !policy.has_exceptions();
-    // No policy grants everything: even the one that allows asks for git.
-    let is_granted =
-        grant != PermissionMode::Allow && grants(session) && profile.granted().all(|policy| grants(&policy));
-    !is_named && !is_granted
+    let grants = |policy: &Policy| PermissionMode::Edit.narrows(policy.mode) && !policy.has_exceptions();
+    let is_granted = match asks {
+        Asks::Always | Asks::Unknown => true,
+        Asks::ExceptEdits => grants(session) && profile.granted().all(|policy| grants(&policy)),
+        // No policy grants everything: even the one that allows asks for git.
+        Asks::Model | Asks::Never => false,
+    };
+    !is_granted && !profile.modes_allowed.iter().any(|allowed| allowed == mode)
 }
 
 fn is_about_modes(option: &str) -> bool {
@@ -47,29 +58,29 @@ impl SessionActor {
         is_wider(&self.profile, &self.permissions.session, choice)
     }
 
-    /// An agent that is in a mode which it must not be in is asked for another one.
-    pub(super) fn leave_wider_mode(&mut self) {
-        let Some(wide) = self.choices.mode().map(|mode| Choice::Mode(mode.to_owned())) else { return };
+    /// Switches an agent that is in a mode which grants too much to one that asks. At a start this is told only if the
+    /// session was in another mode before.
+    pub(super) fn leave_wider_mode(&mut self, is_start: bool) {
+        let Some(wide) = self.choices.mode().map(str::to_owned) else { return };
+        let is_too_wide = |mode: &str| self.is_too_wide(&Choice::Mode(mode.to_owned()));
         // What is asked for already is none that is too wide.
-        if !self.is_too_wide(&wide) || !self.link.is_ready() || self.choices.is_asking_for_mode() {
+        if !is_too_wide(&wide) || !self.link.is_ready() || self.choices.is_asking_for_mode() {
             return;
         }
-        let Some(back) = self.choices.modes_instead().map(Choice::Mode).find(|mode| !self.is_too_wide(mode)) else {
-            let text = format!(
-                "the agent is in {wide}, which allows more than the session's policy, and offers no narrower \
-                    mode"
-            );
+        let adapter = self.profile.adapter;
+        let why = format!("the mode {wide:?}, in which it {}", adapter.asks(&wide).warning().unwrap_or_default());
+        let hint = format!("to allow that mode, add it to agents.{}.modes_allowed", self.profile.section());
+        let Some(back) = self.choices.modes_instead(adapter).find(|mode| !is_too_wide(mode)) else {
+            let text = format!("the agent is in {why}, and offers no narrower mode; {hint}");
             return self.notice(None, "wider_mode", text);
         };
         if self.choices.count_return() > RETURNS_MAX {
-            let message = format!("the agent keeps returning to {wide}, which allows more than the session's policy");
+            let message = format!("the agent keeps returning to {why}; {hint}");
             return self.fault(TurnError::new(ErrorCode::Protocol, message));
         }
-        let text = format!(
-            "the agent is in {wide}, which allows more than the session's policy; acpd switches it to \
-            {back}"
-        );
-        self.notice(None, "wider_mode", text);
-        self.ask_for(back);
+        if !self.choices.settle_in(&back) || !is_start {
+            self.notice(None, "wider_mode", format!("acpd switched the agent from {why}, to {back:?}; {hint}"));
+        }
+        self.ask_for(Choice::Mode(back));
     }
 }

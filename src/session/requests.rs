@@ -195,7 +195,7 @@ impl SessionActor {
         self.outbox.then(mark, After::Answer(vec![reply]));
         if is_other_policy {
             self.on_other_policy();
-            self.leave_wider_mode();
+            self.leave_wider_mode(false);
         }
     }
 

@@ -39,7 +39,13 @@ impl<'a> Start<'a> {
     ) -> Result<Command, SpawnError> {
         let (config, environment) = (self.shared.config(), self.inherited_environment());
         let current = profile.configured(&config.agents);
-        let command = Command::new(self.session, program, profile, current, workspace, &environment)?;
+        let mut command = Command::new(self.session, program, profile, current, workspace, &environment)?;
+        if let Some(variable) = profile.adapter.quirks().ask_variable
+            && !command.environment.contains_key(variable)
+        {
+            let asks = self.persona.run(|| agent::opencode_permissions(&command.environment, self.workspace));
+            command.environment.insert(variable.to_owned(), asks.unwrap_or_default());
+        }
         let command = match self.persona.account() {
             Some(account) => command.owned_by(account),
             None => command,

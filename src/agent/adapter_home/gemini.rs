@@ -89,7 +89,7 @@ impl Gemini {
 }
 
 /// The user's settings, if there are any.
-fn read_users(path: &Path) -> Result<Option<String>, String> {
+pub fn read_users(path: &Path) -> Result<Option<String>, String> {
     let read = path.canonicalize().and_then(|real| disk::read(disk::open_real(&real)?, SETTINGS_BYTES_MAX));
     match read {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),

@@ -11,9 +11,11 @@
 //! left anything ([`disk`]). What cannot be had is left out with a word, because the agent may do without it.
 
 mod chats;
+mod codex;
 mod disk;
 mod gemini;
 mod login;
+mod opencode;
 mod private;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +36,7 @@ use gemini::Gemini;
 use login::Login;
 
 pub use login::Lent;
+pub use opencode::permissions as opencode_permissions;
 
 /// Says where Gemini CLI has its own directory, in place of the home.
 const GEMINI_HOME: &str = "GEMINI_CLI_HOME";
@@ -191,7 +194,11 @@ impl AdapterHome {
                 let also = users.iter().map(|home| home.join(CLAUDE_FILE)).collect();
                 vec![Part { also, ..directory(CLAUDE)? }]
             }
-            Adapter::Codex => vec![directory(CODEX)?],
+            Adapter::Codex => {
+                let part = directory(CODEX)?;
+                environment.entry(codex::VARIABLE.to_owned()).or_insert_with(|| codex::ENFORCED.to_owned());
+                vec![part]
+            }
             Adapter::Qwen => vec![directory(QWEN)?],
             Adapter::Opencode => {
                 let part = |(variable, name, only): (&str, &str, &[&str])| {
@@ -224,6 +231,9 @@ impl AdapterHome {
             self.furnish_part(part, &directory, room, &mut left_out);
             if index == 0 {
                 furnished.lent = self.lend(part, &directory, &mut left_out);
+                if self.adapter == Adapter::Codex {
+                    self.put_codex_settings(part, &directory)?;
+                }
                 if let Some(gemini) = &self.gemini {
                     let settings = part.from.join(gemini::SETTINGS);
                     let place = gemini::Place {
@@ -263,6 +273,7 @@ impl AdapterHome {
         *room = room.saturating_sub(found.len());
         let login = login_of(self.adapter).map(|login| login.file);
         let own = GEMINI_OWN.into_iter().filter(|_| self.gemini.is_some() && part.only.is_none());
+        let own = own.chain((self.adapter == Adapter::Codex).then_some(codex::SETTINGS));
         let not_taken: Vec<&str> = own.chain(login).collect();
         for path in found {
             let Some(name) = path.file_name().filter(|name| not_taken.iter().all(|other| name != other)) else {
@@ -277,6 +288,15 @@ impl AdapterHome {
             }
             self.take_over(&path, directory, name, part.take).unwrap_or_else(|error| left_out(&path, &error));
         }
+    }
+
+    fn put_codex_settings(&self, part: &Part, directory: &OwnedFd) -> Result<(), String> {
+        let users = part.from.join(codex::SETTINGS);
+        let text = if self.is_hidden(&users) { None } else { gemini::read_users(&users)? };
+        let problem = |problem: String| format!("cannot use the Codex settings in {}: {problem}", users.display());
+        let settings = codex::settings(&text.unwrap_or_default()).map_err(problem)?;
+        disk::put(directory, OsStr::new(codex::SETTINGS), disk::PRIVATE, settings.as_bytes())
+            .map_err(|error| problem(error.to_string()))
     }
 
     fn lend(&self, part: &Part, directory: &OwnedFd, left_out: &mut impl FnMut(&Path, &io::Error)) -> Option<Lent> {

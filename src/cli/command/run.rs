@@ -10,7 +10,8 @@ use crate::cli::interrupts::Interrupts;
 use crate::cli::render::Glyphs;
 use crate::cli::text::short_id;
 use crate::cli::{follow, prompt_text};
-use crate::control::wire::{Session, Start};
+use crate::control::wire::{Accepted, Session, Start};
+use crate::model::permission::PermissionMode;
 
 use super::new::{SessionOptions, real_directory};
 
@@ -62,10 +63,15 @@ impl Run {
             // On a terminal it is said at the end, with how to go on.
             context.output.note(&format!("session {}", session.id));
         }
+        // A policy that allows everything does not rely on requests.
+        if let Some(warning) = session.asks.warning().filter(|_| session.permissions.mode != PermissionMode::Allow) {
+            context.output.note(&format!("{} {warning}", session.agent));
+        }
         interrupts.after(self.waiting.timeout);
         let agent = &session.agent;
-        let exit =
-            follow::turn(context, &daemon, session.id, &accepted, agent, self.following, &mut interrupts).await?;
+        // A notice about the session may have come before its first turn.
+        let all = Accepted { after: 0, ..accepted };
+        let exit = follow::turn(context, &daemon, session.id, &all, agent, self.following, &mut interrupts).await?;
         if exit != Exit::Left {
             // A dash means the newest session of the current directory, which need not be where this one works.
             let is_here = real_directory(None).is_ok_and(|here| here.to_str() == Some(session.workspace.as_str()));

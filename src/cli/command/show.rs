@@ -153,6 +153,7 @@ fn runs(facts: &mut Facts, session: &Session, offers: &Offers) {
         let others = if others.is_empty() { others } else { format!(" (others: {others})") };
         facts.tell(name, &format!("{current}{others}"));
     }
+    facts.maybe("requests", session.asks.warning().map(|warning| format!("the agent {warning}")));
     facts.tell("permissions", session.permissions.mode.as_str());
     let missing = session.sandbox_details.as_ref().map(|details| details.missing.join(", ")).unwrap_or_default();
     let missing = if missing.is_empty() { missing } else { format!(" (without {missing})") };

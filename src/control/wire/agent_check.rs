@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::acp::introduction::{self, TerminalSignIn};
+use crate::model::adapter::Asks;
 use crate::model::{AgentProfile, ErrorCode};
-use crate::session::{Trial, TrialError};
+use crate::session::{Trial, TrialError, asks};
 
 /// What is offered to whom a check was too short.
 const LONG_SECONDS: u64 = 300;
@@ -32,7 +33,7 @@ impl CheckAgent {
 }
 
 /// The result of an agent check. Absent fields were not reached, or the agent did not report them.
-#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentCheck {
     pub slug: String,
@@ -59,6 +60,9 @@ pub struct AgentCheck {
     /// Whether the agent has a valid sign-in. Null if unknown: no conversation was started, or the agent accepts one without a
     /// sign-in.
     pub signed_in: Option<bool>,
+    /// Whether the agent asks before it changes a file or runs a command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asks: Option<Asks>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modes: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -135,6 +139,7 @@ impl AgentCheck {
             capabilities,
             auth_methods: methods.collect(),
             signed_in: trial.signed_in,
+            asks: Some(asks(profile.adapter, &profile.command, profile.mode.as_deref())),
             modes: trial.modes,
             models: trial.models,
             sandbox: trial.sandbox.map(|sandbox| sandbox.level.as_str().to_owned()),
@@ -150,27 +155,7 @@ impl AgentCheck {
 impl AgentCheck {
     /// What there is to tell of one that the daemon did not try.
     pub fn refused(slug: &str, found: bool, error: CheckProblem) -> Self {
-        Self {
-            slug: slug.to_owned(),
-            ok: false,
-            found,
-            path: None,
-            name: None,
-            title: None,
-            version: None,
-            protocol_version: None,
-            capabilities: None,
-            auth_methods: Vec::new(),
-            signed_in: None,
-            modes: Vec::new(),
-            models: Vec::new(),
-            sandbox: None,
-            initialize_ms: None,
-            session_ms: None,
-            warnings: Vec::new(),
-            took_ms: 0,
-            error: Some(error),
-        }
+        Self { slug: slug.to_owned(), found, error: Some(error), ..Self::default() }
     }
 }
 

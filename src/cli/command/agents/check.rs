@@ -15,6 +15,7 @@ use crate::cli::findings::{self, Finding, Status};
 use crate::cli::text::{clean_json, columns, cut_end, cut_start, one_line};
 use crate::cli::{sign_in, span, suggest};
 use crate::control::wire::{Agent, AgentCheck, AgentList, CheckAgent, CheckProblem, Info};
+use crate::model::adapter::Asks;
 use crate::model::error::chain;
 
 /// Agents that are tried at once: each works as hard as it can, and the daemon takes four.
@@ -185,6 +186,7 @@ pub fn finding(check: &AgentCheck, failure: Status) -> Finding {
     let is_unknown = check.signed_in.is_none() && !is_built_in;
     facts.extend((check.signed_in == Some(true)).then(|| "signed in".to_owned()));
     facts.extend(is_unknown.then(|| "sign-in: unknown".to_owned()));
+    facts.extend(check.asks.and_then(Asks::warning).map(str::to_owned));
     facts.extend(abilities(check));
     let counted = |count: usize, one: &str| match count {
         0 => None,
