@@ -31,6 +31,7 @@ mod disk;
 mod events;
 mod gate;
 mod nasty;
+mod npm;
 mod process;
 mod raw;
 mod reader;
@@ -39,6 +40,7 @@ mod shell;
 mod sse;
 mod terminal;
 mod tmux;
+mod traces;
 
 use std::io::Write;
 use std::path::Path;
@@ -56,6 +58,7 @@ pub use disk::Disk;
 pub use events::{Event, EventStream};
 pub use gate::{Gate, Passage};
 pub use nasty::{IMPATIENT, NASTY, Tree, kill_with_shims, nasty, signal};
+pub use npm::npm_packages;
 pub use process::{
     Bystander, ORDINARY, parent_of, process_alive, process_gone, process_started, process_stopped, users,
 };
@@ -66,6 +69,7 @@ pub use shell::{ANY_COMMAND, SHELL, output_of_terminal, run, session_of_scope, s
 pub use sse::{Frame, SseParser};
 pub use terminal::{CTRL_C, CTRL_D, CTRL_Z, ESCAPE, Ended, Terminal};
 pub use tmux::Tmux;
+pub use traces::{Contents, contents, processes_of};
 
 /// How long anything may take before the test gives up. It is generous, because two cores may run many tests at once.
 pub const DEADLINE: Duration = Duration::from_mins(1);
@@ -84,7 +88,7 @@ pub fn say(line: &str) {
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// Whether this run has everything that tests can need: the real Gemini CLI, schemathesis, a booted systemd, a browser.
+/// Whether this run has everything that tests can need: the real agents, schemathesis, a booted systemd, a browser.
 pub fn is_full_run() -> bool {
     std::env::var_os("ACPD_TEST").is_some_and(|value| value == "full")
 }
