@@ -70,6 +70,8 @@ pub struct Quirks {
     pub new_session_needs_login: bool,
     /// The key that the agent's provider gives out, for `acpd agents key`.
     pub key: Option<ApiKey>,
+    /// A part of the error with which the agent refuses a prompt because it has lost its session.
+    pub session_lost: Option<&'static str>,
 }
 
 #[derive(Debug)]
@@ -108,6 +110,7 @@ const PLAIN: Quirks = Quirks {
     login_prompt: None,
     new_session_needs_login: false,
     key: None,
+    session_lost: None,
 };
 
 const GEMINI: Quirks = Quirks {
@@ -133,9 +136,16 @@ const GEMINI: Quirks = Quirks {
     login_prompt: Some("Please visit the following URL to authorize the application"),
     new_session_needs_login: true,
     key: Some(key("GEMINI_API_KEY")),
+    session_lost: None,
 };
 
-const CLAUDE: Quirks = Quirks { system_prompt: SystemPromptWay::Meta, key: Some(key("ANTHROPIC_API_KEY")), ..PLAIN };
+const CLAUDE: Quirks = Quirks {
+    system_prompt: SystemPromptWay::Meta,
+    key: Some(key("ANTHROPIC_API_KEY")),
+    // claude-agent-acp, when the process below it has just ended. Later it no longer knows the session's id.
+    session_lost: Some("The Claude Agent process exited unexpectedly"),
+    ..PLAIN
+};
 
 const CODEX: Quirks = Quirks {
     // Nobody sits before the browser that it would open.

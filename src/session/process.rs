@@ -150,8 +150,9 @@ impl SessionActor {
                     self.on_tokens(turn, tokens);
                 }
                 let method = "session/prompt";
+                let told = self.profile.adapter.quirks().session_lost;
                 if let (Err(error), Some(agent_session)) = (&outcome, self.link.agent_session())
-                    && error.loses(agent_session)
+                    && (error.loses(agent_session) || told.is_some_and(|told| error.message.contains(told)))
                 {
                     return self.on_session_lost(turn, failure::session_lost(error));
                 }
