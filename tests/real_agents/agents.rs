@@ -75,7 +75,7 @@ pub const CODEX: Agent = Agent {
     },
     mode_at_first: None,
     other_mode: "read-only",
-    other_model: ("gpt-5.6-luna[low]", "gpt-5.6-luna"),
+    other_model: ("gpt-5.6-luna", "gpt-5.6-luna"),
 };
 
 pub const OPENCODE: Agent = Agent {

@@ -103,12 +103,12 @@ impl Offers {
         };
         let is_current = |id: &str| current.as_deref() == Some(id);
         let choices = choices(&announced[list], id, is_current);
-        if !choices.is_empty() {
-            return Offer { choices, option: None };
-        }
         let options = self.config_options.as_array().map(Vec::as_slice).unwrap_or_default();
         let is_meant = |option: &&Value| option["category"] == kind.noun() || option["id"] == kind.noun();
-        let Some(option) = options.iter().find(is_meant) else { return Offer { choices: Vec::new(), option: None } };
+        let option = options.iter().find(is_meant);
+        // Codex has both, with different ids, and reports a change of the model with the option only.
+        let option = option.filter(|_| choices.is_empty() || kind == Kind::Model);
+        let Some(option) = option else { return Offer { choices, option: None } };
         let current = option["currentValue"].as_str();
         let choices = self::choices(&option["options"], "value", |value| current == Some(value));
         Offer { choices, option: option["id"].as_str().map(str::to_owned) }
