@@ -27,7 +27,9 @@ async fn approve(stage: &Stage, session: &str, prompt: &str, file: &str) {
     stage.daemon.cli(&["approve"]).await.success();
     let turn = stage.daemon.wait_turn(session, &turn).await;
     assert_eq!(turn["status"], "completed", "{turn}");
-    assert!(file.exists(), "{prompt}: the file is not there");
+    let messages = stage.daemon.messages(session).await;
+    let result = messages.iter().rfind(|message| message["role"] == "tool_result");
+    assert!(file.exists(), "{prompt}: the file is not there; {result:?}");
 }
 
 /// A turn that has said something and does not end by itself.
