@@ -18,6 +18,9 @@ use crate::stand_in::{self, Answer, StandIn};
 
 pub type Api = StandIn<Asked>;
 
+/// Numbers the answers, because agents want different ids.
+static ANSWERS: AtomicU64 = AtomicU64::new(0);
+
 /// One request for the model, as it came.
 #[derive(Debug)]
 pub struct Asked {
@@ -49,7 +52,6 @@ impl stand_in::Asked for Asked {
             key: key.map(str::to_owned),
             prompt: model::prompt(&conversation).to_owned(),
         };
-        static ANSWERS: AtomicU64 = AtomicU64::new(0);
         let writer = Writer { interface, id: ANSWERS.fetch_add(1, Ordering::Relaxed) };
         (Some(asked), writer.answer(model::answer(&conversation, &tools)))
     }
@@ -110,13 +112,17 @@ impl Interface {
     }
 }
 
+fn item_done(item: &Value) -> String {
+    named(&json!({"type": "response.output_item.done", "output_index": 0, "item": item}))
+}
+
 /// Writes one answer, as server-sent events.
 struct Writer {
     interface: Interface,
     id: u64,
 }
 
-/// An event with its name, as Anthropic's interface and OpenAI's newer one have it.
+/// An event with its name, for Anthropic's interface and the newer one of `OpenAI`.
 fn named(data: &Value) -> String {
     format!("event: {}\ndata: {data}\n\n", data["type"].as_str().expect("an event has a type"))
 }
@@ -186,7 +192,7 @@ impl Writer {
     fn close_text(&self, whole: &str) -> Vec<String> {
         match self.interface {
             Interface::Anthropic => vec![named(&json!({"type": "content_block_stop", "index": 0}))],
-            Interface::Responses => vec![self.item_done(&self.message(whole))],
+            Interface::Responses => vec![item_done(&self.message(whole))],
             Interface::Chat => Vec::new(),
         }
     }
@@ -203,9 +209,9 @@ impl Writer {
                     named(&json!({"type": "content_block_stop", "index": 0})),
                 ]
             }
-            Interface::Responses if tool.is_freeform => vec![self.item_done(&json!({"type": "custom_tool_call",
+            Interface::Responses if tool.is_freeform => vec![item_done(&json!({"type": "custom_tool_call",
                 "call_id": id, "name": tool.name, "input": arguments["input"], "status": "completed"}))],
-            Interface::Responses => vec![self.item_done(&json!({"type": "function_call", "call_id": id,
+            Interface::Responses => vec![item_done(&json!({"type": "function_call", "call_id": id,
                 "name": tool.name, "arguments": arguments.to_string(), "status": "completed"}))],
             Interface::Chat => {
                 let function = json!({"name": tool.name, "arguments": arguments.to_string()});
@@ -242,10 +248,6 @@ impl Writer {
     fn message(&self, text: &str) -> Value {
         json!({"type": "message", "id": format!("item_{}", self.id), "role": "assistant", "status": "completed",
             "content": [{"type": "output_text", "text": text, "annotations": []}]})
-    }
-
-    fn item_done(&self, item: &Value) -> String {
-        named(&json!({"type": "response.output_item.done", "output_index": 0, "item": item}))
     }
 
     fn chunk(&self, delta: &Value, finish: Option<&str>) -> String {

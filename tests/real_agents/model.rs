@@ -62,11 +62,11 @@ pub fn prompt(conversation: &[Entry]) -> &str {
 
 pub fn answer(conversation: &[Entry], tools: &[Tool]) -> Said {
     let Some((index, marker)) = last_prompt(conversation) else { return words("The prompt has no marker.") };
-    let results = conversation[index..].iter().filter_map(|entry| match entry {
+    let result = conversation[index..].iter().rev().find_map(|entry| match entry {
         Entry::User(_) => None,
         Entry::Result(text) => Some(text),
     });
-    if let Some(result) = results.last() {
+    if let Some(result) = result {
         return words(&format!("The tool said: {result}"));
     }
     let (verb, rest) = marker.split_once(' ').unwrap_or((marker, ""));

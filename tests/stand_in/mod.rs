@@ -2,6 +2,8 @@
 //!
 //! The tests of one agent say how a request is read and answered; this module serves, records and holds.
 
+#![allow(dead_code, reason = "every test file compiles its own copy and uses a part of it")]
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
