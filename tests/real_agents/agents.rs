@@ -27,7 +27,8 @@ pub struct Agent {
     pub mode_at_first: Option<&'static str>,
     /// A mode that grants no more.
     pub other_mode: &'static str,
-    /// A model that is not the current one, and a part of its name in requests.
+    /// A model that is not the current one, and a part of its name in requests. Agents do not choose it by themselves, as some do
+    /// for titles.
     pub other_model: (&'static str, &'static str),
 }
 
@@ -55,7 +56,7 @@ pub const CLAUDE: Agent = Agent {
     },
     mode_at_first: Some("default"),
     other_mode: "plan",
-    other_model: ("haiku", "haiku"),
+    other_model: ("sonnet", "sonnet"),
 };
 
 pub const CODEX: Agent = Agent {
@@ -75,7 +76,7 @@ pub const CODEX: Agent = Agent {
     },
     mode_at_first: None,
     other_mode: "read-only",
-    other_model: ("gpt-5.6-luna", "gpt-5.6-luna"),
+    other_model: ("gpt-5.6-terra", "gpt-5.6-terra"),
 };
 
 pub const OPENCODE: Agent = Agent {
