@@ -210,6 +210,27 @@ async fn the_scope_project_adds_directories_and_a_failure_without_it_is_explaine
     assert_refused(&run(&daemon, &session, "mkdir $HOME/.cargo/bin").await);
 }
 
+/// An agent that wraps its commands in bubblewrap of its own can run none: Landlock lets no process mount.
+#[tokio::test]
+async fn an_agents_own_sandbox_that_cannot_start_is_told() {
+    let text = "bwrap: setting up uid map: Permission denied";
+    let script = json!([{"handshake": {}}, {"repeat": [{"prompt": [
+        {"update": {"sessionUpdate": "tool_call_update", "toolCallId": "1", "title": "ls", "status": "completed",
+            "content": [{"type": "content", "content": {"type": "text", "text": text}}]}}]}]}]);
+    for (config, told) in [("", 1), ("[sandbox]\nmode = \"off\"", 0)] {
+        let daemon = Daemon::builder().config(config).agent("wraps", script.clone()).start().await;
+        let session = daemon.create_session("wraps").await;
+        for _ in 0..2 {
+            daemon.prompt_and_wait(&session, "go").await;
+        }
+        let messages = daemon.messages(&session).await;
+        let notices = messages.iter().filter(|message| message["content"]["code"] == "sandbox");
+        let notices: Vec<&str> = notices.map(|notice| notice["content"]["text"].as_str().unwrap()).collect();
+        assert_eq!(notices.len(), told, "once a process, if acpd's confinement can be the cause: {notices:?}");
+        assert!(notices.iter().all(|notice| notice.contains("the agent's own sandbox cannot start")), "{notices:?}");
+    }
+}
+
 /// An agent could replace what its user executes: acpd itself, in `~/.cargo/bin`.
 #[tokio::test]
 async fn the_scope_project_does_not_reach_programs() {

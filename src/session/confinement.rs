@@ -22,6 +22,9 @@ const REFUSALS: [&str; 6] = [
     "EOVERFLOW",
 ];
 
+/// How an agent's own sandbox says that it cannot start: bubblewrap, and Codex's program around it.
+const NESTED: [&str; 2] = ["bwrap: ", "linux-sandbox/src/"];
+
 impl SessionActor {
     /// The command with the session's own directories, and confined as the session's scope has it.
     pub(super) fn confined(&self, command: Command, adapter: Adapter) -> Result<Command, SpawnError> {
@@ -79,9 +82,17 @@ impl SessionActor {
         if !is_confined || connected.has_explained || !text.contains("\"tool_call_update\"") {
             return;
         }
-        if !(text.contains("\"failed\"") || text.contains("\"completed\""))
-            || !self.persona.home(&self.shared.home).is_some_and(|home| is_refusal(text, home, &self.workspace))
-        {
+        if !(text.contains("\"failed\"") || text.contains("\"completed\"")) {
+            return;
+        }
+        if NESTED.iter().any(|said| text.contains(said)) {
+            connected.has_explained = true;
+            let text = "the agent's own sandbox cannot start within acpd's confinement, so the agent cannot run commands in \
+                it; turn the agent's own sandbox off, or choose another mode with `acpd mode`";
+            tracing::warn!("{text}");
+            return self.notice(self.running_turn(), "sandbox", text);
+        }
+        if !self.persona.home(&self.shared.home).is_some_and(|home| is_refusal(text, home, &self.workspace)) {
             return;
         }
         connected.has_explained = true;
