@@ -88,6 +88,8 @@ pub struct Quirks {
     pub modes: &'static [(Asks, &'static [&'static str])],
     /// The variable by which the agent is made to ask.
     pub ask_variable: Option<&'static str>,
+    /// A part of the error with which the agent refuses a prompt because it has lost its session.
+    pub session_lost: Option<&'static str>,
 }
 
 #[derive(Debug)]
@@ -128,6 +130,7 @@ const PLAIN: Quirks = Quirks {
     key: None,
     modes: &[],
     ask_variable: None,
+    session_lost: None,
 };
 
 const GEMINI: Quirks = Quirks {
@@ -155,6 +158,7 @@ const GEMINI: Quirks = Quirks {
     key: Some(key("GEMINI_API_KEY")),
     modes: &[(Always, &["default", "plan"]), (ExceptEdits, &["autoEdit"]), (Never, &["yolo"])],
     ask_variable: None,
+    session_lost: None,
 };
 
 const CLAUDE: Quirks = Quirks {
@@ -167,6 +171,8 @@ const CLAUDE: Quirks = Quirks {
         (Model, &["auto"]),
         (Never, &["bypassPermissions"]),
     ],
+    // claude-agent-acp, when the process below it has just ended. Later it no longer knows the session's id.
+    session_lost: Some("The Claude Agent process exited unexpectedly"),
     ..PLAIN
 };
 

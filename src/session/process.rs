@@ -150,8 +150,12 @@ impl SessionActor {
                     self.on_tokens(turn, tokens);
                 }
                 let method = "session/prompt";
-                let known = self.link.agent_session().unwrap_or_default();
-                let is_lost = outcome.as_ref().is_err_and(|error| error.loses(known));
+                let told = self.profile.adapter.quirks().session_lost;
+                let is_told = |error: &RpcError| told.is_some_and(|told| error.message.contains(told));
+                let known = self.link.agent_session();
+                let is_lost = outcome.as_ref().is_err_and(|error| {
+                    known.is_some_and(|known| error.loses(known) || is_told(error))
+                });
                 let outcome =
                     outcome.map_err(|error| failure::refused(method, &error, &self.sign_in())).and_then(|result| {
                         incoming::stop_reason(result).map_err(|error| failure::unreadable(method, &error))

@@ -1,29 +1,22 @@
-//! A stand-in for the Gemini API on the loopback. It records what it is asked, and a test decides when a stream goes on.
+//! How the Gemini API is stood in for.
 //!
 //! ```text
-//! POST …/models/M:streamGenerateContent   what `model` says, as server-sent events
+//! POST …/models/M:streamGenerateContent   the answer of `model`, as server-sent events
 //! POST …/models/M:generateContent         JSON of the schema that is asked for: the CLI's own questions
 //! POST …/models/M:countTokens             a number
-//! POST /v1internal:…                      the same in an account's name; what else Google is asked is in `google`
+//! POST /v1internal:…                      the same in an account's name; other requests to Google are in `google`
 //! ```
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use axum::Router;
-use axum::body::{Body, Bytes};
-use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{HeaderMap, StatusCode, Uri, header};
-use axum::response::Response;
+use axum::http::{HeaderMap, Uri};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio::sync::Notify;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::task::JoinSet;
 
 use super::google;
-use super::model::{self, Answer};
-use crate::harness::within;
+use super::model;
+use crate::stand_in::{self, Answer, StandIn};
+
+pub type Api = StandIn<Asked>;
 
 const STREAM: &str = "streamGenerateContent";
 
@@ -38,10 +31,6 @@ pub struct Asked {
 }
 
 impl Asked {
-    pub fn prompt(&self) -> &str {
-        model::prompt(&self.body)
-    }
-
     /// How often a text is in what the model knows of the conversation.
     pub fn count(&self, text: &str) -> usize {
         self.body["contents"].to_string().matches(text).count()
@@ -59,61 +48,40 @@ impl Asked {
     }
 }
 
-/// A stream that stands open after its first words. Dropping it ends the stream in the middle.
-pub struct Held {
-    prompt: String,
-    rest: Vec<Value>,
-    sender: UnboundedSender<Bytes>,
-}
-
-impl Held {
-    /// Says the rest.
-    pub fn release(self) {
-        send(&self.sender, &self.rest);
+impl stand_in::Asked for Asked {
+    fn answer(uri: &Uri, headers: &HeaderMap, body: &[u8]) -> (Option<Self>, Answer) {
+        if let Some((status, body)) = google::answer(uri.path(), body) {
+            return (None, Answer::Whole { status, body });
+        }
+        let mut body: Value = serde_json::from_slice(body).unwrap_or_default();
+        let last = uri.path().rsplit('/').next().unwrap_or_default();
+        let (mut model, verb) = last.split_once(':').unwrap_or(("", last));
+        let envelope = body.clone();
+        let is_wrapped = model == google::ENVELOPE;
+        if is_wrapped {
+            model = envelope["model"].as_str().unwrap_or_default();
+            body = body["request"].take();
+        }
+        let key = headers.get("x-goog-api-key").and_then(|key| key.to_str().ok()).map(str::to_owned);
+        let whole = |status, body| Answer::Whole { status, body };
+        let answer = match verb {
+            STREAM => stream(&body, is_wrapped),
+            "generateContent" => whole(200, wrapped(is_wrapped, &model::side_answer(&body))),
+            "countTokens" => whole(200, json!({"totalTokens": 100})),
+            _ => whole(404, json!({"error": {"code": 404, "message": "not of the stand-in", "status": "NOT_FOUND"}})),
+        };
+        (Some(Self { model: model.to_owned(), verb: verb.to_owned(), key, body }), answer)
     }
 
-    /// Waits until the CLI has hung up.
-    pub async fn hung_up(&self) {
-        within("the end of the CLI's request", self.sender.closed()).await;
+    fn prompt(&self) -> &str {
+        model::prompt(&self.body)
     }
-
-    pub fn is_open(&self) -> bool {
-        !self.sender.is_closed()
-    }
-}
-
-#[derive(Default)]
-struct Shared {
-    asked: Mutex<Vec<Arc<Asked>>>,
-    held: Mutex<VecDeque<Held>>,
-    changed: Notify,
-}
-
-pub struct Api {
-    address: String,
-    shared: Arc<Shared>,
-    _server: JoinSet<()>,
 }
 
 impl Api {
-    pub async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("the loopback has a free port");
-        let address = format!("http://{}", listener.local_addr().expect("a bound socket has an address"));
-        let shared = Arc::new(Shared::default());
-        let router = Router::new().fallback(take).layer(DefaultBodyLimit::disable()).with_state(Arc::clone(&shared));
-        let mut server = JoinSet::new();
-        server.spawn(async move { axum::serve(listener, router).await.expect("the stand-in serves") });
-        Self { address, shared, _server: server }
-    }
-
-    pub fn address(&self) -> &str {
-        &self.address
-    }
-
     /// What the model has been told so far, in order.
     pub fn told(&self) -> Vec<Arc<Asked>> {
-        let asked = self.shared.asked.lock().expect("nobody panics with the lock");
-        asked.iter().filter(|asked| asked.verb == STREAM).cloned().collect()
+        self.all().into_iter().filter(|asked| asked.verb == STREAM).collect()
     }
 
     /// The first request with this prompt, when it has come.
@@ -123,60 +91,10 @@ impl Api {
 
     /// The same request for the nth time, when that has come: the CLI asks again after some errors.
     pub async fn asked_times(&self, prompt: &str, times: usize) -> Arc<Asked> {
-        let find = || self.told().into_iter().filter(|asked| asked.prompt().contains(prompt)).nth(times - 1);
+        let find =
+            || self.told().into_iter().filter(|asked| model::prompt(&asked.body).contains(prompt)).nth(times - 1);
         self.until(&format!("request {times} with {prompt:?}"), find).await
     }
-
-    /// The stream to a prompt that holds, when its first words are said.
-    pub async fn held(&self, prompt: &str) -> Held {
-        let take = || {
-            let mut held = self.shared.held.lock().expect("nobody panics with the lock");
-            let index = held.iter().position(|held| held.prompt.contains(prompt))?;
-            held.remove(index)
-        };
-        self.until(&format!("a held stream to {prompt:?}"), take).await
-    }
-
-    async fn until<T>(&self, what: &str, find: impl Fn() -> Option<T>) -> T {
-        within(what, async {
-            loop {
-                // The notification is asked for before the look, so that what comes between the two is not missed.
-                let mut changed = std::pin::pin!(self.shared.changed.notified());
-                changed.as_mut().enable();
-                if let Some(found) = find() {
-                    return found;
-                }
-                changed.await;
-            }
-        })
-        .await
-    }
-}
-
-async fn take(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
-    if let Some((status, answer)) = google::answer(uri.path(), &body) {
-        return whole(status, &answer);
-    }
-    let mut body: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let last = uri.path().rsplit('/').next().unwrap_or_default();
-    let (mut model, verb) = last.split_once(':').unwrap_or(("", last));
-    let envelope = body.clone();
-    let is_wrapped = model == google::ENVELOPE;
-    if is_wrapped {
-        model = envelope["model"].as_str().unwrap_or_default();
-        body = body["request"].take();
-    }
-    let key = headers.get("x-goog-api-key").and_then(|key| key.to_str().ok()).map(str::to_owned);
-    let asked = Arc::new(Asked { model: model.to_owned(), verb: verb.to_owned(), key, body });
-    shared.asked.lock().expect("nobody panics with the lock").push(Arc::clone(&asked));
-    let response = match verb {
-        STREAM => stream(&shared, &asked, is_wrapped),
-        "generateContent" => whole(200, &wrapped(is_wrapped, &model::side_answer(&asked.body))),
-        "countTokens" => whole(200, &json!({"totalTokens": 100})),
-        _ => whole(404, &json!({"error": {"code": 404, "message": "not of the stand-in", "status": "NOT_FOUND"}})),
-    };
-    shared.changed.notify_waiters();
-    response
 }
 
 /// As it is answered in an account's name.
@@ -184,39 +102,12 @@ fn wrapped(is_wrapped: bool, answer: &Value) -> Value {
     if is_wrapped { json!({"response": answer}) } else { answer.clone() }
 }
 
-fn stream(shared: &Shared, asked: &Asked, is_wrapped: bool) -> Response {
-    let (sender, mut receiver) = unbounded_channel();
-    let all = |chunks: Vec<Value>| chunks.iter().map(|chunk| wrapped(is_wrapped, chunk)).collect::<Vec<_>>();
-    match model::answer(&asked.body) {
-        Answer::Error { status, body } => return whole(status, &body),
-        Answer::Chunks(chunks) => send(&sender, &all(chunks)),
-        Answer::Held { first, rest } => {
-            let (first, rest) = (all(first), all(rest));
-            send(&sender, &first);
-            let held = Held { prompt: asked.prompt().to_owned(), rest, sender };
-            shared.held.lock().expect("nobody panics with the lock").push_back(held);
-        }
+fn stream(body: &Value, is_wrapped: bool) -> Answer {
+    let event = |chunk: &Value| format!("data: {}\r\n\r\n", wrapped(is_wrapped, chunk));
+    let events = |chunks: Vec<Value>| chunks.iter().map(event).collect();
+    match model::answer(body) {
+        model::Answer::Error { status, body } => Answer::Whole { status, body },
+        model::Answer::Chunks(chunks) => Answer::Stream(events(chunks)),
+        model::Answer::Held { first, rest } => Answer::Held { first: events(first), rest: events(rest) },
     }
-    let chunks = futures_util::stream::poll_fn(move |context| {
-        receiver.poll_recv(context).map(|chunk| chunk.map(Ok::<_, std::io::Error>))
-    });
-    respond(200, "text/event-stream", Body::from_stream(chunks))
-}
-
-fn send(sender: &UnboundedSender<Bytes>, chunks: &[Value]) {
-    for chunk in chunks {
-        // Who has hung up hears nothing more.
-        let _ = sender.send(format!("data: {chunk}\r\n\r\n").into());
-    }
-}
-
-fn whole(status: u16, body: &Value) -> Response {
-    respond(status, "application/json; charset=UTF-8", Body::from(body.to_string()))
-}
-
-fn respond(status: u16, content_type: &'static str, body: Body) -> Response {
-    let mut response = Response::new(body);
-    *response.status_mut() = StatusCode::from_u16(status).expect("the stand-in knows statuses");
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(content_type));
-    response
 }

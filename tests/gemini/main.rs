@@ -14,9 +14,10 @@
 
 #[path = "../harness/mod.rs"]
 mod harness;
+#[path = "../stand_in/mod.rs"]
+mod stand_in;
 
 mod api;
-mod cli;
 mod google;
 mod model;
 mod stage;

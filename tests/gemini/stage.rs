@@ -5,15 +5,13 @@
 //! `~/.gemini` is byte for byte what it was.
 
 use std::collections::BTreeMap;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use super::api::Api;
-use super::cli;
-use crate::harness::{Daemon, DaemonBuilder, has_bubblewrap, pid_of};
+use crate::harness::{Contents, Daemon, DaemonBuilder, contents, has_bubblewrap, npm_packages, pid_of, processes_of};
 
 /// The key, which only the agent's process and the API are to see.
 pub const KEY: &str = "a-key-of-the-test";
@@ -126,8 +124,8 @@ impl Setting {
 
     /// Plays the test, unless the CLI is not to be had here, and holds what is to hold of each.
     pub async fn play(self, test: impl AsyncFnOnce(&mut Stage)) {
-        let Some(program) = cli::gemini().await else { return };
-        let mut stage = self.set(&program).await;
+        let Some(packages) = npm_packages("gemini").await else { return };
+        let mut stage = self.set(&packages.join(".bin/gemini")).await;
         test(&mut stage).await;
         stage.clear().await;
     }
@@ -152,7 +150,7 @@ impl Setting {
         if matches!(self.access, Access::KeyAndAddress | Access::Address) {
             builder = builder.env("GOOGLE_GEMINI_BASE_URL", api.address());
         }
-        let before = tree(&users);
+        let before = contents(&users);
         let daemon = builder.config(&self.sections).config(&agent).start().await;
         Stage { daemon, api, users, before, changed: Vec::new() }
     }
@@ -162,7 +160,7 @@ pub struct Stage {
     pub daemon: Daemon,
     pub api: Api,
     users: PathBuf,
-    before: BTreeMap<PathBuf, (u32, Vec<u8>)>,
+    before: Contents,
     changed: Vec<PathBuf>,
 }
 
@@ -216,52 +214,14 @@ impl Stage {
         assert!(self.daemon.terminate().await.success());
         let left = processes_of(self.daemon.root());
         assert!(left.is_empty(), "processes are left: {left:?}");
-        let mut after = tree(&self.users);
+        let mut after = contents(&self.users);
         for path in &self.changed {
             let (was, is) = (&self.before[path], &after[path]);
             assert!(was.0 == is.0 && was.1 != is.1, "{} was to be changed, and its mode kept", path.display());
             after.insert(path.clone(), was.clone());
         }
-        let names = |tree: &BTreeMap<PathBuf, _>| tree.keys().cloned().collect::<Vec<_>>();
+        let names = |contents: &Contents| contents.keys().cloned().collect::<Vec<_>>();
         assert_eq!(names(&after), names(&self.before), "the user's ~/.gemini has other files");
         assert!(after == self.before, "the user's ~/.gemini was changed: {}", self.users.display());
     }
-}
-
-/// A directory's entries, with their modes and contents.
-fn tree(directory: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
-    let mut found = BTreeMap::new();
-    let mut directories = vec![directory.to_owned()];
-    while let Some(directory) = directories.pop() {
-        for entry in directory.read_dir().expect("the directory can be read") {
-            let path = entry.expect("the directory can be read").path();
-            let metadata = path.symlink_metadata().expect("it was there just now");
-            let content = match metadata.file_type() {
-                kind if kind.is_dir() => Vec::new(),
-                kind if kind.is_symlink() => path.read_link().expect("a link").as_os_str().as_bytes().to_owned(),
-                _ => std::fs::read(&path).expect("a file can be read"),
-            };
-            if metadata.is_dir() {
-                directories.push(path.clone());
-            }
-            found.insert(path, (metadata.permissions().mode(), content));
-        }
-    }
-    found
-}
-
-/// The processes that have anything to do with the test's directory: they are in it, or know of it.
-fn processes_of(root: &Path) -> Vec<(u32, String)> {
-    let root = root.as_os_str().as_bytes();
-    let is_in = |text: &[u8]| memchr::memmem::find(text, root).is_some();
-    let entries = Path::new("/proc").read_dir().expect("/proc is there").filter_map(Result::ok);
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let found = pids.filter_map(|pid| {
-        let of = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
-        let directory = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
-        let command = of("cmdline");
-        let is_of_it = is_in(&of("environ")) || is_in(&command) || is_in(directory.as_os_str().as_bytes());
-        is_of_it.then(|| (pid, String::from_utf8_lossy(&command).replace('\0', " ")))
-    });
-    found.collect()
 }

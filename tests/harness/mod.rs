@@ -41,6 +41,7 @@ mod shell;
 mod sse;
 mod terminal;
 mod tmux;
+mod traces;
 
 use std::io::Write;
 use std::path::Path;
@@ -70,6 +71,7 @@ pub use shell::{ANY_COMMAND, SHELL, output_of_terminal, run, session_of_scope, s
 pub use sse::{Frame, SseParser};
 pub use terminal::{CTRL_C, CTRL_D, CTRL_Z, ESCAPE, Ended, Terminal};
 pub use tmux::Tmux;
+pub use traces::{Contents, contents, processes_of};
 
 /// How long anything may take before the test gives up. It is generous, because two cores may run many tests at once.
 pub const DEADLINE: Duration = Duration::from_mins(1);
@@ -88,7 +90,7 @@ pub fn say(line: &str) {
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// Whether this run has everything that tests can need: the real Gemini CLI, schemathesis, a booted systemd, a browser.
+/// Whether this run has everything that tests can need: the real agents, schemathesis, a booted systemd, a browser.
 pub fn is_full_run() -> bool {
     std::env::var_os("ACPD_TEST").is_some_and(|value| value == "full")
 }

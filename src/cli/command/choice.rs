@@ -104,11 +104,11 @@ impl Offers {
         };
         let is_current = |id: &str| current.as_deref() == Some(id);
         let choices = choices(&announced[list], id, is_current);
-        if !choices.is_empty() {
-            return Offer { choices, option: None };
-        }
         let options = self.config_options.as_array().map(Vec::as_slice).unwrap_or_default();
-        let Some(option) = option_of(options, kind.noun()) else { return Offer { choices: Vec::new(), option: None } };
+        let option = option_of(options, kind.noun());
+        // Codex has both, with different ids, and reports a change of the model with the option only.
+        let option = option.filter(|_| choices.is_empty() || kind == Kind::Model);
+        let Some(option) = option else { return Offer { choices, option: None } };
         let current = option["currentValue"].as_str();
         let choices = self::choices(&option["options"], "value", |value| current == Some(value));
         Offer { choices, option: option["id"].as_str().map(str::to_owned) }
