@@ -1,9 +1,11 @@
 //! The pages of the documentation: every page is in the table of contents, every link leads somewhere, Markdown renders
-//! as what it looks like, and docs/configuration.md has the keys of config.toml (`ACPD_UPDATE_BOOK=1` writes them).
+//! as what it looks like, docs/configuration.md has the keys of config.toml (`ACPD_UPDATE_BOOK=1` writes them), and
+//! docs/specifications.md names only what exists in acpd.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod documents;
+mod specifications;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -146,7 +148,7 @@ fn lines_that_render_as_something_else_are_found() {
     };
     assert_eq!(
         found("# A\n\n**B**\n\n19. c\n20. d\n    - e\n\n| f | g |\n|---|---|\n| - h | i |\n\n```\n- j\n```\n"),
-        []
+        Vec::<usize>::new()
     );
     assert_eq!(found("**To build**\n19. a\n20. b\n**To trust**\n21. c\n"), [1, 2, 3, 4, 5]);
     assert_eq!(found("1. a\n2. b\n**To trust**\n3. c\n"), [3]);
