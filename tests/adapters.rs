@@ -151,18 +151,13 @@ async fn always_covers_a_tool_with_what_is_shown_of_its_input() {
     }
     let rules = daemon.get(&format!("/v1/sessions/{session}/rules")).await.expect_status(200);
     assert_eq!(rules["rules"][0]["tool"], "mcp_sky_stars", "{rules}");
-const SHELL: &str = "shell";
-
-async fn printed(daemon: &Daemon, command: &str) -> String {
-    let session = daemon.create_session(SHELL).await;
-    let turn = daemon.prompt_and_wait(&session, command).await;
-    assert_eq!(turn["status"], "completed", "{turn}");
-    let messages = daemon.messages(&session).await;
-    messages.last().unwrap()["content"]["text"].as_str().unwrap().to_owned()
 }
 
-fn shell() -> Value {
-    json!([{"handshake": {}}, {"repeat": [{"prompt": [{"textFromShell": "{prompt}"}]}]}])
+const SHELL: &str = "shell";
+
+/// What a shell prints in a new session.
+async fn printed(daemon: &Daemon, command: &str) -> String {
+    says(daemon, &daemon.create_session(SHELL).await, command).await
 }
 
 /// Codex asks in a permission profile of acpd's, which stands in the session's settings. Without confinement it uses the user's.

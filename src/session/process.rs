@@ -153,9 +153,9 @@ impl SessionActor {
                 let told = self.profile.adapter.quirks().session_lost;
                 let is_told = |error: &RpcError| told.is_some_and(|told| error.message.contains(told));
                 let known = self.link.agent_session();
-                let is_lost = outcome.as_ref().is_err_and(|error| {
-                    known.is_some_and(|known| error.loses(known) || is_told(error))
-                });
+                let is_lost = outcome
+                    .as_ref()
+                    .is_err_and(|error| known.is_some_and(|known| error.loses(known) || is_told(error)));
                 let outcome =
                     outcome.map_err(|error| failure::refused(method, &error, &self.sign_in())).and_then(|result| {
                         incoming::stop_reason(result).map_err(|error| failure::unreadable(method, &error))
