@@ -122,8 +122,6 @@ pub const QWEN: Agent = Agent {
                 ".qwen/settings.json",
                 json!({
                     "general": {"enableAutoUpdate": false},
-                // At level writes-only an agent cannot write to terminals.
-                "tools": {"shell": {"enableInteractiveShell": false}},
                     "privacy": {"usageStatisticsEnabled": false},
                     "modelProviders": {"openai": [model(MODEL), model(OTHER_MODEL)]},
                 })

@@ -149,14 +149,7 @@ fn settings(
     missing_login: Option<&str>,
     has_terminals: bool,
 ) -> Result<Settings, String> {
-    let mut settings = match users.map(str::trim).filter(|text| !text.is_empty()) {
-        None => Value::Object(Map::new()),
-        Some(text) => jsonc_parser::parse_to_serde_value::<Value>(text, &ParseOptions::default())
-            .map_err(|error| format!("not valid JSON: {error}"))?,
-    };
-    if !settings.is_object() {
-        return Err("not a JSON object".to_owned());
-    }
+    let mut settings = parsed(users.unwrap_or_default())?;
     for (path, value) in OURS {
         set(&mut settings, path, json!(value));
     }
@@ -174,6 +167,25 @@ fn settings(
     };
     set(&mut settings, SELECTED, json!(way));
     Ok(Settings { text: format!("{settings:#}\n"), account })
+}
+
+fn parsed(text: &str) -> Result<Value, String> {
+    let text = if text.trim().is_empty() { "{}" } else { text };
+    let settings: Value = jsonc_parser::parse_to_serde_value(text, &ParseOptions::default())
+        .map_err(|error| format!("not valid JSON: {error}"))?;
+    if settings.is_object() { Ok(settings) } else { Err("not a JSON object".to_owned()) }
+}
+
+/// Makes Qwen Code, which has the same setting, run commands without a terminal: in the session's own copy of its settings.
+pub fn use_pipes(directory: &OwnedFd) -> io::Result<()> {
+    let name = OsStr::new(SETTINGS);
+    let text = match disk::open(directory, name).and_then(|file| disk::read(file, SETTINGS_BYTES_MAX)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        read => read?,
+    };
+    let mut settings = parsed(&String::from_utf8_lossy(&text)).map_err(io::Error::other)?;
+    set(&mut settings, INTERACTIVE_SHELL, json!(false));
+    disk::put(directory, name, disk::PRIVATE, format!("{settings:#}\n").as_bytes())
 }
 
 /// What the settings of a workspace, which the CLI sets over the user's, have for a choice of their own.

@@ -234,6 +234,12 @@ impl AdapterHome {
                 if self.adapter == Adapter::Codex {
                     self.put_codex_settings(part, &directory)?;
                 }
+                if self.adapter == Adapter::Qwen && !has_terminals {
+                    let settings = self.home.join(&part.to).join(gemini::SETTINGS);
+                    gemini::use_pipes(&directory).map_err(|error| {
+                        format!("cannot use the Qwen Code settings in {}: {error}", settings.display())
+                    })?;
+                }
                 if let Some(gemini) = &self.gemini {
                     let settings = part.from.join(gemini::SETTINGS);
                     let place = gemini::Place {
