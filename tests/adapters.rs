@@ -195,7 +195,7 @@ async fn opencode_is_told_to_ask() {
         let settings = builder.home().join(".config/opencode");
         std::fs::create_dir_all(&settings).unwrap();
         let text = r#"{"permission": {"bash": {"*": "allow", "rm *": "deny"}, "edit": "allow", "webfetch": "deny",
-            "mine_*": {"*": "deny"}, "read": "allow"}}"#;
+            "mine_*": {"*": "deny"}, "*_": {"x": "allow"}, "read": "allow"}}"#;
         std::fs::write(settings.join("opencode.json"), text).unwrap();
         let daemon = builder.start().await;
         // Its value would be hidden if the profile gave it.
@@ -206,6 +206,7 @@ async fn opencode_is_told_to_ask() {
             "'bash*':{'*':'ask','rm *':'deny'}",
             "'webfetch*':{'*':'deny'}",
             "'mine_**':{'*':'deny'}",
+            "'*_*':{'*':'ask','x':'ask'}",
         ] {
             assert_eq!(seen.contains(rule), profile.is_empty(), "{rule} in {seen}");
         }

@@ -138,6 +138,22 @@ async fn archiving_ends_everything_and_is_final() {
     assert_eq!(listed["total"], 1);
 }
 
+/// The agent still tells how a call ended that its session has ended already.
+#[tokio::test]
+async fn a_tool_call_that_is_archived_with_its_session_is_recorded_once() {
+    let daemon = Daemon::start().await;
+    let session = daemon.create_session("demo").await;
+    let accepted = daemon.prompt(&session, "write a note").await;
+    daemon.events(&session, accepted["after"].as_i64()).await.until("permission.requested").await;
+    daemon.post(&format!("/v1/sessions/{session}/archive"), json!({})).await.expect_status(200);
+    let messages = daemon.messages(&session).await;
+    for role in ["tool_call", "tool_result"] {
+        let of_role: Vec<_> = messages.iter().filter(|message| message["role"] == role).collect();
+        assert_eq!(of_role.len(), 2, "it lists the workspace, and wants to write: {messages:#?}");
+        assert!(of_role.iter().all(|message| message["turnId"] == accepted["turnId"]), "{messages:#?}");
+    }
+}
+
 #[tokio::test]
 async fn deleting_keeps_the_record_with_the_reason_and_purging_does_not() {
     let daemon = Daemon::builder().agent("polite", polite()).start().await;

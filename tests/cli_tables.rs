@@ -455,7 +455,7 @@ async fn a_conversation_is_read_through_the_pager_that_is_named() {
         let arguments: Vec<&str> =
             ["messages", "talk", "--json"].into_iter().chain(arguments.iter().copied()).collect();
         let json = daemon.cli(&arguments).await.json();
-        assert_eq!(json["total"], 6);
+        assert_eq!(json["total"], if arguments.contains(&"2099-01-01") { 0 } else { 6 });
         json["messages"].as_array().unwrap().len()
     };
     assert_eq!(count(&[]).await, 6);

@@ -135,7 +135,8 @@ async fn agent_and_shim_run_as_the_owner_with_its_groups_its_home_and_its_files(
     let expected = [
         format!("{} {} {}", ORDINARY.uid, ORDINARY.gid, groups.join(",")),
         daemon.workspace().display().to_string(),
-        user.dir.display().to_string(),
+        // The private home: an agent without an adapter cannot write to the owner's.
+        daemon.state_dir().join("run").join(&session).join("home").display().to_string(),
         user.name.clone(),
         user.name,
         user.shell.display().to_string(),

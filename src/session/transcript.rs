@@ -186,6 +186,8 @@ impl Transcript {
         tools.sort_by_key(|tool| tool.order);
         for tool in tools {
             let status = tool.call.status.clone().unwrap_or_else(|| "pending".to_owned());
+            // What the agent still says of the call, before the next turn begins, makes no second one.
+            self.ended.insert(tool.call.id.clone(), tool.message);
             record(tool.result(&status, Some("the turn ended before the tool call".to_owned())));
         }
     }

@@ -33,8 +33,12 @@ pub fn permissions(environment: &BTreeMap<String, String>, workspace: &Path) -> 
                 continue;
             }
             let whole = json!({ "*": rule });
+            let stricter = &mut rules[format!("{tool}*")];
+            if !stricter.is_object() {
+                *stricter = json!({ "*": "ask" });
+            }
             for (pattern, action) in rule.as_object().or(whole.as_object()).into_iter().flatten() {
-                rules[format!("{tool}*")][pattern] = json!(if action == "deny" { "deny" } else { "ask" });
+                stricter[pattern] = json!(if action == "deny" { "deny" } else { "ask" });
             }
         }
     }
