@@ -1,4 +1,4 @@
-//! A value that is shown to nobody, and the one rule for what looks like a secret.
+//! A value that is never shown, and the one rule for what looks like a secret.
 
 use std::fmt;
 

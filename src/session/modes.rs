@@ -58,8 +58,8 @@ impl SessionActor {
         is_wider(&self.profile, &self.permissions.session, choice)
     }
 
-    /// Switches an agent that is in a mode which grants too much to one that asks. At a start this is told only if the
-    /// session was in another mode before.
+    /// Switches an agent that is in a mode which grants too much to one that asks. At a start, a notice says so
+    /// only if the session was in another mode before.
     pub(super) fn leave_wider_mode(&mut self, is_start: bool) {
         let Some(wide) = self.choices.mode().map(str::to_owned) else { return };
         let is_too_wide = |mode: &str| self.is_too_wide(&Choice::Mode(mode.to_owned()));

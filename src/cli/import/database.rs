@@ -267,7 +267,7 @@ fn record(session: SessionId, lines: Vec<Line>) -> (Vec<Turn>, Vec<Message>) {
         let words = [&of, &row, &part].map(String::as_str);
         let derived = MessageId::derived(at, &words);
         let id = row.parse().ok().filter(|_| index == 0).unwrap_or(derived);
-        // The agent is told what is in a turn, so an agent that spoke unasked has one too.
+        // The transcript for the agent has only turns, so text that the agent sent without a prompt gets a turn too.
         let is_unasked = !has_prompts && turns.is_empty() && said.role != Role::System;
         if is_unasked || (said.role == Role::User && index == 0) {
             turns.push(turn(session, TurnId::derived(at, &words), at));
