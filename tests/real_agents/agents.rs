@@ -24,7 +24,7 @@ pub struct Agent {
     pub profile: &'static str,
     pub setup: fn(&str) -> Setup,
     /// The mode that acpd must start it in under the policy `ask`.
-    pub mode_at_first: Option<&'static str>,
+    pub mode_at_first: &'static str,
     /// A mode that grants no more.
     pub other_mode: &'static str,
     /// A model that is not the current one, and a part of its name in requests. Agents do not choose it by themselves, as some do
@@ -54,7 +54,7 @@ pub const CLAUDE: Agent = Agent {
         ],
         file: None,
     },
-    mode_at_first: Some("default"),
+    mode_at_first: "default",
     other_mode: "plan",
     other_model: ("sonnet", "sonnet"),
 };
@@ -74,7 +74,7 @@ pub const CODEX: Agent = Agent {
             ),
         )),
     },
-    mode_at_first: None,
+    mode_at_first: "permission-profile:acpd",
     other_mode: "read-only",
     other_model: ("gpt-5.6-terra", "gpt-5.6-terra"),
 };
@@ -101,7 +101,7 @@ pub const OPENCODE: Agent = Agent {
             .to_string(),
         )),
     },
-    mode_at_first: Some("build"),
+    mode_at_first: "build",
     other_mode: "plan",
     other_model: ("mine/stand-in-other", OTHER_MODEL),
 };
@@ -129,7 +129,7 @@ pub const QWEN: Agent = Agent {
             )),
         }
     },
-    mode_at_first: Some("default"),
+    mode_at_first: "default",
     other_mode: "plan",
     other_model: ("stand-in-other(openai)", OTHER_MODEL),
 };

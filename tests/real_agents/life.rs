@@ -1,5 +1,7 @@
 //! The life of one session with each agent, at both levels of confinement.
 
+use std::path::Path;
+
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -14,16 +16,21 @@ const TOLD: &str = "@@SAY The codeword ZEBRA42 is noted.@@";
 const RECALL: &str = "@@RECALL@@";
 const HOLD: &str = "@@HOLD@@";
 
-/// The prompt must wait for an approval. Until then the file is not there.
-async fn approve(stage: &Stage, session: &str, prompt: &str, file: &str) {
+/// The prompt must wait for an answer. Without an approval the file is not there.
+async fn waits(stage: &Stage, session: &str, prompt: &str, file: &Path) -> String {
     let (turn, after) = stage.begin(session, prompt).await;
     let mut events = stage.daemon.events(session, after).await;
     let is_end = |kind: &str| ["permission.requested", "turn.completed", "turn.failed"].contains(&kind);
     let seen = events.until_event("a permission request", |event| is_end(&event.kind)).await;
     let kinds: Vec<&str> = seen.iter().map(|event| event.kind.as_str()).collect();
     assert_eq!(kinds.last(), Some(&"permission.requested"), "{prompt} was not asked for: {kinds:?}");
-    let file = stage.daemon.workspace().join(file);
     assert!(!file.exists(), "{prompt} did not wait for the approval");
+    turn
+}
+
+async fn approve(stage: &Stage, session: &str, prompt: &str, file: &str) {
+    let file = stage.daemon.workspace().join(file);
+    let turn = waits(stage, session, prompt, &file).await;
     stage.daemon.cli(&["approve"]).await.success();
     let turn = stage.daemon.wait_turn(session, &turn).await;
     assert_eq!(turn["status"], "completed", "{turn}");
@@ -56,7 +63,8 @@ async fn works_and_is_chosen(agent: &'static Agent, level: Level) {
         assert_eq!(stage.say(&session, GREETING).await, "Hello from the stand-in.");
 
         let modes = stage.json(&["mode", &session]).await;
-        assert!(agent.mode_at_first.is_none_or(|mode| mode == current(&modes)), "{modes:#}");
+        assert_eq!(current(&modes), agent.mode_at_first, "{modes:#}");
+        assert_eq!(stage.daemon.session(&session).await["asks"], "always");
         stage.daemon.cli(&["mode", &session, agent.other_mode]).await.success();
         assert_eq!(current(&stage.json(&["mode", &session]).await), agent.other_mode);
 
@@ -77,10 +85,18 @@ async fn works_and_is_chosen(agent: &'static Agent, level: Level) {
 async fn waits_for_approval(agent: &'static Agent, level: Level) {
     let test = play(agent, level, async |stage| {
         let session = stage.session().await;
+        let file = stage.daemon.workspace().join("rejected");
+        let turn = waits(stage, &session, "@@SHELL touch rejected@@", &file).await;
+        stage.daemon.cli(&["reject"]).await.success();
+        stage.daemon.wait_turn(&session, &turn).await;
+        assert!(!file.exists(), "it was rejected");
         approve(stage, &session, "@@SHELL touch made@@", "made").await;
         let path = stage.daemon.workspace().join("written");
         approve(stage, &session, &format!("@@WRITE {} a text@@", path.display()), "written").await;
         assert_eq!(std::fs::read_to_string(path).unwrap().trim_end(), "a text");
+        let messages = stage.daemon.messages(&session).await;
+        let notices: Vec<&Value> = messages.iter().filter(|message| message["content"]["type"] == "notice").collect();
+        assert!(notices.iter().all(|notice| notice["content"]["code"] != "sandbox"), "{notices:#?}");
     });
     test.await;
 }
